@@ -1,0 +1,2 @@
+//! The `quintet` program.
+fn main() {}
