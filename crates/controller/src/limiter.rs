@@ -171,7 +171,11 @@ impl Adaptive {
                 // Quick answers pull the average down at once, slow ones push it up over half a minute: it
                 // stays near the floor, yet follows a server that has become slower for good.
                 let since = now.duration_since(state.learnt).as_secs_f64();
-                let weight = if seconds < usual { 0.25 } else { (since / 30.0).min(1.0) };
+                let weight = if seconds < usual {
+                    0.25
+                } else {
+                    (since / 30.0).min(1.0)
+                };
                 state.usual = Some(usual + (seconds - usual) * weight);
                 state.learnt = now;
                 // Below a few milliseconds ratios are noise.

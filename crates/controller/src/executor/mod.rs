@@ -17,7 +17,7 @@ use crate::{
     api::{Api, PatchKind},
     cache::{Caches, Knowledge},
     error::{Class, Error},
-    object::{ApiKind, Form, Head, ObjectKey, ResourceVersion},
+    object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
     plan::{Action, Plan, StatusPatch},
 };
 
@@ -139,8 +139,7 @@ impl Executor {
                     .await;
                 match answer {
                     Ok(answer) => self.caches.deleted(kind, key, Some(uid), &answer),
-                    // Gone, or another incarnation lives under its name: either way this one is no more.
-                    Err(error) if error.is_not_found() || error.class() == Class::Conflict => {
+                    Err(error) if self.is_gone(kind, key, uid, &error).await? => {
                         self.caches.gone(kind, key, uid);
                         return Ok(None);
                     }
@@ -154,6 +153,24 @@ impl Executor {
             }
             Action::Call { .. } => Ok(None),
         }
+    }
+
+    /// Whether a refused delete means that this incarnation is no more. A conflict may mean that another one
+    /// lives under its name, or something else entirely: only looking tells.
+    async fn is_gone(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        uid: &Uid,
+        error: &Error,
+    ) -> Result<bool, Error> {
+        if error.class() != Class::Conflict {
+            return Ok(error.is_not_found());
+        }
+        let Some(text) = self.api.get(kind, key).await? else {
+            return Ok(true);
+        };
+        Ok(Head::read(&text, Form::Metadata).is_ok_and(|live| live.uid != *uid))
     }
 
     async fn apply(&self, kind: &ApiKind, object: &Value, manager: &str) -> Result<Option<Written>, Error> {

@@ -23,9 +23,6 @@ use crate::{
     tasks::Tasks,
 };
 
-#[cfg(test)]
-mod tests;
-
 /// Which lease, and how patiently.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {

@@ -27,9 +27,6 @@ use crate::{
     tasks::Tasks,
 };
 
-#[cfg(test)]
-mod tests;
-
 /// Events that may wait to be written; more are dropped and counted. A thousand is a burst of several
 /// seconds at the rate an API server takes them.
 const CHANNEL: usize = 1024;
