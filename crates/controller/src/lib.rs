@@ -10,6 +10,7 @@
 //!       └──────── writes ─────┴───────────── write-through ──── executor <──────┘
 //! ```
 
+pub mod admin;
 pub mod api;
 pub mod backoff;
 pub mod cache;
@@ -25,6 +26,7 @@ pub mod object;
 pub mod plan;
 pub mod queue;
 pub mod tasks;
+pub mod webhook;
 
 pub use controller::{Controller, Runtime, RuntimeParts, RuntimeSettings};
 pub use error::{Class, Error};

@@ -1,5 +1,7 @@
 //! The proof of the machinery: whatever goes wrong, the end is the same.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
 mod support;
 
 use std::{collections::BTreeMap, time::Duration};

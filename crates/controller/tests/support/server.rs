@@ -37,6 +37,7 @@ struct State {
     /// Requests of these are swallowed: their process is dead.
     dead: BTreeSet<u64>,
     requests: Vec<String>,
+    accepts: Vec<String>,
     page: usize,
 }
 
@@ -55,6 +56,7 @@ impl Server {
             clients: 0,
             dead: BTreeSet::new(),
             requests: Vec::new(),
+            accepts: Vec::new(),
             page: usize::MAX,
         };
         let server = Self(Arc::new(Shared {
@@ -117,6 +119,11 @@ impl Server {
             .into_iter()
             .filter(|request| !request.starts_with("GET"))
             .collect()
+    }
+
+    /// What clients said they accept.
+    pub fn accepted(&self) -> Vec<String> {
+        self.0.state.lock().accepts.clone()
     }
 
     /// Takes all requests seen since the last time.
@@ -212,7 +219,17 @@ impl Connection {
             Fate::Refused(code) => return Ok(status(code, "InternalError", "injected")),
             Fate::Conflict => return Ok(status(409, "Conflict", "injected")),
         }
-        let answer = self.serve(&parts.method, &parts.uri, &body);
+        let accept = parts
+            .headers
+            .get("accept")
+            .map_or("", |value| value.to_str().unwrap())
+            .to_owned();
+        self.server.0.state.lock().accepts.push(accept);
+        let content_type = parts
+            .headers
+            .get("content-type")
+            .map_or("", |value| value.to_str().unwrap());
+        let answer = self.serve(&parts.method, &parts.uri, content_type, &body);
         self.server.wake();
         match fate {
             Fate::CrashAfter => {
@@ -224,7 +241,7 @@ impl Connection {
         }
     }
 
-    fn serve(&self, method: &Method, uri: &http::Uri, body: &Bytes) -> Response<Body> {
+    fn serve(&self, method: &Method, uri: &http::Uri, content_type: &str, body: &Bytes) -> Response<Body> {
         let query = Query::parse(uri.query().unwrap_or_default());
         let mut state = self.server.0.state.lock();
         state.requests.push(format!("{method} {uri}"));
@@ -263,17 +280,23 @@ impl Connection {
                     Ok(())
                 })
             }
-            Method::PATCH => match query.get("force") {
-                Some(_) => state
+            Method::PATCH if content_type.contains("apply-patch") => {
+                state
                     .store
-                    .apply(&path.place(), query.get("fieldManager").unwrap(), &json()),
-                None => state
-                    .store
-                    .update(&path.place(), path.subresource == "status", |live| {
-                        merge(live, &json());
-                        Ok(())
-                    }),
-            },
+                    .apply(&path.place(), query.get("fieldManager").unwrap(), &json())
+            }
+            Method::PATCH if content_type.contains("json-patch") => {
+                let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
+                state.store.update(&path.place(), false, |live| {
+                    json_patch::patch(live, &patch).or_else(|error| refuse(422, "Invalid", error.to_string()))
+                })
+            }
+            Method::PATCH => state
+                .store
+                .update(&path.place(), path.subresource == "status", |live| {
+                    merge(live, &json());
+                    Ok(())
+                }),
             Method::DELETE => {
                 let options = json();
                 state
@@ -460,7 +483,7 @@ impl Path {
         };
         let mut namespace = String::new();
         if parts.first() == Some(&"namespaces") && parts.len() > 2 {
-            namespace = parts[1].to_owned();
+            parts[1].clone_into(&mut namespace);
             parts.drain(..2);
         }
         let part = |index: usize| parts.get(index).copied().unwrap_or_default();

@@ -17,7 +17,9 @@ fn queue(lanes: &[(&'static str, usize)]) -> (Queue, Vec<LaneId>) {
         .iter()
         .map(|(name, workers)| queue.add_lane(name, *workers))
         .collect::<Vec<_>>();
-    lanes.iter().for_each(|lane| queue.open(*lane));
+    for lane in &lanes {
+        queue.open(*lane);
+    }
     (queue, lanes)
 }
 
