@@ -140,7 +140,7 @@ impl Writer {
                     Some(recorded) => self.take(recorded).await,
                     None => return,
                 },
-                _ = tick.tick() => self.write_series().await,
+                _ = tick.tick(), if !(self.series.is_empty() && self.budgets.is_empty()) => self.write_series().await,
             }
         }
         // What was recorded before the end is still worth telling, if it goes quickly.

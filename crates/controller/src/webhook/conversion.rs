@@ -9,9 +9,9 @@ struct Review {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Request {
     uid: String,
+    #[serde(rename = "desiredAPIVersion")]
     desired_api_version: String,
     #[serde(default)]
     objects: Vec<Value>,

@@ -24,7 +24,7 @@ pub fn simulate<T>(test: impl Future<Output = T>) -> T {
         .build()
         .unwrap();
     let result = runtime.block_on(async {
-        tokio::time::timeout(Duration::from_hours(168), test)
+        tokio::time::timeout(Duration::from_hours(2 * 365 * 24), test)
             .await
             .expect("the test does not end")
     });
