@@ -1,0 +1,135 @@
+//! Health, metrics and debug state over plain HTTP.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Json, Router,
+    extract::{ConnectInfo, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::{
+    api::Api, cache::Caches, leader::Leadership, metrics::MetricsRegistry, queue::Queue, tasks::Tasks,
+    webhook::Keeper,
+};
+
+/// What the process can tell of itself.
+#[derive(Clone)]
+pub struct Admin {
+    /// Metrics.
+    pub registry: MetricsRegistry,
+    /// Caches, for readiness and debug state.
+    pub caches: Caches,
+    /// Queue, for debug state.
+    pub queue: Queue,
+    /// Leadership, for debug state.
+    pub leadership: Leadership,
+    /// Webhook certificates, for readiness, if webhooks are served.
+    pub keeper: Option<Keeper>,
+    /// The API connection, for debug state.
+    pub api: Api,
+    /// The tasks of the process.
+    pub tasks: Tasks,
+}
+
+/// The address cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen at {address}: {source}; is it in use?")]
+pub struct ListenError {
+    /// Where.
+    pub address: SocketAddr,
+    /// Why not.
+    pub source: std::io::Error,
+}
+
+impl Admin {
+    /// What keeps the process from being ready, in words.
+    ///
+    /// A standby is ready: it keeps its caches warm and answers webhooks.
+    pub fn missing(&self) -> Vec<String> {
+        let mut missing = self.caches.missing();
+        missing.extend(self.keeper.as_ref().and_then(Keeper::missing));
+        if self.tasks.is_stopping() {
+            missing.push("the process is stopping".to_owned());
+        }
+        missing
+    }
+
+    /// The state of all the machinery.
+    pub fn state(&self) -> Value {
+        json!({
+            "watches": self.caches.report(),
+            "queues": self.queue.report(),
+            "lease": self.leadership.report(),
+            "limiter": self.api.limiter().report(),
+            "tasks": self.tasks.running(),
+            "missing": self.missing(),
+        })
+    }
+
+    /// The paths, for whoever serves them.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .route("/debug/state", get(debug_state))
+            .with_state(Arc::new(self))
+    }
+
+    /// Listens at `address` and serves until the tasks stop; returns where it listens.
+    pub async fn start(self, address: SocketAddr) -> Result<SocketAddr, ListenError> {
+        let listen = |source| ListenError { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let (tasks, stopping) = (self.tasks.clone(), self.tasks.clone());
+        let service = self.router().into_make_service_with_connect_info::<SocketAddr>();
+        tasks.spawn("admin", async move {
+            let serve = axum::serve(listener, service);
+            if let Err(error) = serve
+                .with_graceful_shutdown(async move { stopping.stopping().await })
+                .await
+            {
+                tracing::error!("the admin server ended: {error}");
+            }
+        });
+        Ok(address)
+    }
+}
+
+async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
+    let panicked = admin.tasks.panicked();
+    if panicked.is_empty() {
+        return "ok\n".into_response();
+    }
+    let text = format!("tasks panicked: {}\n", panicked.join(", "));
+    (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+}
+
+async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
+    let missing = admin.missing();
+    if missing.is_empty() {
+        return "ok\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n").into_response()
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, content_type)], admin.registry.encode()).into_response()
+}
+
+/// Object names are nobody's business but the machine's: loopback only, as `kubectl port-forward` is.
+async fn debug_state(
+    State(admin): State<Arc<Admin>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+) -> Response {
+    if !peer.ip().to_canonical().is_loopback() {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    Json(admin.state()).into_response()
+}

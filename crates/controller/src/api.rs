@@ -1,0 +1,346 @@
+//! Requests to the API server: paths, deadlines, the limit and the fence, in one place.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant as StdInstant},
+};
+
+use futures::AsyncBufRead;
+use http::{Method, Request, header};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    error::{Class, Error},
+    leader::Leadership,
+    limiter::{Answer, Limiter},
+    metrics::Metrics,
+    object::{ApiKind, Form, ObjectKey, Uid},
+};
+
+/// How requests are made.
+#[derive(Clone, Debug)]
+pub struct ApiSettings {
+    /// A request without an answer after this long is given up.
+    pub deadline: Duration,
+}
+
+impl Default for ApiSettings {
+    /// The API server itself gives up ordinary requests after 60 seconds, but a webhook in the way may
+    /// take at most 30, and nobody is served by waiting longer.
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A connection to the API server.
+#[derive(Clone)]
+pub struct Api {
+    client: kube::Client,
+    limiter: Limiter,
+    settings: ApiSettings,
+    metrics: Arc<Metrics>,
+    fence: Option<Leadership>,
+}
+
+/// How a patch is meant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PatchKind {
+    /// RFC 7386: give the fields to change, `null` to remove.
+    Merge,
+    /// RFC 6902: a list of operations.
+    Json,
+    /// Kubernetes' own merge that knows list keys; built-in kinds only.
+    Strategic,
+    /// Server-side apply in the name of `manager`; `force` takes fields over from others.
+    Apply {
+        /// Who owns the fields.
+        manager: String,
+        /// Take fields that somebody else owns.
+        force: bool,
+    },
+}
+
+/// What happens to what a deleted object owns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Propagation {
+    /// It goes after the object.
+    #[default]
+    Background,
+    /// It goes before the object.
+    Foreground,
+    /// It stays.
+    Orphan,
+}
+
+/// One page of a list request.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// Namespace, or all of them.
+    pub namespace: Option<&'a str>,
+    /// Label selector.
+    pub labels: &'a str,
+    /// Whole objects or metadata.
+    pub form: Form,
+    /// Objects per page.
+    pub limit: u32,
+    /// Where the last page ended.
+    pub token: Option<&'a str>,
+}
+
+impl Api {
+    /// Requests through `client`.
+    pub fn new(client: kube::Client, limiter: Limiter, settings: ApiSettings, metrics: Arc<Metrics>) -> Self {
+        Self {
+            client,
+            limiter,
+            settings,
+            metrics,
+            fence: None,
+        }
+    }
+
+    /// The same connection, but writes are refused unless and until `leadership` is held.
+    #[must_use]
+    pub fn fenced(&self, leadership: Leadership) -> Self {
+        Self {
+            fence: Some(leadership),
+            ..self.clone()
+        }
+    }
+
+    /// The limiter, for debug state.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// Reads one object.
+    pub async fn get(&self, kind: &ApiKind, key: &ObjectKey) -> Result<Option<String>, Error> {
+        let request = Call::new(Method::GET, kind.object_path(key));
+        match self.send("get", kind, Some(key), request).await {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads one page of a collection.
+    pub async fn list(&self, kind: &ApiKind, page: Page<'_>) -> Result<String, Error> {
+        let mut request = Call::new(Method::GET, kind.collection_path(page.namespace));
+        request.parameter("limit", &page.limit.to_string());
+        request.parameter("labelSelector", page.labels);
+        request.parameter("continue", page.token.unwrap_or_default());
+        if page.form == Form::Metadata {
+            request.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        }
+        self.send("list", kind, None, request).await
+    }
+
+    /// Opens a watch from `version` on. It is not limited: there are few of them and they stay.
+    pub async fn watch(
+        &self,
+        kind: &ApiKind,
+        page: Page<'_>,
+        version: &str,
+        timeout: Duration,
+    ) -> Result<impl AsyncBufRead + use<>, Error> {
+        let mut request = Call::new(Method::GET, kind.collection_path(page.namespace));
+        request.parameter("watch", "true");
+        request.parameter("allowWatchBookmarks", "true");
+        request.parameter("resourceVersion", version);
+        request.parameter("timeoutSeconds", &timeout.as_secs().to_string());
+        request.parameter("labelSelector", page.labels);
+        if page.form == Form::Metadata {
+            request.accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        }
+        let deadline = self.settings.deadline;
+        let request = request.build("watch", kind, None)?;
+        match tokio::time::timeout(deadline, self.client.request_stream(request)).await {
+            Ok(answer) => answer.map_err(|error| Error::request("watch", kind, None, error)),
+            Err(_) => Err(Error::deadline("watch", kind, None, deadline)),
+        }
+    }
+
+    /// Creates an object.
+    pub async fn create(&self, kind: &ApiKind, key: &ObjectKey, object: &Value) -> Result<String, Error> {
+        let mut request = Call::new(Method::POST, kind.collection_path(key.namespace()));
+        request.parameter("fieldManager", FIELD_MANAGER);
+        request.body(object, "application/json");
+        self.send("create", kind, Some(key), request).await
+    }
+
+    /// Patches an object or one of its subresources.
+    pub async fn patch(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        subresource: Option<&str>,
+        patch_kind: &PatchKind,
+        body: &Value,
+    ) -> Result<String, Error> {
+        let mut path = kind.object_path(key);
+        if let Some(subresource) = subresource {
+            path.push('/');
+            path.push_str(subresource);
+        }
+        let mut request = Call::new(Method::PATCH, path);
+        match patch_kind {
+            PatchKind::Apply { manager, force } => {
+                request.parameter("fieldManager", manager);
+                request.parameter("force", if *force { "true" } else { "false" });
+            }
+            _ => request.parameter("fieldManager", FIELD_MANAGER),
+        }
+        let content_type = match patch_kind {
+            PatchKind::Merge => "application/merge-patch+json",
+            PatchKind::Json => "application/json-patch+json",
+            PatchKind::Strategic => "application/strategic-merge-patch+json",
+            // JSON is YAML.
+            PatchKind::Apply { .. } => "application/apply-patch+yaml",
+        };
+        request.body(body, content_type);
+        let verb = if matches!(patch_kind, PatchKind::Apply { .. }) {
+            "apply"
+        } else {
+            "patch"
+        };
+        self.send(verb, kind, Some(key), request).await
+    }
+
+    /// Replaces an object as a whole; `object` carries the resource version it was read at.
+    pub async fn replace(&self, kind: &ApiKind, key: &ObjectKey, object: &Value) -> Result<String, Error> {
+        let mut request = Call::new(Method::PUT, kind.object_path(key));
+        request.parameter("fieldManager", FIELD_MANAGER);
+        request.body(object, "application/json");
+        self.send("replace", kind, Some(key), request).await
+    }
+
+    /// Deletes an object, if it still is the one of `uid`.
+    pub async fn delete(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        uid: Option<&Uid>,
+        propagation: Propagation,
+        grace_seconds: Option<i64>,
+    ) -> Result<String, Error> {
+        let mut options =
+            json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation });
+        if let Some(uid) = uid {
+            options["preconditions"] = json!({ "uid": uid });
+        }
+        if let Some(seconds) = grace_seconds {
+            options["gracePeriodSeconds"] = json!(seconds);
+        }
+        let mut request = Call::new(Method::DELETE, kind.object_path(key));
+        request.body(&options, "application/json");
+        self.send("delete", kind, Some(key), request).await
+    }
+
+    async fn send(
+        &self,
+        verb: &'static str,
+        kind: &ApiKind,
+        key: Option<&ObjectKey>,
+        call: Call,
+    ) -> Result<String, Error> {
+        let writes = call.method != Method::GET;
+        let request = call.build(verb, kind, key)?;
+        let permit = self.limiter.acquire().await;
+        // The fence is asked after the wait for the limiter: only then is the answer worth anything.
+        let mut deadline = self.settings.deadline;
+        if let (true, Some(leadership)) = (writes, &self.fence) {
+            let left = leadership.time_left(Instant::now());
+            if left.is_zero() {
+                return Err(Error::new(
+                    Class::Transient,
+                    format!("cannot {verb} {kind}"),
+                    "this replica does not hold the lease",
+                ));
+            }
+            deadline = deadline.min(left);
+        }
+        let started = StdInstant::now();
+        let answer = tokio::time::timeout(deadline, self.client.request_text(request)).await;
+        let result = match answer {
+            Ok(Ok(text)) => Ok(text),
+            Ok(Err(error)) => Err(Error::request(verb, kind, key, error)),
+            Err(_) => Err(Error::deadline(verb, kind, key, deadline)),
+        };
+        permit.finish(match &result {
+            Err(error) if error.class() == Class::Throttled => Answer::Throttled(error.retry_after()),
+            Err(error) if error.class() == Class::Transient && !error.is_not_found() => Answer::Overloaded,
+            _ => Answer::Served,
+        });
+        self.metrics
+            .request(verb, result.as_ref().err().map(Error::class), started.elapsed());
+        result
+    }
+}
+
+/// The field manager of narrow patches and creates; applies name their own.
+const FIELD_MANAGER: &str = "quintet";
+
+/// A request in the making.
+struct Call {
+    method: Method,
+    uri: String,
+    accept: &'static str,
+    content_type: &'static str,
+    body: Vec<u8>,
+}
+
+impl Call {
+    fn new(method: Method, path: String) -> Self {
+        Self {
+            method,
+            uri: path,
+            accept: "application/json",
+            content_type: "",
+            body: Vec::new(),
+        }
+    }
+
+    /// Adds a query parameter, if it has a value.
+    fn parameter(&mut self, name: &str, value: &str) {
+        if value.is_empty() {
+            return;
+        }
+        self.uri.push(if self.uri.contains('?') { '&' } else { '?' });
+        self.uri.push_str(name);
+        self.uri.push('=');
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                self.uri.push(char::from(byte));
+            } else {
+                self.uri.push('%');
+                for digit in [byte >> 4, byte & 15] {
+                    self.uri.extend(char::from_digit(digit.into(), 16));
+                }
+            }
+        }
+    }
+
+    fn body(&mut self, body: &Value, content_type: &'static str) {
+        // Writing a JSON value to memory cannot fail.
+        self.body = serde_json::to_vec(body).unwrap_or_default();
+        self.content_type = content_type;
+    }
+
+    fn build(self, verb: &str, kind: &ApiKind, key: Option<&ObjectKey>) -> Result<Request<Vec<u8>>, Error> {
+        let mut request = Request::builder()
+            .method(self.method)
+            .uri(self.uri)
+            .header(header::ACCEPT, self.accept);
+        if !self.content_type.is_empty() {
+            request = request.header(header::CONTENT_TYPE, self.content_type);
+        }
+        request
+            .body(self.body)
+            .map_err(|error| Error::request(verb, kind, key, kube::Error::HttpError(error)))
+    }
+}

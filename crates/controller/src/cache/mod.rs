@@ -1,0 +1,533 @@
+//! Shared caches: one watch per kind and selector for the whole process.
+//!
+//! A cache holds what its kind's projection keeps of every selected object, finds objects by key and
+//! by index without scanning, and tells its subscribers of every change. It moves forward only:
+//! answers to our own writes enter at once (see [`Caches::written`]), and a watch that lags behind them
+//! changes nothing until it has caught up. So a controller never acts on a state older than its own
+//! last write.
+//!
+//! ```text
+//!   list, watch ──┐                      ┌── by key, by index
+//!                 ├─> rules of `store` ──┤
+//!   own writes ───┘                      └── subscribers: enqueue owners, feed an index
+//! ```
+
+mod metadata;
+mod selector;
+mod spec;
+mod store;
+mod watch;
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
+use tokio::{sync::watch as signal, time::Instant};
+
+pub use metadata::{ObjectMetadata, Owner};
+pub use selector::Selector;
+pub use spec::WatchSpec;
+pub use store::{Cause, Change, Entry, IndexFn};
+
+use crate::{
+    api::Api,
+    backoff::Random,
+    error::{Class, Error},
+    metrics::Metrics,
+    object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
+    tasks::Tasks,
+};
+use store::Store;
+
+#[cfg(test)]
+mod tests;
+
+/// All caches of the process.
+#[derive(Clone)]
+pub struct Caches(Arc<Registry>);
+
+struct Registry {
+    api: Api,
+    tasks: Tasks,
+    metrics: Arc<Metrics>,
+    random: Random,
+    /// In the order of their making; there are tens of them, and looking one up is for start-up and
+    /// debug state.
+    caches: Mutex<Vec<Registered>>,
+    /// Who wants to hear of writes to a kind.
+    by_kind: RwLock<HashMap<ApiKind, Vec<Arc<dyn AnyCache>>>>,
+}
+
+struct Registered {
+    kind: ApiKind,
+    selector: Selector,
+    form: Form,
+    erased: Arc<dyn AnyCache>,
+    typed: Arc<dyn Any + Send + Sync>,
+}
+
+/// What the caches know of an object, whatever they keep of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Identity.
+    pub uid: Uid,
+    /// Version.
+    pub version: ResourceVersion,
+    /// Hash of everything but status and bookkeeping.
+    pub content: u64,
+}
+
+/// What the caches can say about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// It is there.
+    Present(Known),
+    /// A synchronised watch that would select it does not have it.
+    Absent,
+    /// Nobody watches it, or the watch is not synchronised.
+    Unknown,
+}
+
+/// A watch as debug state shows it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WatchReport {
+    /// Kind and group.
+    pub kind: String,
+    /// Namespace and labels it is restricted to.
+    pub selector: Selector,
+    /// Whole objects or metadata.
+    pub form: Form,
+    /// Starting, watching, absent or failing, with the error.
+    pub phase: Phase,
+    /// Whether its absence keeps the process from being ready.
+    pub optional: bool,
+    /// Objects held.
+    pub objects: usize,
+    /// Equal contents have equal checksums.
+    pub checksum: String,
+    /// Seconds since the last event or bookmark.
+    pub last_event_seconds: Option<f64>,
+    /// Lists so far.
+    pub lists: u64,
+    /// Objects that could not be decoded, with the reason.
+    pub unreadable: HashMap<String, String>,
+    /// Deletions of ours that the watch has not shown yet.
+    pub expected_gone: Vec<ObjectKey>,
+}
+
+/// How a watch is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase {
+    /// The first list is not complete.
+    Starting,
+    /// In step with the server.
+    Watching,
+    /// The server does not serve the kind (yet).
+    Absent,
+    /// The last request failed.
+    Failing(String),
+}
+
+/// One kind's cache, shared by whoever watches the same kind and selector.
+pub struct Cache<T>(Arc<Inner<T>>);
+
+impl<T> Clone for Cache<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+type Subscriber<T> = Box<dyn Fn(&Change<T>) + Send + Sync>;
+
+struct Inner<T> {
+    spec: WatchSpec<T>,
+    store: RwLock<Store<T>>,
+    /// Held while the store changes and the change is told, so that subscribers hear of changes in
+    /// their order, and may read the cache while they do.
+    subscribers: Mutex<Vec<Subscriber<T>>>,
+    health: Mutex<Health>,
+    synced: signal::Sender<bool>,
+    metrics: Arc<Metrics>,
+}
+
+struct Health {
+    phase: Phase,
+    last_event: Option<Instant>,
+    lists: u64,
+    unreadable: HashMap<String, String>,
+}
+
+/// A cache without its type, for writes and reports.
+trait AnyCache: Send + Sync {
+    fn form(&self) -> Form;
+    fn written(&self, head: &Head<'_>);
+    fn deleted(&self, key: &ObjectKey, uid: &Uid);
+    fn knowledge(&self, key: &ObjectKey) -> Knowledge;
+    fn report(&self) -> WatchReport;
+    fn missing(&self) -> Option<String>;
+}
+
+impl Caches {
+    /// No caches yet.
+    pub fn new(api: Api, tasks: Tasks, metrics: Arc<Metrics>, seed: Option<u64>) -> Self {
+        let random = seed.map_or_else(Random::from_entropy, Random::seeded);
+        let (caches, by_kind) = (Mutex::default(), RwLock::default());
+        Self(Arc::new(Registry {
+            api,
+            tasks,
+            metrics,
+            random,
+            caches,
+            by_kind,
+        }))
+    }
+
+    /// The cache for `spec`: the one that exists already, with the indexes it lacks, or a new one whose
+    /// watch starts at once.
+    ///
+    /// Fails if the same kind and selector are already cached as another type: one watch is one
+    /// projection.
+    pub fn watch<T: Send + Sync + 'static>(&self, spec: WatchSpec<T>) -> Result<Cache<T>, Error> {
+        let registry = &self.0;
+        let mut caches = registry.caches.lock();
+        let same = caches.iter().find(|other| {
+            other.kind == spec.kind && other.selector == spec.selector && other.form == spec.form
+        });
+        if let Some(same) = same {
+            let Ok(inner) = Arc::clone(&same.typed).downcast::<Inner<T>>() else {
+                return Err(Error::new(
+                    Class::Bug,
+                    format!("cannot watch {}", spec.kind),
+                    "another controller caches it as another type; share one projection",
+                ));
+            };
+            let mut store = inner.store.write();
+            for (name, keys_of) in &spec.indexes {
+                store.add_index(name, *keys_of);
+            }
+            drop(store);
+            return Ok(Cache(inner));
+        }
+        let mut store = Store::default();
+        for (name, keys_of) in &spec.indexes {
+            store.add_index(name, *keys_of);
+        }
+        let inner = Arc::new(Inner {
+            store: RwLock::new(store),
+            subscribers: Mutex::default(),
+            health: Mutex::new(Health {
+                phase: Phase::Starting,
+                last_event: None,
+                lists: 0,
+                unreadable: HashMap::new(),
+            }),
+            synced: signal::Sender::new(false),
+            metrics: Arc::clone(&registry.metrics),
+            spec,
+        });
+        let (kind, selector, form) = (
+            inner.spec.kind.clone(),
+            inner.spec.selector.clone(),
+            inner.spec.form,
+        );
+        let erased: Arc<dyn AnyCache> = Arc::clone(&inner) as _;
+        registry
+            .by_kind
+            .write()
+            .entry(kind.clone())
+            .or_default()
+            .push(Arc::clone(&erased));
+        let random = Random::seeded(registry.random.next());
+        let task = watch::Task::new(
+            registry.api.clone(),
+            Arc::clone(&inner),
+            registry.tasks.clone(),
+            random,
+        );
+        registry.tasks.spawn(format!("watch {kind}"), task.run());
+        let typed: Arc<dyn Any + Send + Sync> = Arc::clone(&inner) as _;
+        caches.push(Registered {
+            kind,
+            selector,
+            form,
+            erased,
+            typed,
+        });
+        Ok(Cache(inner))
+    }
+
+    /// Takes the answer to a write of ours in: the object as it is now.
+    pub fn written(&self, kind: &ApiKind, text: &str) {
+        for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
+            match Head::read(text, cache.form()) {
+                Ok(head) => cache.written(&head),
+                Err(error) => tracing::error!(%kind, "the answer to a write is no object: {error}"),
+            }
+        }
+    }
+
+    /// Takes the answer to a delete of ours in. The server answers with the object while it lives on
+    /// (finalizers, a grace period), and otherwise it is gone.
+    pub fn deleted(&self, kind: &ApiKind, key: &ObjectKey, uid: Option<&Uid>, answer: &str) {
+        let head = Head::read(answer, Form::Whole)
+            .ok()
+            .filter(|head| head.key == *key);
+        match (&head, uid) {
+            (Some(head), _) if head.deleting => self.written(kind, answer),
+            (Some(head), None) => self.gone(kind, key, &head.uid),
+            (_, Some(uid)) => self.gone(kind, key, uid),
+            (None, None) => {}
+        }
+    }
+
+    /// Takes in that an incarnation of an object no longer exists.
+    pub fn gone(&self, kind: &ApiKind, key: &ObjectKey, uid: &Uid) {
+        for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
+            cache.deleted(key, uid);
+        }
+    }
+
+    /// What is known of an object without asking the server.
+    pub fn knowledge(&self, kind: &ApiKind, key: &ObjectKey) -> Knowledge {
+        let by_kind = self.0.by_kind.read();
+        let answers = by_kind
+            .get(kind)
+            .into_iter()
+            .flatten()
+            .map(|cache| cache.knowledge(key));
+        answers.fold(Knowledge::Unknown, |best, next| match (best, next) {
+            (present @ Knowledge::Present(_), _) | (_, present @ Knowledge::Present(_)) => present,
+            (Knowledge::Absent, _) | (_, Knowledge::Absent) => Knowledge::Absent,
+            _ => Knowledge::Unknown,
+        })
+    }
+
+    /// The state of every watch.
+    pub fn report(&self) -> Vec<WatchReport> {
+        self.0
+            .caches
+            .lock()
+            .iter()
+            .map(|cache| cache.erased.report())
+            .collect()
+    }
+
+    /// What keeps the caches from being complete, in words.
+    pub fn missing(&self) -> Vec<String> {
+        self.0
+            .caches
+            .lock()
+            .iter()
+            .filter_map(|cache| cache.erased.missing())
+            .collect()
+    }
+}
+
+impl<T: Send + Sync + 'static> Cache<T> {
+    /// The kind it holds.
+    pub fn kind(&self) -> &ApiKind {
+        &self.0.spec.kind
+    }
+
+    /// One object.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<Entry<T>>> {
+        self.0.store.read().get(key).cloned()
+    }
+
+    /// The objects under `key` of an index, ordered by their own keys.
+    pub fn by_index(&self, index: &str, key: &str) -> Vec<Arc<Entry<T>>> {
+        let found = self.0.store.read().by_index(index, key);
+        found.unwrap_or_else(|| {
+            tracing::error!(kind = %self.0.spec.kind, index, "lookup by an index that does not exist");
+            Vec::new()
+        })
+    }
+
+    /// All objects, ordered by key.
+    pub fn all(&self) -> Vec<Arc<Entry<T>>> {
+        let mut all: Vec<_> = self.0.store.read().entries().cloned().collect();
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        all
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.0.store.read().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `subscriber` with every change from now on, after a first round with what is there already.
+    ///
+    /// It runs in the way of the watch: it may read caches, and has to be quick.
+    pub fn subscribe(&self, subscriber: impl Fn(&Change<T>) + Send + Sync + 'static) {
+        let mut subscribers = self.0.subscribers.lock();
+        let present: Vec<_> = self.0.store.read().entries().cloned().collect();
+        for entry in present {
+            subscriber(&Change {
+                old: None,
+                new: Some(entry),
+                cause: Cause::Initial,
+            });
+        }
+        subscribers.push(Box::new(subscriber));
+    }
+
+    /// Resolves when the first list is complete, or an optional kind is known to be absent.
+    pub async fn synced(&self) {
+        let mut synced = self.0.synced.subscribe();
+        // The sender lives in the cache that we hold.
+        let _ = synced.wait_for(|synced| *synced).await;
+    }
+
+    /// Whether the first list is complete.
+    pub fn is_synced(&self) -> bool {
+        *self.0.synced.borrow()
+    }
+
+    /// The state of the watch.
+    pub fn report(&self) -> WatchReport {
+        self.0.report()
+    }
+}
+
+impl<T: Send + Sync + 'static> Inner<T> {
+    /// Changes the store by `change` and tells subscribers what changed.
+    fn update<C>(&self, change: impl FnOnce(&mut Store<T>) -> C)
+    where
+        C: IntoIterator<Item = Change<T>>,
+    {
+        let subscribers = self.subscribers.lock();
+        let changes = change(&mut self.store.write());
+        for change in changes {
+            for subscriber in &*subscribers {
+                subscriber(&change);
+            }
+        }
+    }
+
+    /// Decodes an object; one that cannot be is counted, named and otherwise left as it was.
+    fn decode(&self, head: &Head<'_>) -> Option<Entry<T>> {
+        let object = (self.spec.project)(&head.lean_text());
+        let mut health = self.health.lock();
+        match object {
+            Ok(object) => {
+                if !health.unreadable.is_empty() {
+                    health.unreadable.remove(head.key.as_str());
+                }
+                Some(Entry {
+                    key: head.key.clone(),
+                    uid: head.uid.clone(),
+                    version: head.version,
+                    content: head.content,
+                    deleting: head.deleting,
+                    object,
+                })
+            }
+            Err(error) => {
+                health.note_unreadable(&self.spec.kind, head.key.as_str(), &error);
+                self.metrics.unreadable(&self.spec.kind);
+                None
+            }
+        }
+    }
+
+    fn selects(&self, head: &Head<'_>) -> bool {
+        let selector = &self.spec.selector;
+        let labels = if selector.has_rules() {
+            head.labels()
+        } else {
+            BTreeMap::new()
+        };
+        selector.matches(head.key.namespace(), &labels)
+    }
+}
+
+impl Health {
+    fn note_unreadable(&mut self, kind: &ApiKind, name: &str, error: &serde_json::Error) {
+        let text = error.to_string();
+        if self.unreadable.get(name) != Some(&text) {
+            tracing::warn!(%kind, object = name, "object cannot be decoded and is left out: {text}");
+            self.unreadable.insert(name.to_owned(), text);
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
+    fn form(&self) -> Form {
+        self.spec.form
+    }
+
+    fn written(&self, head: &Head<'_>) {
+        if self.selects(head) {
+            if let Some(entry) = self.decode(head) {
+                self.update(|store| store.put(entry, Cause::Write));
+            }
+        } else {
+            self.update(|store| store.bury(&head.key, &head.uid, head.version));
+        }
+    }
+
+    fn deleted(&self, key: &ObjectKey, uid: &Uid) {
+        self.update(|store| store.bury(key, uid, ResourceVersion(u64::MAX)));
+    }
+
+    fn knowledge(&self, key: &ObjectKey) -> Knowledge {
+        match self.store.read().get(key) {
+            Some(entry) => Knowledge::Present(Known {
+                uid: entry.uid.clone(),
+                version: entry.version,
+                content: entry.content,
+            }),
+            // A selector says nothing about objects outside of it.
+            None if *self.synced.borrow() && self.spec.selector == Selector::all() => Knowledge::Absent,
+            None => Knowledge::Unknown,
+        }
+    }
+
+    fn report(&self) -> WatchReport {
+        let (objects, checksum, expected_gone) = {
+            let store = self.store.read();
+            (
+                store.len(),
+                store.checksum(),
+                store.tombstones().cloned().collect(),
+            )
+        };
+        let health = self.health.lock();
+        WatchReport {
+            kind: self.spec.kind.to_string(),
+            selector: self.spec.selector.clone(),
+            form: self.spec.form,
+            phase: health.phase.clone(),
+            optional: self.spec.optional,
+            objects,
+            checksum: format!("{checksum:016x}"),
+            last_event_seconds: health.last_event.map(|at| at.elapsed().as_secs_f64()),
+            lists: health.lists,
+            unreadable: health.unreadable.clone(),
+            expected_gone,
+        }
+    }
+
+    fn missing(&self) -> Option<String> {
+        if *self.synced.borrow() {
+            return None;
+        }
+        let kind = &self.spec.kind;
+        Some(match &self.health.lock().phase {
+            Phase::Absent => format!("the cluster does not serve {kind}: install its CRD"),
+            Phase::Failing(error) => error.clone(),
+            Phase::Starting | Phase::Watching => format!("the first list of {kind} is not complete"),
+        })
+    }
+}

@@ -1,0 +1,89 @@
+use std::{collections::BTreeMap, fmt};
+
+use serde::Serialize;
+
+/// Which objects of a kind a watch asks for.
+///
+/// Typed rather than text, because a write's answer has to be judged by the same rule as the watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Selector {
+    /// One namespace, or all of them.
+    pub namespace: Option<String>,
+    labels: Vec<LabelRule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+enum LabelRule {
+    Equals(String, String),
+    Exists(String),
+    Missing(String),
+}
+
+impl Selector {
+    /// Every object of the kind.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Only in this namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Only with this label and value.
+    #[must_use]
+    pub fn label(mut self, name: &str, value: &str) -> Self {
+        self.labels
+            .push(LabelRule::Equals(name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Only with this label, whatever its value.
+    #[must_use]
+    pub fn has_label(mut self, name: &str) -> Self {
+        self.labels.push(LabelRule::Exists(name.to_owned()));
+        self
+    }
+
+    /// Only without this label.
+    #[must_use]
+    pub fn lacks_label(mut self, name: &str) -> Self {
+        self.labels.push(LabelRule::Missing(name.to_owned()));
+        self
+    }
+
+    /// The label part as the API takes it.
+    pub fn labels_text(&self) -> String {
+        self.labels
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+
+    pub(super) fn has_rules(&self) -> bool {
+        !self.labels.is_empty()
+    }
+
+    pub(super) fn matches(&self, namespace: Option<&str>, labels: &BTreeMap<String, String>) -> bool {
+        let in_namespace = self.namespace.is_none() || self.namespace.as_deref() == namespace;
+        in_namespace
+            && self.labels.iter().all(|rule| match rule {
+                LabelRule::Equals(name, value) => labels.get(name) == Some(value),
+                LabelRule::Exists(name) => labels.contains_key(name),
+                LabelRule::Missing(name) => !labels.contains_key(name),
+            })
+    }
+}
+
+impl fmt::Display for LabelRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Equals(name, value) => write!(f, "{name}={value}"),
+            Self::Exists(name) => f.write_str(name),
+            Self::Missing(name) => write!(f, "!{name}"),
+        }
+    }
+}

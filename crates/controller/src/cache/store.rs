@@ -1,0 +1,303 @@
+//! What a cache holds, and the rules by which it moves forward and never back.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use crate::object::{ObjectKey, ResourceVersion, Uid};
+
+/// One cached object: what the machinery knows of it, and what the kind's projection keeps of it.
+#[derive(Debug)]
+pub struct Entry<T> {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Identity of this incarnation.
+    pub uid: Uid,
+    /// Version of this state.
+    pub version: ResourceVersion,
+    /// Hash of everything but status and bookkeeping.
+    pub content: u64,
+    /// Whether deletion has begun.
+    pub deleting: bool,
+    /// The object, or what the projection keeps of it.
+    pub object: T,
+}
+
+/// Why a cache changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The first list after the start.
+    Initial,
+    /// A watch event.
+    Watch,
+    /// A list after a gap in the watch.
+    Relist,
+    /// The answer to a write of our own.
+    Write,
+}
+
+/// A change of one object. Removed and added in one go (another incarnation under the same name) shows
+/// as one change with two different uids.
+#[derive(Debug)]
+pub struct Change<T> {
+    /// The state before.
+    pub old: Option<Arc<Entry<T>>>,
+    /// The state now.
+    pub new: Option<Arc<Entry<T>>>,
+    /// Why.
+    pub cause: Cause,
+}
+
+impl<T> Change<T> {
+    /// Both states, the newer first: an owner may have to be found in either.
+    pub fn states(&self) -> impl Iterator<Item = &Arc<Entry<T>>> {
+        self.new.iter().chain(&self.old)
+    }
+}
+
+/// Finds the index keys of an object.
+pub type IndexFn<T> = fn(&Entry<T>) -> Vec<String>;
+
+struct Index<T> {
+    name: &'static str,
+    keys_of: IndexFn<T>,
+    /// Ordered pairs of index key and object: one lookup is one range, and a pair costs two pointers.
+    pairs: BTreeSet<(Arc<str>, ObjectKey)>,
+}
+
+/// What we know to be gone before the watch has shown it.
+#[derive(Debug)]
+struct Tombstone {
+    uid: Uid,
+    /// States of this incarnation up to here are behind us.
+    until: ResourceVersion,
+    /// States of whatever incarnation up to here are behind us.
+    floor: ResourceVersion,
+    /// The relist that was under way or done when it was dug.
+    epoch: u64,
+}
+
+pub(super) struct Store<T> {
+    entries: HashMap<ObjectKey, Arc<Entry<T>>>,
+    indexes: Vec<Index<T>>,
+    tombstones: HashMap<ObjectKey, Tombstone>,
+    epoch: u64,
+    checksum: u64,
+}
+
+impl<T> Default for Store<T> {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::new(),
+            indexes: Vec::new(),
+            tombstones: HashMap::new(),
+            epoch: 0,
+            checksum: 0,
+        }
+    }
+}
+
+impl<T> Store<T> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<Entry<T>>> {
+        self.entries.get(key)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry<T>>> {
+        self.entries.values()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Differs whenever the contents differ, whatever the order in which they came.
+    pub(super) fn checksum(&self) -> u64 {
+        self.checksum
+    }
+
+    /// Objects that we deleted and the watch has not yet shown as gone.
+    pub(super) fn tombstones(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.tombstones.keys()
+    }
+
+    pub(super) fn add_index(&mut self, name: &'static str, keys_of: IndexFn<T>) {
+        if self.indexes.iter().any(|index| index.name == name) {
+            return;
+        }
+        let mut index = Index {
+            name,
+            keys_of,
+            pairs: BTreeSet::new(),
+        };
+        for entry in self.entries.values() {
+            index.insert(entry);
+        }
+        self.indexes.push(index);
+    }
+
+    pub(super) fn by_index(&self, name: &str, key: &str) -> Option<Vec<Arc<Entry<T>>>> {
+        let index = self.indexes.iter().find(|index| index.name == name)?;
+        let from = (Arc::<str>::from(key), ObjectKey::cluster(""));
+        let found = index
+            .pairs
+            .range(from..)
+            .take_while(|(index_key, _)| &**index_key == key);
+        Some(
+            found
+                .filter_map(|(_, object)| self.entries.get(object).cloned())
+                .collect(),
+        )
+    }
+
+    /// Takes a newer state in; `None` if it is not newer than what we know.
+    pub(super) fn put(&mut self, entry: Entry<T>, cause: Cause) -> Option<Change<T>> {
+        if let Some(tombstone) = self.tombstones.get(&entry.key) {
+            let same = tombstone.uid == entry.uid;
+            if entry.version <= if same { tombstone.until } else { tombstone.floor } {
+                return None;
+            }
+            self.tombstones.remove(&entry.key);
+        }
+        if let Some(known) = self.entries.get(&entry.key) {
+            let comparable = entry.version != ResourceVersion::default();
+            if comparable && entry.version <= known.version {
+                return None;
+            }
+        }
+        let entry = Arc::new(entry);
+        let old = self.take(&entry.key);
+        for index in &mut self.indexes {
+            index.insert(&entry);
+        }
+        self.checksum ^= fingerprint(&entry);
+        self.entries.insert(entry.key.clone(), Arc::clone(&entry));
+        Some(Change {
+            old,
+            new: Some(entry),
+            cause,
+        })
+    }
+
+    /// The watch has shown that an object is gone (or no longer selected).
+    pub(super) fn remove(
+        &mut self,
+        key: &ObjectKey,
+        uid: &Uid,
+        version: ResourceVersion,
+    ) -> Option<Change<T>> {
+        if self
+            .tombstones
+            .get(key)
+            .is_some_and(|tombstone| tombstone.uid == *uid)
+        {
+            self.tombstones.remove(key);
+        }
+        let known = self.entries.get(key)?;
+        // A newer incarnation of our own making outlives the news of the old one's end. A newer state of
+        // the same incarnation does too: it left the selection and has come back.
+        if known.version > version {
+            return None;
+        }
+        let old = self.take(key);
+        Some(Change {
+            old,
+            new: None,
+            cause: Cause::Watch,
+        })
+    }
+
+    /// We know that `uid` is gone, or out of the selection as of `until`; the watch will show it later.
+    pub(super) fn bury(&mut self, key: &ObjectKey, uid: &Uid, until: ResourceVersion) -> Option<Change<T>> {
+        let known = self.entries.get(key);
+        if known.is_some_and(|known| known.uid != *uid || known.version > until) {
+            return None;
+        }
+        let floor = known.map(|known| known.version).unwrap_or_default();
+        let tombstone = Tombstone {
+            uid: uid.clone(),
+            until,
+            floor,
+            epoch: self.epoch,
+        };
+        self.tombstones.insert(key.clone(), tombstone);
+        let old = self.take(key)?;
+        Some(Change {
+            old: Some(old),
+            new: None,
+            cause: Cause::Write,
+        })
+    }
+
+    /// A list begins: what is buried from now on may still be in it.
+    pub(super) fn begin_list(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// One listed object.
+    pub(super) fn put_listed(&mut self, entry: Entry<T>, cause: Cause) -> Option<Change<T>> {
+        let epoch = self.epoch;
+        // A list that began after the burial shows the object: it is not gone after all.
+        if self
+            .tombstones
+            .get(&entry.key)
+            .is_some_and(|tombstone| tombstone.epoch < epoch)
+        {
+            self.tombstones.remove(&entry.key);
+        }
+        self.put(entry, cause)
+    }
+
+    /// The list is complete: what it lacks is gone, unless it is newer than the list.
+    pub(super) fn end_list(
+        &mut self,
+        listed: &HashSet<ObjectKey>,
+        version: ResourceVersion,
+    ) -> Vec<Change<T>> {
+        let epoch = self.epoch;
+        self.tombstones.retain(|_, tombstone| tombstone.epoch >= epoch);
+        let is_gone = |entry: &&Arc<Entry<T>>| !listed.contains(&entry.key) && entry.version <= version;
+        let gone: Vec<_> = self
+            .entries
+            .values()
+            .filter(is_gone)
+            .map(|entry| entry.key.clone())
+            .collect();
+        let remove = |key: ObjectKey| Change {
+            old: self.take(&key),
+            new: None,
+            cause: Cause::Relist,
+        };
+        gone.into_iter().map(remove).collect()
+    }
+
+    fn take(&mut self, key: &ObjectKey) -> Option<Arc<Entry<T>>> {
+        let entry = self.entries.remove(key)?;
+        for index in &mut self.indexes {
+            index.remove(&entry);
+        }
+        self.checksum ^= fingerprint(&entry);
+        Some(entry)
+    }
+}
+
+impl<T> Index<T> {
+    fn insert(&mut self, entry: &Entry<T>) {
+        for key in (self.keys_of)(entry) {
+            self.pairs.insert((key.into(), entry.key.clone()));
+        }
+    }
+
+    fn remove(&mut self, entry: &Entry<T>) {
+        for key in (self.keys_of)(entry) {
+            self.pairs.remove(&(key.into(), entry.key.clone()));
+        }
+    }
+}
+
+fn fingerprint<T>(entry: &Entry<T>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&entry.key, &entry.uid, entry.version).hash(&mut hasher);
+    hasher.finish()
+}

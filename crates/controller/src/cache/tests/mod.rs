@@ -1,0 +1,217 @@
+//! The rules by which a store moves forward and never back.
+
+use std::collections::HashSet;
+
+use super::{
+    Cause, Entry,
+    store::{Change, Store},
+};
+use crate::object::{ObjectKey, ResourceVersion, Uid};
+
+fn entry(name: &str, uid: &str, version: u64) -> Entry<u64> {
+    Entry {
+        key: ObjectKey::new("n", name),
+        uid: uid.into(),
+        version: ResourceVersion(version),
+        content: 0,
+        deleting: false,
+        object: version,
+    }
+}
+
+#[derive(Default)]
+struct Fixture(Store<u64>);
+
+impl Fixture {
+    fn watch(&mut self, uid: &str, version: u64) -> Option<Change<u64>> {
+        self.0.put(entry("a", uid, version), Cause::Watch)
+    }
+
+    fn written(&mut self, uid: &str, version: u64) -> Option<Change<u64>> {
+        self.0.put(entry("a", uid, version), Cause::Write)
+    }
+
+    fn watch_deleted(&mut self, uid: &str, version: u64) -> Option<Change<u64>> {
+        self.0
+            .remove(&ObjectKey::new("n", "a"), &uid.into(), ResourceVersion(version))
+    }
+
+    fn deleted(&mut self, uid: &str) -> Option<Change<u64>> {
+        self.0.bury(
+            &ObjectKey::new("n", "a"),
+            &Uid::from(uid),
+            ResourceVersion(u64::MAX),
+        )
+    }
+
+    fn relist(&mut self, objects: &[(&str, &str, u64)], version: u64) -> Vec<Change<u64>> {
+        self.0.begin_list();
+        self.finish_list(objects, version)
+    }
+
+    fn finish_list(&mut self, objects: &[(&str, &str, u64)], version: u64) -> Vec<Change<u64>> {
+        let listed: HashSet<_> = objects
+            .iter()
+            .map(|(name, ..)| ObjectKey::new("n", name))
+            .collect();
+        let mut changes: Vec<_> = objects
+            .iter()
+            .filter_map(|(name, uid, version)| self.0.put_listed(entry(name, uid, *version), Cause::Relist))
+            .collect();
+        changes.extend(self.0.end_list(&listed, ResourceVersion(version)));
+        changes
+    }
+
+    /// Uid and version of what is held.
+    fn held(&self) -> Option<(String, u64)> {
+        self.0
+            .get(&ObjectKey::new("n", "a"))
+            .map(|entry| (entry.uid.to_string(), entry.version.0))
+    }
+}
+
+fn held(uid: &str, version: u64) -> Option<(String, u64)> {
+    Some((uid.to_owned(), version))
+}
+
+#[test]
+fn a_lagging_watch_does_not_take_a_write_back() {
+    let mut store = Fixture::default();
+    store.watch("u", 1);
+    assert!(store.written("u", 5).is_some());
+    for late in 2..=5 {
+        assert!(store.watch("u", late).is_none());
+    }
+    assert_eq!(store.held(), held("u", 5));
+    assert!(store.watch("u", 6).is_some());
+}
+
+#[test]
+fn a_late_answer_does_not_take_the_watch_back() {
+    let mut store = Fixture::default();
+    store.watch("u", 9);
+    assert!(store.written("u", 5).is_none());
+    assert_eq!(store.held(), held("u", 9));
+}
+
+#[test]
+fn what_we_deleted_stays_gone_until_the_watch_has_shown_it() {
+    let mut store = Fixture::default();
+    store.watch("u", 1);
+    assert!(store.deleted("u").is_some());
+    for late in 1..9 {
+        assert!(store.watch("u", late).is_none());
+    }
+    assert_eq!(store.held(), None);
+    assert_eq!(store.0.tombstones().count(), 1);
+    assert!(store.watch_deleted("u", 9).is_none(), "told already");
+    assert_eq!(store.0.tombstones().count(), 0);
+}
+
+#[test]
+fn a_new_incarnation_lives_though_the_old_ones_end_is_news_to_the_watch() {
+    let mut store = Fixture::default();
+    store.watch("old", 1);
+    store.deleted("old");
+    store.written("new", 8);
+    assert!(store.watch("old", 3).is_none());
+    assert!(store.watch_deleted("old", 7).is_none());
+    assert_eq!(store.held(), held("new", 8));
+}
+
+#[test]
+fn the_past_of_a_name_does_not_come_back_over_a_tombstone() {
+    let mut store = Fixture::default();
+    store.written("second", 8);
+    store.deleted("second");
+    // The watch lags so far behind that it still tells of the first incarnation.
+    for late in 2..5 {
+        assert!(store.watch("first", late).is_none());
+    }
+    store.watch_deleted("first", 6);
+    assert!(store.watch("second", 8).is_none());
+    assert_eq!(store.held(), None);
+    assert!(store.watch("third", 12).is_some());
+}
+
+#[test]
+fn a_relist_removes_what_is_gone_and_keeps_what_is_newer_than_it() {
+    let mut store = Fixture::default();
+    store.0.put(entry("gone", "u1", 3), Cause::Watch);
+    store.0.put(entry("newer", "u2", 30), Cause::Write);
+    store.0.put(entry("same", "u3", 4), Cause::Watch);
+    store.0.put(entry("other", "u4", 5), Cause::Watch);
+    let changes = store.relist(&[("same", "u3", 4), ("other", "u5", 15), ("fresh", "u6", 16)], 20);
+    let told: Vec<_> = changes
+        .iter()
+        .map(|change| {
+            let uid = |entry: &Option<std::sync::Arc<Entry<u64>>>| entry.as_ref().map(|e| e.uid.to_string());
+            (uid(&change.old), uid(&change.new))
+        })
+        .collect();
+    let some = |uid: &str| Some(uid.to_owned());
+    assert_eq!(
+        told,
+        [(some("u4"), some("u5")), (None, some("u6")), (some("u1"), None)]
+    );
+    assert_eq!(store.0.len(), 4);
+}
+
+#[test]
+fn a_list_that_began_before_a_delete_does_not_bring_the_object_back() {
+    let mut store = Fixture::default();
+    store.watch("u", 1);
+    store.0.begin_list();
+    store.deleted("u");
+    store.finish_list(&[("a", "u", 1)], 5);
+    assert_eq!(store.held(), None);
+    // The next list began later, so what it shows is true.
+    store.relist(&[], 9);
+    assert_eq!(store.0.tombstones().count(), 0);
+}
+
+#[test]
+fn a_tombstone_that_was_wrong_is_lifted_by_the_next_list() {
+    let mut store = Fixture::default();
+    store.watch("u", 1);
+    store.deleted("u");
+    store.relist(&[("a", "u", 1)], 5);
+    assert_eq!(store.held(), held("u", 1));
+}
+
+#[test]
+fn equal_contents_have_equal_checksums() {
+    let (mut one, mut two) = (Fixture::default(), Fixture::default());
+    one.watch("u", 1);
+    one.watch("u", 7);
+    two.written("u", 7);
+    assert_eq!(one.0.checksum(), two.0.checksum());
+    two.watch("u", 8);
+    assert_ne!(one.0.checksum(), two.0.checksum());
+    one.watch_deleted("u", 9);
+    assert_eq!(one.0.checksum(), Fixture::default().0.checksum());
+}
+
+#[test]
+fn indexes_follow_every_change() {
+    fn parity(entry: &Entry<u64>) -> Vec<String> {
+        vec![if entry.object % 2 == 0 { "even" } else { "odd" }.to_owned()]
+    }
+    let mut store = Fixture::default();
+    store.watch("u", 1);
+    store.0.add_index("parity", parity);
+    store.0.put(entry("b", "v", 3), Cause::Watch);
+    let names = |store: &Fixture, key: &str| -> Vec<String> {
+        let found = store.0.by_index("parity", key).unwrap();
+        found.iter().map(|entry| entry.key.name().to_owned()).collect()
+    };
+    assert_eq!(names(&store, "odd"), ["a", "b"]);
+    store.watch("u", 2);
+    assert_eq!(
+        (names(&store, "odd"), names(&store, "even")),
+        (vec!["b".into()], vec!["a".into()])
+    );
+    store.watch_deleted("u", 4);
+    assert!(names(&store, "even").is_empty());
+    assert!(store.0.by_index("no such index", "x").is_none());
+}

@@ -1,0 +1,294 @@
+//! Keeps one cache in step with the server: list, then watch, for ever.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use futures::AsyncBufReadExt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::{Cause, Inner, Phase};
+use crate::{
+    api::{Api, Page},
+    backoff::{Backoff, Random},
+    error::{Class, Error},
+    object::{Head, ObjectKey, ResourceVersion},
+    tasks::Tasks,
+};
+
+/// How long a watch lasts before the server ends it, as long as client-go's shortest: a fresh one now and
+/// then heals what nobody sees.
+const WATCH_LENGTH: Duration = Duration::from_secs(290);
+
+/// How much longer than that silence is believed.
+const WATCH_GRACE: Duration = Duration::from_secs(10);
+
+/// How often to look whether an absent kind has come.
+const ABSENT_POLL: Duration = Duration::from_secs(10);
+
+/// A watch that keeps failing tries again at least twice a minute.
+const RETRY: Backoff = Backoff {
+    first: Duration::from_millis(200),
+    cap: Duration::from_secs(30),
+};
+
+pub(super) struct Task<T> {
+    api: Api,
+    cache: Arc<Inner<T>>,
+    tasks: Tasks,
+    random: Random,
+    failures: u32,
+}
+
+/// How a watch ended.
+enum End {
+    /// The server closed it; go on from the last version.
+    Closed,
+    /// The last version is too old: list again.
+    Gap,
+}
+
+#[derive(Deserialize)]
+struct ListPage<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    resource_version: String,
+    r#continue: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct WatchLine<'a> {
+    r#type: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: ListMeta,
+}
+
+impl<T: Send + Sync + 'static> Task<T> {
+    pub(super) fn new(api: Api, cache: Arc<Inner<T>>, tasks: Tasks, random: Random) -> Self {
+        Self {
+            api,
+            cache,
+            tasks,
+            random,
+            failures: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let tasks = self.tasks.clone();
+        tokio::select! {
+            () = tasks.stopping() => {}
+            () = self.follow() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        loop {
+            match self.list().await {
+                Ok(version) => self.watch_from(version).await,
+                Err(error) if error.is_not_found() => self.wait_for_kind().await,
+                Err(error) => self.wait_after(&error).await,
+            }
+        }
+    }
+
+    /// Watches from `version` until there is a gap.
+    async fn watch_from(&mut self, mut version: String) {
+        loop {
+            match self.watch(&mut version).await {
+                Ok(End::Closed) => {}
+                Ok(End::Gap) => return,
+                Err(error) if error.is_not_found() || error.has_code(410) => return,
+                Err(error) => self.wait_after(&error).await,
+            }
+        }
+    }
+
+    /// Lists everything, page by page, and returns the version to watch from.
+    async fn list(&mut self) -> Result<String, Error> {
+        let labels = self.cache.spec.selector.labels_text();
+        let first = !*self.cache.synced.borrow();
+        let cause = if first { Cause::Initial } else { Cause::Relist };
+        self.cache.store.write().begin_list();
+        let mut listed = HashSet::new();
+        let mut token: Option<String> = None;
+        let version = loop {
+            let page = Page {
+                token: token.as_deref(),
+                ..self.page(&labels)
+            };
+            let text = self.api.list(&self.cache.spec.kind, page).await?;
+            let page: ListPage<'_> =
+                serde_json::from_str(&text).map_err(|error| self.garbled("list", &error))?;
+            for item in page.items {
+                self.take_listed(item.get(), cause, &mut listed);
+            }
+            match page.metadata.r#continue.filter(|token| !token.is_empty()) {
+                Some(next) => token = Some(next),
+                None => break page.metadata.resource_version,
+            }
+        };
+        let up_to = ResourceVersion::from(version.as_str());
+        self.cache
+            .health
+            .lock()
+            .unreadable
+            .retain(|name, _| listed.iter().any(|key| key.as_str() == name));
+        self.cache.update(|store| store.end_list(&listed, up_to));
+        self.in_step(true);
+        Ok(version)
+    }
+
+    fn take_listed(&self, text: &str, cause: Cause, listed: &mut HashSet<ObjectKey>) {
+        match Head::read(text, self.cache.spec.form) {
+            Ok(head) => {
+                listed.insert(head.key.clone());
+                if let Some(entry) = self.cache.decode(&head) {
+                    self.cache.update(|store| store.put_listed(entry, cause));
+                }
+            }
+            Err(error) => self.nameless(&error),
+        }
+    }
+
+    async fn watch(&mut self, version: &mut String) -> Result<End, Error> {
+        let kind = self.cache.spec.kind.clone();
+        let labels = self.cache.spec.selector.labels_text();
+        // A little shorter each time at random, so that watches do not all end together.
+        let length = WATCH_LENGTH.saturating_sub(Duration::from_secs(self.random.below(60)));
+        let mut lines = Box::pin(self.api.watch(&kind, self.page(&labels), version, length).await?);
+        let end = Instant::now() + length + WATCH_GRACE;
+        self.in_step(false);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match tokio::time::timeout_at(end, lines.read_until(b'\n', &mut line)).await {
+                Err(_) | Ok(Ok(0)) => return Ok(End::Closed),
+                Ok(Err(error)) => {
+                    let error = kube::Error::ReadEvents(error);
+                    return Err(Error::request("watch", &kind, None, error));
+                }
+                Ok(Ok(_)) => {}
+            }
+            if let Some(end) = self.take_line(&line, version)? {
+                return Ok(end);
+            }
+            self.cache.health.lock().last_event = Some(Instant::now());
+        }
+    }
+
+    fn take_line(&self, line: &[u8], version: &mut String) -> Result<Option<End>, Error> {
+        let event: WatchLine<'_> =
+            serde_json::from_slice(line).map_err(|error| self.garbled("watch", &error))?;
+        let text = event.object.get();
+        match event.r#type {
+            "BOOKMARK" => {
+                let mark: Bookmark =
+                    serde_json::from_str(text).map_err(|error| self.garbled("watch", &error))?;
+                *version = mark.metadata.resource_version;
+                return Ok(None);
+            }
+            "ERROR" => {
+                let status: kube::core::Status =
+                    serde_json::from_str(text).map_err(|error| self.garbled("watch", &error))?;
+                if status.code == 410 {
+                    return Ok(Some(End::Gap));
+                }
+                let error = kube::Error::Api(status.boxed());
+                return Err(Error::request("watch", &self.cache.spec.kind, None, error));
+            }
+            _ => {}
+        }
+        match Head::read(text, self.cache.spec.form) {
+            Ok(head) => {
+                if head.version != ResourceVersion::default() {
+                    *version = head.version.to_string();
+                }
+                if event.r#type == "DELETED" {
+                    self.cache.health.lock().unreadable.remove(head.key.as_str());
+                    self.cache
+                        .update(|store| store.remove(&head.key, &head.uid, head.version));
+                } else if let Some(entry) = self.cache.decode(&head) {
+                    self.cache.update(|store| store.put(entry, Cause::Watch));
+                }
+            }
+            Err(error) => self.nameless(&error),
+        }
+        Ok(None)
+    }
+
+    /// The kind is not served: an optional one counts as complete and empty meanwhile.
+    async fn wait_for_kind(&mut self) {
+        self.cache
+            .update(|store| store.end_list(&HashSet::new(), ResourceVersion(u64::MAX)));
+        self.cache.health.lock().phase = Phase::Absent;
+        self.cache.synced.send_replace(self.cache.spec.optional);
+        self.failures = 0;
+        tokio::time::sleep(ABSENT_POLL).await;
+    }
+
+    async fn wait_after(&mut self, error: &Error) {
+        self.failures = self.failures.saturating_add(1);
+        self.cache.health.lock().phase = Phase::Failing(error.to_string());
+        self.cache
+            .metrics
+            .watch_failed(&self.cache.spec.kind, error.class());
+        let wait = RETRY
+            .wait(self.failures, &self.random)
+            .max(error.retry_after().unwrap_or_default());
+        tracing::warn!(?wait, "{error}; trying again");
+        tokio::time::sleep(wait).await;
+    }
+
+    fn in_step(&mut self, listed: bool) {
+        self.failures = 0;
+        let mut health = self.cache.health.lock();
+        health.phase = Phase::Watching;
+        health.last_event = Some(Instant::now());
+        health.lists += u64::from(listed);
+        drop(health);
+        self.cache.synced.send_replace(true);
+    }
+
+    fn page<'a>(&'a self, labels: &'a str) -> Page<'a> {
+        let spec = &self.cache.spec;
+        let namespace = spec.selector.namespace.as_deref();
+        Page {
+            namespace,
+            labels,
+            form: spec.form,
+            limit: spec.page,
+            token: None,
+        }
+    }
+
+    /// An object without a name: all we can do is to say so.
+    fn nameless(&self, error: &serde_json::Error) {
+        self.cache.metrics.unreadable(&self.cache.spec.kind);
+        self.cache
+            .health
+            .lock()
+            .note_unreadable(&self.cache.spec.kind, "?", error);
+    }
+
+    fn garbled(&self, verb: &str, error: &serde_json::Error) -> Error {
+        let attempt = format!("cannot {verb} {}", self.cache.spec.kind);
+        Error::new(
+            Class::Transient,
+            attempt,
+            format!("the answer is not what the API promises: {error}"),
+        )
+    }
+}

@@ -1,0 +1,431 @@
+//! Controllers: what an operator's author writes, and how it is run.
+
+use std::{borrow::Cow, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use crate::{
+    api::Api,
+    cache::{Cache, Caches, Cause, Change, Entry, Knowledge},
+    error::{Class, Error},
+    events::{Recorder, Regarding},
+    executor::Executor,
+    leader::Leadership,
+    metrics::Metrics,
+    object::{ApiKind, ObjectKey},
+    plan::{Event, Next, Plan},
+    queue::{Job, LaneId, Outcome, Queue, Reason},
+    tasks::{Tasks, panic_text},
+};
+
+/// A controller of one root kind: observe, then plan. Everything else is done for it.
+pub trait Controller: Send + Sync + 'static {
+    /// Everything a decision needs, owned: objects, settings, the time.
+    type Seen: Send + Sync;
+
+    /// Its name in metrics, events and logs.
+    const NAME: &'static str;
+
+    /// Reads what a decision about `key` needs, from the caches and nowhere else if it can be helped.
+    /// `None` means that the root is gone and there is nothing to decide.
+    fn observe(&self, key: &ObjectKey) -> impl Future<Output = Result<Option<Self::Seen>, Error>> + Send;
+
+    /// Decides. Pure and total: no clock, no randomness, no I/O; a user's mistake is a plan whose
+    /// status says what to mend.
+    fn plan(&self, seen: &Self::Seen) -> Plan;
+
+    /// Carries out an [`Action::Call`](crate::plan::Action::Call). May be repeated.
+    fn call(&self, name: &str, input: &Value) -> impl Future<Output = Result<(), Error>> + Send {
+        let _ = input;
+        let error = Error::new(
+            Class::Bug,
+            format!("cannot call {name}"),
+            "the controller has no such call",
+        );
+        std::future::ready(Err(error))
+    }
+}
+
+/// How controllers are run.
+#[derive(Clone, Debug)]
+pub struct RuntimeSettings {
+    /// Objects worked on at the same time, over all controllers.
+    pub workers: usize,
+    /// A turn that takes longer is given up and tried again.
+    pub turn_deadline: Duration,
+    /// How long turns under way may take to end when the process stops.
+    pub patience: Duration,
+}
+
+impl Default for RuntimeSettings {
+    /// A turn mostly waits for the API server, so there may be more of them than cores. A turn makes a few
+    /// requests of at most half a minute each. Kubernetes kills after 30 seconds.
+    fn default() -> Self {
+        Self {
+            workers: 32,
+            turn_deadline: Duration::from_mins(2),
+            patience: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Runs controllers over shared caches, a shared queue and one executor.
+#[derive(Clone)]
+pub struct Runtime(Arc<Shared>);
+
+struct Shared {
+    settings: RuntimeSettings,
+    caches: Caches,
+    queue: Queue,
+    executor: Executor,
+    recorder: Recorder,
+    leadership: Leadership,
+    metrics: Arc<Metrics>,
+    /// Ended before all other tasks, so that the lease is given back when nobody writes any more.
+    workers: Tasks,
+    tasks: Tasks,
+    /// By lane.
+    reconcilers: RwLock<Vec<Arc<dyn Reconciler>>>,
+}
+
+/// What a runtime is made of.
+pub struct RuntimeParts {
+    /// The API server. Writes of controllers are fenced by `leadership`.
+    pub api: Api,
+    /// The caches.
+    pub caches: Caches,
+    /// The queue.
+    pub queue: Queue,
+    /// Where events go.
+    pub recorder: Recorder,
+    /// Whether we may write.
+    pub leadership: Leadership,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// The tasks of the process.
+    pub tasks: Tasks,
+}
+
+impl Runtime {
+    /// A runtime without controllers.
+    pub fn new(parts: RuntimeParts, settings: RuntimeSettings) -> Self {
+        let RuntimeParts {
+            api,
+            caches,
+            queue,
+            recorder,
+            leadership,
+            metrics,
+            tasks,
+        } = parts;
+        let executor = Executor::new(api.fenced(leadership.clone()), caches.clone());
+        Self(Arc::new(Shared {
+            settings,
+            caches,
+            queue,
+            executor,
+            recorder,
+            leadership,
+            metrics,
+            workers: Tasks::new(),
+            tasks,
+            reconcilers: RwLock::default(),
+        }))
+    }
+
+    /// The shared caches.
+    pub fn caches(&self) -> &Caches {
+        &self.0.caches
+    }
+
+    /// The shared queue.
+    pub fn queue(&self) -> &Queue {
+        &self.0.queue
+    }
+
+    /// Adds a controller of the objects in `root`, `concurrency` of them at a time. It begins when its
+    /// caches are complete and the runtime has started.
+    pub fn add<C, T>(&self, controller: C, root: &Cache<T>, concurrency: usize) -> Setup
+    where
+        C: Controller,
+        T: Send + Sync + 'static,
+    {
+        let mut reconcilers = self.0.reconcilers.write();
+        let lane = self.0.queue.add_lane(C::NAME, concurrency);
+        let kind = root.kind().clone();
+        reconcilers.push(Arc::new(Running {
+            controller,
+            kind,
+            shared: Arc::downgrade(&self.0),
+        }));
+        drop(reconcilers);
+        let setup = Setup {
+            shared: Arc::clone(&self.0),
+            name: C::NAME,
+            trigger: self.trigger(lane),
+            synced: Vec::new(),
+        };
+        setup.watches(root, |entry| vec![entry.key.clone()])
+    }
+
+    fn trigger(&self, lane: LaneId) -> Trigger {
+        Trigger {
+            queue: self.0.queue.clone(),
+            lane,
+        }
+    }
+
+    /// Starts working as soon as the lease is held.
+    pub fn start(&self) {
+        let shared = &self.0;
+        for number in 0..shared.settings.workers {
+            shared
+                .workers
+                .spawn(format!("worker {number}"), work(Arc::clone(shared)));
+        }
+        let (tasks, leadership) = (shared.tasks.clone(), shared.leadership.clone());
+        shared.tasks.spawn("lease guard", async move {
+            tokio::select! {
+                () = tasks.stopping() => {}
+                // Others write now. Starting afresh is simpler than being sure that nothing of us is left.
+                () = leadership.lost() => tasks.stop(),
+            }
+        });
+    }
+
+    /// Stops in order: no new turns, the running ones end, then everything else. Returns what did not end in
+    /// time.
+    pub async fn shut_down(&self) -> Vec<String> {
+        let shared = &self.0;
+        shared.queue.close();
+        let mut late = shared.workers.shut_down(shared.settings.patience).await;
+        late.extend(shared.tasks.shut_down(shared.settings.patience).await);
+        late
+    }
+}
+
+/// A controller being set up. Dropping it without [`Setup::done`] leaves the controller idle.
+#[must_use = "the controller stays idle until `done` is called"]
+pub struct Setup {
+    shared: Arc<Shared>,
+    name: &'static str,
+    trigger: Trigger,
+    synced: Vec<BoxFuture<'static, ()>>,
+}
+
+impl Setup {
+    /// Looks at the roots that `roots_of` names whenever an object in `cache` changes, whether they are named
+    /// by its old state or its new one.
+    pub fn watches<T: Send + Sync + 'static>(
+        self,
+        cache: &Cache<T>,
+        roots_of: impl Fn(&Entry<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.watches_changes(cache, move |change| {
+            let mut roots: Vec<_> = change.states().flat_map(|entry| roots_of(entry)).collect();
+            roots.sort();
+            roots.dedup();
+            roots
+        })
+    }
+
+    /// Like [`Setup::watches`], for those who want to compare the old state with the new one.
+    pub fn watches_changes<T: Send + Sync + 'static>(
+        mut self,
+        cache: &Cache<T>,
+        roots_of: impl Fn(&Change<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        let trigger = self.trigger.clone();
+        let kind = match &cache.kind().kind {
+            Cow::Borrowed(kind) => kind,
+            Cow::Owned(_) => "object",
+        };
+        cache.subscribe(move |change| {
+            let reason = match change.cause {
+                Cause::Initial => Reason::Start,
+                Cause::Relist => Reason::Resync,
+                Cause::Watch | Cause::Write => Reason::Changed(kind),
+            };
+            for root in roots_of(change) {
+                trigger.queue.add(trigger.lane, root, reason);
+            }
+        });
+        let cache = cache.clone();
+        self.synced.push(async move { cache.synced().await }.boxed());
+        self
+    }
+
+    /// A handle by which something outside (a poller) makes the controller look at a root.
+    pub fn trigger(&self) -> Trigger {
+        self.trigger.clone()
+    }
+
+    /// The controller is complete: it begins when its caches are.
+    pub fn done(self) {
+        let Self {
+            shared,
+            name,
+            trigger,
+            synced,
+        } = self;
+        let tasks = shared.tasks.clone();
+        shared.tasks.spawn(format!("start of {name}"), async move {
+            tokio::select! {
+                () = tasks.stopping() => {}
+                _ = futures::future::join_all(synced) => trigger.queue.open(trigger.lane),
+            }
+        });
+    }
+}
+
+/// Makes a controller look at a root.
+#[derive(Clone)]
+pub struct Trigger {
+    queue: Queue,
+    lane: LaneId,
+}
+
+impl Trigger {
+    /// Look at `root`, because `what` changed.
+    pub fn changed(&self, root: ObjectKey, what: &'static str) {
+        self.queue.add(self.lane, root, Reason::Changed(what));
+    }
+}
+
+/// One worker: turn after turn, of whatever controller is next.
+async fn work(shared: Arc<Shared>) {
+    let workers = shared.workers.clone();
+    tokio::select! {
+        () = workers.stopping() => return,
+        () = shared.leadership.acquired() => {}
+    }
+    while let Some(job) = shared.queue.next().await {
+        let reconciler = shared.reconcilers.read().get(job.lane.index()).cloned();
+        let Some(reconciler) = reconciler else { return };
+        let outcome = turn(&shared, &*reconciler, &job).await;
+        shared.queue.finish(job, outcome);
+    }
+}
+
+/// One turn of one object, whatever happens in it.
+async fn turn(shared: &Shared, reconciler: &dyn Reconciler, job: &Job) -> Outcome {
+    let name = reconciler.name();
+    let span = tracing::info_span!("reconcile", controller = name, object = %job.key, reason = ?job.reason);
+    let started = Instant::now();
+    shared.metrics.active(name, 1);
+    let reconcile = AssertUnwindSafe(reconciler.reconcile(&job.key)).catch_unwind();
+    let result =
+        tokio::time::timeout(shared.settings.turn_deadline, reconcile.instrument(span.clone())).await;
+    shared.metrics.active(name, -1);
+    let attempt = || format!("cannot reconcile {} {}", reconciler.kind(), job.key);
+    let result = match result {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => {
+            shared.metrics.panicked(name);
+            Err(Error::new(
+                Class::Bug,
+                attempt(),
+                format!("panic: {}", panic_text(&*panic)),
+            ))
+        }
+        Err(_) => {
+            let cause = format!("not finished after {:?}", shared.settings.turn_deadline);
+            Err(Error::new(Class::Transient, attempt(), cause))
+        }
+    };
+    let took = started.elapsed();
+    match result {
+        Ok(outcome) => {
+            let label = match outcome {
+                Outcome::After(_) => "requeue_after",
+                Outcome::Again => "requeue",
+                Outcome::Done | Outcome::Failed(..) => "success",
+            };
+            shared.metrics.reconciled(name, label, took);
+            outcome
+        }
+        Err(error) => {
+            shared.metrics.reconciled(name, "error", took);
+            shared.metrics.failed(name, error.class());
+            span.in_scope(|| match error.class() {
+                Class::Conflict => tracing::debug!(failures = job.failures, "{error}"),
+                Class::Bug => tracing::error!(failures = job.failures, "{error}"),
+                _ => tracing::warn!(failures = job.failures, "{error}"),
+            });
+            if error.class().deserves_event() {
+                let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
+                report(shared, reconciler, &job.key, &[event]);
+            }
+            Outcome::Failed(error.class(), error.retry_after())
+        }
+    }
+}
+
+/// Records events about a root.
+fn report(shared: &Shared, reconciler: &dyn Reconciler, key: &ObjectKey, events: &[Event]) {
+    if events.is_empty() {
+        return;
+    }
+    let Knowledge::Present(known) = shared.caches.knowledge(reconciler.kind(), key) else {
+        return;
+    };
+    let regarding = Regarding {
+        kind: reconciler.kind().clone(),
+        key: key.clone(),
+        uid: known.uid,
+    };
+    for event in events {
+        shared
+            .recorder
+            .record(reconciler.name(), regarding.clone(), event.clone());
+    }
+}
+
+/// A controller without its type.
+trait Reconciler: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn kind(&self) -> &ApiKind;
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, Error>>;
+}
+
+struct Running<C> {
+    controller: C,
+    kind: ApiKind,
+    shared: std::sync::Weak<Shared>,
+}
+
+impl<C: Controller> Reconciler for Running<C> {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn kind(&self) -> &ApiKind {
+        &self.kind
+    }
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, Error>> {
+        async move {
+            let Some(shared) = self.shared.upgrade() else {
+                return Ok(Outcome::Done);
+            };
+            let Some(seen) = self.controller.observe(key).await? else {
+                return Ok(Outcome::Done);
+            };
+            let plan = self.controller.plan(&seen);
+            tracing::trace!(plan = %serde_json::to_string(&plan).unwrap_or_default(), "planned");
+            let call = |name: String, input: Value| async move { self.controller.call(&name, &input).await };
+            let done = shared.executor.carry_out(&self.kind, key, &plan, call).await?;
+            report(&shared, self, key, &plan.events);
+            Ok(match plan.next {
+                _ if done.status_waits => Outcome::Again,
+                Next::AwaitChange => Outcome::Done,
+                Next::After(wait) => Outcome::After(wait),
+            })
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,173 @@
+//! Errors of a reconcile, and what their class means.
+
+use std::{fmt, time::Duration};
+
+use crate::object::{ApiKind, ObjectKey};
+
+/// What an error means for the next attempt, the metric and the event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Somebody else was faster; look again soon.
+    Conflict,
+    /// The API server, the network or we ourselves are briefly unable.
+    Transient,
+    /// The API server asks for less.
+    Throttled,
+    /// The server refuses what we ask, and will until somebody changes something.
+    Invalid,
+    /// We did something that cannot be right.
+    Bug,
+}
+
+impl Class {
+    /// The metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::Transient => "transient",
+            Self::Throttled => "throttled",
+            Self::Invalid => "invalid",
+            Self::Bug => "bug",
+        }
+    }
+
+    /// Whether users should hear of it: the others mend themselves.
+    pub fn deserves_event(self) -> bool {
+        matches!(self, Self::Invalid | Self::Bug)
+    }
+}
+
+/// A failed request or reconcile step: what was attempted, on what, and why it failed.
+#[derive(Debug)]
+pub struct Error {
+    class: Class,
+    attempt: String,
+    cause: Cause,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Text(String),
+    Client(Box<kube::Error>),
+}
+
+impl Error {
+    /// An error of `class`: `attempt` says what was tried ("cannot create Pod a/b"), `cause` why it
+    /// failed.
+    pub fn new(class: Class, attempt: impl Into<String>, cause: impl Into<String>) -> Self {
+        Self {
+            class,
+            attempt: attempt.into(),
+            cause: Cause::Text(cause.into()),
+            retry_after: None,
+        }
+    }
+
+    /// A request that did not succeed.
+    pub fn request(verb: &str, kind: &ApiKind, key: Option<&ObjectKey>, cause: kube::Error) -> Self {
+        let class = classify(&cause);
+        let retry_after = match &cause {
+            kube::Error::Api(status) => status
+                .details
+                .as_ref()
+                .map(|details| details.retry_after_seconds)
+                .filter(|seconds| *seconds > 0)
+                .map(|seconds| Duration::from_secs(seconds.into())),
+            _ => None,
+        };
+        Self {
+            class,
+            attempt: attempt(verb, kind, key),
+            cause: Cause::Client(Box::new(cause)),
+            retry_after,
+        }
+    }
+
+    /// A request that had no answer in time; whether it took effect is unknown.
+    pub fn deadline(verb: &str, kind: &ApiKind, key: Option<&ObjectKey>, after: Duration) -> Self {
+        Self::new(
+            Class::Transient,
+            attempt(verb, kind, key),
+            format!("no answer within {after:?}"),
+        )
+    }
+
+    /// What the error means for the next attempt.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// How long the server asked us to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The server's answer, if there was one.
+    pub fn status(&self) -> Option<&kube::core::Status> {
+        match &self.cause {
+            Cause::Client(error) => match &**error {
+                kube::Error::Api(status) => Some(status),
+                _ => None,
+            },
+            Cause::Text(_) => None,
+        }
+    }
+
+    /// The server does not know the object, or the whole kind.
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(kube::core::Status::is_not_found)
+    }
+
+    /// The server's answer has this HTTP code.
+    pub fn has_code(&self, code: u16) -> bool {
+        self.status().is_some_and(|status| status.code == code)
+    }
+}
+
+fn attempt(verb: &str, kind: &ApiKind, key: Option<&ObjectKey>) -> String {
+    match key {
+        Some(key) => format!("cannot {verb} {kind} {key}"),
+        None => format!("cannot {verb} {kind}"),
+    }
+}
+
+fn classify(error: &kube::Error) -> Class {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            409 => Class::Conflict,
+            429 => Class::Throttled,
+            // The namespace, kind or owner may come; a proxy's 408 or a server's 5xx will pass.
+            404 | 408 | 410 | 500..=599 => Class::Transient,
+            _ => Class::Invalid,
+        },
+        kube::Error::HyperError(_)
+        | kube::Error::Service(_)
+        | kube::Error::ReadEvents(_)
+        | kube::Error::Auth(_) => Class::Transient,
+        _ => Class::Bug,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.attempt)?;
+        match &self.cause {
+            Cause::Text(text) => f.write_str(text),
+            Cause::Client(error) => match &**error {
+                kube::Error::Api(status) => f.write_str(status.message.trim()),
+                other => other.fmt(f),
+            },
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            Cause::Client(error) => Some(&**error),
+            Cause::Text(_) => None,
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Carries plans out: one executor for all operators.
+
+mod unchanged;
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{Api, PatchKind},
+    cache::{Caches, Knowledge},
+    error::{Class, Error},
+    object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
+    plan::{Action, Plan, StatusPatch},
+};
+
+/// Carries out plans, and lets the caches know at once.
+#[derive(Clone)]
+pub struct Executor {
+    api: Api,
+    caches: Caches,
+    applied: Arc<Mutex<HashMap<u64, Applied>>>,
+}
+
+/// What an object looked like when our apply last left it as we want it. Hashes only: it is kept for every
+/// object that we apply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Applied {
+    desired: u64,
+    content: u64,
+}
+
+/// One write that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Written {
+    /// Kind of the object.
+    pub kind: ApiKind,
+    /// Which object.
+    pub key: ObjectKey,
+    /// Its version afterwards, unless it is gone.
+    pub version: Option<ResourceVersion>,
+}
+
+/// What became of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Done {
+    /// Writes that took place; skipped applies are not among them.
+    pub written: Vec<Written>,
+    /// The plan changed the root itself, so that its status has to be derived afresh.
+    pub status_waits: bool,
+}
+
+impl Executor {
+    /// Writes through `api` and into `caches`.
+    pub fn new(api: Api, caches: Caches) -> Self {
+        Self {
+            api,
+            caches,
+            applied: Arc::default(),
+        }
+    }
+
+    /// Carries `plan` for the root `key` out: its actions in order up to the first that fails, then the
+    /// status. `call` does what the operator itself does.
+    pub async fn carry_out<F>(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        plan: &Plan,
+        call: impl Fn(String, Value) -> F,
+    ) -> Result<Done, Error>
+    where
+        F: Future<Output = Result<(), Error>>,
+    {
+        let Plan {
+            actions,
+            status,
+            events: _,
+            next: _,
+        } = plan;
+        let mut done = Done::default();
+        for action in actions {
+            if let Action::Call { name, input } = action {
+                call(name.clone(), input.clone()).await?;
+            } else {
+                done.written.extend(self.act(action).await?);
+            }
+        }
+        if let Some(status) = status {
+            done.status_waits = done
+                .written
+                .iter()
+                .any(|written| written.key == *key && written.kind == *kind);
+            if !done.status_waits {
+                done.written.push(self.write_status(kind, key, status).await?);
+            }
+        }
+        Ok(done)
+    }
+
+    async fn act(&self, action: &Action) -> Result<Option<Written>, Error> {
+        match action {
+            Action::Apply {
+                kind,
+                object,
+                manager,
+            } => self.apply(kind, object, manager).await,
+            Action::Create { kind, object } => self.create(kind, object).await.map(Some),
+            Action::Patch {
+                kind,
+                key,
+                subresource,
+                patch_kind,
+                patch,
+            } => {
+                let subresource = subresource.as_deref();
+                let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
+                Ok(Some(self.wrote(kind, key, &answer)))
+            }
+            Action::Delete {
+                kind,
+                key,
+                uid,
+                propagation,
+                grace_seconds,
+            } => {
+                let answer = self
+                    .api
+                    .delete(kind, key, Some(uid), *propagation, *grace_seconds)
+                    .await;
+                match answer {
+                    Ok(answer) => self.caches.deleted(kind, key, Some(uid), &answer),
+                    Err(error) if self.is_gone(kind, key, uid, &error).await? => {
+                        self.caches.gone(kind, key, uid);
+                        return Ok(None);
+                    }
+                    Err(error) => return Err(error),
+                }
+                Ok(Some(Written {
+                    kind: kind.clone(),
+                    key: key.clone(),
+                    version: None,
+                }))
+            }
+            Action::Call { .. } => Ok(None),
+        }
+    }
+
+    /// Whether a refused delete means that this incarnation is no more. A conflict may mean that another one
+    /// lives under its name, or something else entirely: only looking tells.
+    async fn is_gone(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        uid: &Uid,
+        error: &Error,
+    ) -> Result<bool, Error> {
+        if error.class() != Class::Conflict {
+            return Ok(error.is_not_found());
+        }
+        let Some(text) = self.api.get(kind, key).await? else {
+            return Ok(true);
+        };
+        Ok(Head::read(&text, Form::Metadata).is_ok_and(|live| live.uid != *uid))
+    }
+
+    async fn apply(&self, kind: &ApiKind, object: &Value, manager: &str) -> Result<Option<Written>, Error> {
+        let key = key_of(kind, object)?;
+        let memo = hash(&(kind, &key, manager));
+        let desired = hash(&object.to_string());
+        let known = self.applied.lock().get(&memo).copied();
+        let same_wish = known.is_none_or(|known| known.desired == desired);
+        match self.caches.knowledge(kind, &key) {
+            Knowledge::Present(live) => {
+                if known
+                    == Some(Applied {
+                        desired,
+                        content: live.content,
+                    })
+                {
+                    return Ok(None);
+                }
+                // Nothing is remembered (a restart), or somebody touched it: reading is cheaper than writing.
+                if same_wish && self.is_live(kind, &key, object, manager, memo, desired).await? {
+                    return Ok(None);
+                }
+            }
+            Knowledge::Unknown if same_wish => {
+                if self.is_live(kind, &key, object, manager, memo, desired).await? {
+                    return Ok(None);
+                }
+            }
+            Knowledge::Absent | Knowledge::Unknown => {}
+        }
+        let patch = PatchKind::Apply {
+            manager: manager.to_owned(),
+            force: true,
+        };
+        let answer = self.api.patch(kind, &key, None, &patch, object).await?;
+        self.remember(memo, desired, &answer);
+        Ok(Some(self.wrote(kind, &key, &answer)))
+    }
+
+    /// Whether the live object already is as we want it; if so, that is remembered.
+    async fn is_live(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        object: &Value,
+        manager: &str,
+        memo: u64,
+        desired: u64,
+    ) -> Result<bool, Error> {
+        let Some(text) = self.api.get(kind, key).await? else {
+            return Ok(false);
+        };
+        self.caches.written(kind, &text);
+        let live: Value = serde_json::from_str(&text).unwrap_or_default();
+        let unchanged = unchanged::is_unchanged(&live, object, manager);
+        if unchanged {
+            self.remember(memo, desired, &text);
+        }
+        Ok(unchanged)
+    }
+
+    fn remember(&self, memo: u64, desired: u64, text: &str) {
+        if let Ok(head) = Head::read(text, Form::Whole) {
+            self.applied.lock().insert(
+                memo,
+                Applied {
+                    desired,
+                    content: head.content,
+                },
+            );
+        }
+    }
+
+    async fn create(&self, kind: &ApiKind, object: &Value) -> Result<Written, Error> {
+        let key = key_of(kind, object)?;
+        match self.api.create(kind, &key, object).await {
+            Ok(answer) => Ok(self.wrote(kind, &key, &answer)),
+            Err(error) if error.status().is_some_and(kube::core::Status::is_already_exists) => {
+                self.adopt_ours(kind, &key, object, error).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An object of that name is there. If it has the owner we gave it, an earlier attempt of ours
+    /// succeeded, though we did not hear of it.
+    async fn adopt_ours(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        object: &Value,
+        error: Error,
+    ) -> Result<Written, Error> {
+        // Deleted in between: the next turn creates it.
+        let Some(text) = self.api.get(kind, key).await? else {
+            return Err(error);
+        };
+        let written = self.wrote(kind, key, &text);
+        let live: Value = serde_json::from_str(&text).unwrap_or_default();
+        let is_dying = live
+            .pointer("/metadata/deletionTimestamp")
+            .is_some_and(|at| !at.is_null());
+        let owner = controller_uid(object);
+        if owner.is_some() && owner == controller_uid(&live) && !is_dying {
+            return Ok(written);
+        }
+        Err(error)
+    }
+
+    async fn write_status(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        change: &StatusPatch,
+    ) -> Result<Written, Error> {
+        // With uid and version: a status is worth writing only for the state it was derived from.
+        let body = json!({
+            "metadata": { "uid": change.uid, "resourceVersion": change.version().to_string() },
+            "status": change.status,
+        });
+        let answer = self
+            .api
+            .patch(kind, key, Some("status"), &PatchKind::Merge, &body)
+            .await?;
+        Ok(self.wrote(kind, key, &answer))
+    }
+
+    fn wrote(&self, kind: &ApiKind, key: &ObjectKey, answer: &str) -> Written {
+        self.caches.written(kind, answer);
+        let version = Head::read(answer, Form::Metadata).ok().map(|head| head.version);
+        Written {
+            kind: kind.clone(),
+            key: key.clone(),
+            version,
+        }
+    }
+}
+
+/// The key of an object we are about to write. A generated name is refused: an attempt whose answer is
+/// lost would be repeated under another name, and leave two.
+fn key_of(kind: &ApiKind, object: &Value) -> Result<ObjectKey, Error> {
+    let field = |name| {
+        object
+            .pointer(name)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let Some(name) = field("/metadata/name") else {
+        return Err(Error::new(
+            Class::Bug,
+            format!("cannot write {kind}"),
+            "it has no name; derive one that every attempt would choose again",
+        ));
+    };
+    let namespace = field("/metadata/namespace");
+    if kind.namespaced != namespace.is_some() {
+        let cause = if kind.namespaced {
+            "it has no namespace"
+        } else {
+            "it must not have a namespace"
+        };
+        return Err(Error::new(
+            Class::Bug,
+            format!("cannot write {kind} {name}"),
+            cause,
+        ));
+    }
+    Ok(ObjectKey::new(namespace.unwrap_or_default(), name))
+}
+
+fn controller_uid(object: &Value) -> Option<&str> {
+    let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
+    owners
+        .iter()
+        .find(|owner| owner["controller"] == true)?
+        .get("uid")?
+        .as_str()
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,336 @@
+//! Leader election by Lease: one replica writes, the others keep their caches warm.
+//!
+//! The lease is held for `duration` after each renewal, as others see it. We stop writing `renew_deadline`
+//! after the *beginning* of the last renewal that succeeded, which is earlier: so by the time somebody
+//! else may take the lease, our last write has been answered or given up.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    api::Api,
+    clock::Clock,
+    error::{Class, Error},
+    object::{ApiKind, ObjectKey},
+    tasks::Tasks,
+};
+
+/// Which lease, and how patiently.
+#[derive(Clone, Debug)]
+pub struct LeaseSettings {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+    /// Who we are; differs between replicas.
+    pub identity: String,
+    /// How long others leave a lease alone that is not renewed.
+    pub duration: Duration,
+    /// How long after a renewal we go on writing.
+    pub renew_deadline: Duration,
+    /// How often we renew, or look whether we can have it.
+    pub retry: Duration,
+}
+
+impl LeaseSettings {
+    /// client-go's usual times: 15, 10 and 2 seconds.
+    pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            identity: identity.to_owned(),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Whether this replica may write, and until when.
+#[derive(Clone, Debug)]
+pub struct Leadership(watch::Receiver<Standing>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// There is no election.
+    Always,
+    /// Somebody else holds the lease, or nobody knows.
+    Standby,
+    /// We hold it and may write until then.
+    Until(Instant),
+    /// We held it and do no longer; this replica has to start afresh.
+    Lost,
+}
+
+/// A lease as debug state shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeaseReport {
+    /// Whether we may write.
+    pub leading: bool,
+    /// For how many more seconds, if nothing renews it.
+    pub seconds_left: Option<f64>,
+}
+
+impl Leadership {
+    /// There is only one of us.
+    pub fn always() -> Self {
+        Self(watch::Sender::new(Standing::Always).subscribe())
+    }
+
+    /// How long we may go on writing without a renewal; zero if not at all.
+    pub fn time_left(&self, now: Instant) -> Duration {
+        match *self.0.borrow() {
+            Standing::Always => Duration::MAX,
+            Standing::Until(end) => end.saturating_duration_since(now),
+            Standing::Standby | Standing::Lost => Duration::ZERO,
+        }
+    }
+
+    /// Resolves when we may write.
+    pub async fn acquired(&self) {
+        let mut standing = self.0.clone();
+        let leads = |standing: &Standing| matches!(standing, Standing::Always | Standing::Until(_));
+        if standing.wait_for(leads).await.is_err() {
+            // The election has ended and we never led.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Resolves when we held the lease and lost it.
+    pub async fn lost(&self) {
+        let mut standing = self.0.clone();
+        if standing
+            .wait_for(|standing| *standing == Standing::Lost)
+            .await
+            .is_err()
+        {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// What to show in debug state.
+    pub fn report(&self) -> LeaseReport {
+        let left = self.time_left(Instant::now());
+        let seconds_left = matches!(*self.0.borrow(), Standing::Until(_)).then(|| left.as_secs_f64());
+        LeaseReport {
+            leading: !left.is_zero(),
+            seconds_left,
+        }
+    }
+}
+
+/// Takes part in the election for a lease.
+pub struct Election {
+    api: Api,
+    clock: Clock,
+    settings: LeaseSettings,
+    standing: watch::Sender<Standing>,
+    /// The record that we saw last, and when it last changed, by our own clock: clocks of machines
+    /// differ, so the times in the record are for people.
+    observed: Option<(LeaseSpec, Instant)>,
+}
+
+impl Election {
+    /// Not running yet. `api` must not be fenced by this election.
+    pub fn new(api: Api, clock: Clock, settings: LeaseSettings) -> Self {
+        let standing = watch::Sender::new(Standing::Standby);
+        Self {
+            api,
+            clock,
+            settings,
+            standing,
+            observed: None,
+        }
+    }
+
+    /// Who leads, as it changes.
+    pub fn leadership(&self) -> Leadership {
+        Leadership(self.standing.subscribe())
+    }
+
+    /// Runs until the tasks stop, then gives the lease back; or until the lease is lost.
+    pub async fn run(mut self, tasks: Tasks) {
+        let stop = tasks.stop_token();
+        let stopped = stop.run_until_cancelled(self.compete()).await.is_none();
+        let held = matches!(*self.standing.borrow(), Standing::Until(_));
+        self.standing.send_replace(Standing::Lost);
+        if stopped
+            && held
+            && let Err(error) = self.release().await
+        {
+            tracing::warn!("{error}; the next leader waits until the lease expires");
+        }
+    }
+
+    /// Competes for the lease, and holds it until it is lost.
+    async fn compete(&mut self) {
+        loop {
+            let started = Instant::now();
+            match self.take_or_renew().await {
+                Ok(true) => {
+                    let end = started + self.settings.renew_deadline;
+                    let before = self.standing.send_replace(Standing::Until(end));
+                    if before == Standing::Standby {
+                        tracing::info!(identity = self.settings.identity, "leading");
+                    }
+                }
+                Ok(false) if self.leads() => {
+                    tracing::error!("the lease was taken by somebody else");
+                    return;
+                }
+                Ok(false) => {}
+                Err(error) => tracing::warn!("{error}; trying again"),
+            }
+            if let Standing::Until(end) = *self.standing.borrow()
+                && Instant::now() >= end
+            {
+                tracing::error!("the lease could not be renewed in time");
+                return;
+            }
+            let mut wake = started + self.settings.retry;
+            if let Standing::Until(end) = *self.standing.borrow() {
+                wake = wake.min(end);
+            }
+            tokio::time::sleep_until(wake).await;
+        }
+    }
+
+    fn leads(&self) -> bool {
+        matches!(*self.standing.borrow(), Standing::Until(_))
+    }
+
+    fn kind_and_key(&self) -> (ApiKind, ObjectKey) {
+        (
+            ApiKind::of::<Lease>(),
+            ObjectKey::new(&self.settings.namespace, &self.settings.name),
+        )
+    }
+
+    /// One attempt; whether the lease is ours now.
+    async fn take_or_renew(&mut self) -> Result<bool, Error> {
+        // An answer that comes after the next renewal is due is of no use.
+        let patience = self.settings.renew_deadline / 2;
+        if let Ok(answer) = tokio::time::timeout(patience, self.attempt()).await {
+            answer
+        } else {
+            let (kind, key) = self.kind_and_key();
+            Err(Error::deadline("take", &kind, Some(&key), patience))
+        }
+    }
+
+    async fn attempt(&mut self) -> Result<bool, Error> {
+        let (kind, key) = self.kind_and_key();
+        let Some(text) = self.api.get(&kind, &key).await? else {
+            let lease = Lease {
+                metadata: ObjectMeta {
+                    name: Some(self.settings.name.clone()),
+                    namespace: Some(self.settings.namespace.clone()),
+                    ..ObjectMeta::default()
+                },
+                spec: Some(self.record(None)),
+            };
+            return won(self.api.create(&kind, &key, &to_json(&lease)).await);
+        };
+        let mut lease: Lease = serde_json::from_str(&text).map_err(|error| {
+            Error::new(
+                Class::Transient,
+                format!("cannot read Lease {key}"),
+                error.to_string(),
+            )
+        })?;
+        let seen = lease.spec.take().unwrap_or_default();
+        if !self.may_take(&seen) {
+            return Ok(false);
+        }
+        lease.spec = Some(self.record(Some(&seen)));
+        // With the resource version we read: if somebody was faster, this is a conflict.
+        won(self.api.replace(&kind, &key, &to_json(&lease)).await)
+    }
+
+    fn may_take(&mut self, seen: &LeaseSpec) -> bool {
+        let now = Instant::now();
+        let unchanged_since = match &self.observed {
+            Some((before, at)) if before == seen => *at,
+            _ => {
+                self.observed = Some((seen.clone(), now));
+                now
+            }
+        };
+        let seconds = seen
+            .lease_duration_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok());
+        let duration = seconds.map_or(self.settings.duration, Duration::from_secs);
+        match seen.holder_identity.as_deref() {
+            None | Some("") => true,
+            Some(holder) if holder == self.settings.identity => true,
+            Some(_) => now >= unchanged_since + duration,
+        }
+    }
+
+    fn record(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = MicroTime(self.clock.now());
+        let ours = before.filter(|spec| spec.holder_identity.as_ref() == Some(&self.settings.identity));
+        let transitions = before.and_then(|spec| spec.lease_transitions).unwrap_or_default();
+        LeaseSpec {
+            holder_identity: Some(self.settings.identity.clone()),
+            lease_duration_seconds: i32::try_from(self.settings.duration.as_secs()).ok(),
+            acquire_time: ours
+                .and_then(|spec| spec.acquire_time.clone())
+                .or_else(|| Some(now.clone())),
+            renew_time: Some(now),
+            lease_transitions: Some(if ours.is_some() || before.is_none() {
+                transitions
+            } else {
+                transitions + 1
+            }),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// Gives the lease back, so that the next leader need not wait.
+    async fn release(&self) -> Result<(), Error> {
+        let (kind, key) = self.kind_and_key();
+        let Some(text) = self.api.get(&kind, &key).await? else {
+            return Ok(());
+        };
+        let Ok(mut lease) = serde_json::from_str::<Lease>(&text) else {
+            return Ok(());
+        };
+        let Some(spec) = &mut lease.spec else {
+            return Ok(());
+        };
+        if spec.holder_identity.as_ref() != Some(&self.settings.identity) {
+            return Ok(());
+        }
+        spec.holder_identity = Some(String::new());
+        spec.lease_duration_seconds = Some(1);
+        spec.renew_time = Some(MicroTime(self.clock.now()));
+        self.api.replace(&kind, &key, &to_json(&lease)).await.map(drop)
+    }
+}
+
+/// Whether a write to the lease made it ours: a conflict means that somebody was faster.
+fn won(answer: Result<String, Error>) -> Result<bool, Error> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(error) if error.class() == Class::Conflict => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn to_json(lease: &Lease) -> Value {
+    serde_json::to_value(lease).unwrap_or_default()
+}
+
+/// An identity for this replica: the host's name and the time of its start.
+pub fn replica_identity(host: &str, start: Timestamp) -> String {
+    format!("{host}_{:x}", start.as_nanosecond())
+}

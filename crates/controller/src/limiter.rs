@@ -1,0 +1,301 @@
+//! A limit on concurrent requests that follows what the API server can bear.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+
+/// Bounds of an adaptive limit.
+#[derive(Clone, Copy, Debug)]
+pub struct LimiterSettings {
+    /// The limit at the start.
+    pub initial: usize,
+    /// The limit never falls below; one request at a time always goes on.
+    pub min: usize,
+    /// The limit never rises above.
+    pub max: usize,
+    /// An answer that takes this many times longer than the quickest recent ones means a queue
+    /// forms at the server.
+    pub slowdown: f64,
+}
+
+impl Default for LimiterSettings {
+    /// An API server's priority level for service accounts has tens of seats: start in that range, and
+    /// let latency and 429s say how far to go.
+    fn default() -> Self {
+        Self {
+            initial: 16,
+            min: 1,
+            max: 256,
+            slowdown: 4.0,
+        }
+    }
+}
+
+/// Limits how many requests are under way at once: additive increase while the limit is used and
+/// answers are quick, multiplicative decrease when they slow down or the server says 429.
+#[derive(Clone, Debug)]
+pub struct Limiter(Option<Arc<Adaptive>>);
+
+#[derive(Debug)]
+struct Adaptive {
+    settings: LimiterSettings,
+    semaphore: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The wished limit; the semaphore follows it in whole permits.
+    limit: f64,
+    /// Permits that exist, in hands or not.
+    permits: usize,
+    /// Exponential averages of quick answers: slow to rise, quick to fall.
+    usual: Option<f64>,
+    /// When the average was last touched.
+    learnt: Instant,
+    /// No second decrease for the same congestion.
+    calm_until: Instant,
+    /// The server asked for silence until then.
+    closed_until: Instant,
+    throttled: u64,
+}
+
+/// What a limiter shows to people.
+#[derive(Clone, Debug, Serialize)]
+pub struct LimiterReport {
+    /// Requests allowed at once.
+    pub limit: usize,
+    /// Requests under way.
+    pub in_flight: usize,
+    /// Answers with 429 so far.
+    pub throttled: u64,
+}
+
+/// Leave to send one request.
+#[derive(Debug)]
+pub struct Permit {
+    started: Instant,
+    held: Option<(Arc<Adaptive>, OwnedSemaphorePermit)>,
+}
+
+/// How a request ended, as far as the limit is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The server answered.
+    Served,
+    /// No answer in time, or the server could not.
+    Overloaded,
+    /// 429, with how long it wants us to wait.
+    Throttled(Option<Duration>),
+}
+
+impl Limiter {
+    /// No limit, for an API in the same process.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// A limit within `settings`.
+    pub fn adaptive(settings: LimiterSettings) -> Self {
+        let now = Instant::now();
+        let permits = settings.initial.clamp(settings.min.max(1), settings.max.max(1));
+        Self(Some(Arc::new(Adaptive {
+            settings,
+            semaphore: Arc::new(Semaphore::new(permits)),
+            state: Mutex::new(State {
+                limit: as_float(permits),
+                permits,
+                usual: None,
+                learnt: now,
+                calm_until: now,
+                closed_until: now,
+                throttled: 0,
+            }),
+        })))
+    }
+
+    /// Waits for leave to send. Requests are served in the order they asked.
+    pub async fn acquire(&self) -> Permit {
+        let Some(adaptive) = &self.0 else {
+            return Permit {
+                started: Instant::now(),
+                held: None,
+            };
+        };
+        // The semaphore is never closed, so that an error cannot happen; without it, go on unlimited.
+        let permit = Arc::clone(&adaptive.semaphore).acquire_owned().await.ok();
+        let closed_until = adaptive.state.lock().closed_until;
+        tokio::time::sleep_until(closed_until).await;
+        Permit {
+            started: Instant::now(),
+            held: permit.map(|permit| (Arc::clone(adaptive), permit)),
+        }
+    }
+
+    /// What to show in debug state; `None` if there is no limit.
+    pub fn report(&self) -> Option<LimiterReport> {
+        let adaptive = self.0.as_ref()?;
+        let state = adaptive.state.lock();
+        Some(LimiterReport {
+            limit: whole(state.limit),
+            in_flight: state
+                .permits
+                .saturating_sub(adaptive.semaphore.available_permits()),
+            throttled: state.throttled,
+        })
+    }
+}
+
+impl Permit {
+    /// Gives the permit back and lets the limit learn from the answer.
+    pub fn finish(mut self, answer: Answer) {
+        if let Some((adaptive, permit)) = self.held.take() {
+            adaptive.learn(self.started.elapsed(), answer, permit);
+        }
+    }
+}
+
+impl Adaptive {
+    fn learn(&self, latency: Duration, answer: Answer, permit: OwnedSemaphorePermit) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let seconds = latency.as_secs_f64();
+        let usual = *state.usual.get_or_insert(seconds);
+        match answer {
+            Answer::Served => {
+                // Quick answers pull the average down at once, slow ones push it up over half a minute: it
+                // stays near the floor, yet follows a server that has become slower for good.
+                let since = now.duration_since(state.learnt).as_secs_f64();
+                let weight = if seconds < usual {
+                    0.25
+                } else {
+                    (since / 30.0).min(1.0)
+                };
+                state.usual = Some(usual + (seconds - usual) * weight);
+                state.learnt = now;
+                // Below a few milliseconds ratios are noise.
+                let slow = seconds > 0.025 && seconds > usual * self.settings.slowdown;
+                if slow {
+                    self.decrease(&mut state, 0.9, latency, now);
+                } else if self.semaphore.available_permits() == 0 {
+                    state.limit = (state.limit + 1.0 / state.limit.max(1.0)).min(as_float(self.settings.max));
+                }
+            }
+            Answer::Overloaded => self.decrease(&mut state, 0.7, latency, now),
+            Answer::Throttled(wait) => {
+                state.throttled += 1;
+                self.decrease(&mut state, 0.5, latency, now);
+                let wait = wait
+                    .unwrap_or(Duration::from_secs(1))
+                    .min(Duration::from_secs(30));
+                state.closed_until = state.closed_until.max(now + wait);
+            }
+        }
+        let wanted = whole(state.limit).max(self.settings.min).max(1);
+        if state.permits > wanted {
+            // Too many: this one is not given back.
+            permit.forget();
+            state.permits -= 1;
+        } else {
+            self.semaphore.add_permits(wanted - state.permits);
+            state.permits = wanted;
+            drop(permit);
+        }
+    }
+
+    fn decrease(&self, state: &mut State, factor: f64, latency: Duration, now: Instant) {
+        if now >= state.calm_until {
+            state.limit = (state.limit * factor).max(as_float(self.settings.min.max(1)));
+            state.calm_until = now + latency;
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "limits are small numbers")]
+fn as_float(limit: usize) -> f64 {
+    limit as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "limits are small positive numbers"
+)]
+fn whole(limit: f64) -> usize {
+    limit.max(0.0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn send(limiter: &Limiter, count: usize, latency: Duration, answer: Answer) {
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let limiter = limiter.clone();
+            all.push(async move {
+                let permit = limiter.acquire().await;
+                tokio::time::sleep(latency).await;
+                permit.finish(answer);
+            });
+        }
+        futures::future::join_all(all).await;
+    }
+
+    fn limit(limiter: &Limiter) -> usize {
+        limiter.report().unwrap().limit
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rises_while_answers_are_quick_and_falls_when_they_slow_down() {
+        let limiter = Limiter::adaptive(LimiterSettings::default());
+        send(&limiter, 2000, Duration::from_millis(10), Answer::Served).await;
+        let quick = limit(&limiter);
+        assert!(quick > 40, "{quick}");
+        send(&limiter, 2000, Duration::from_millis(400), Answer::Served).await;
+        assert!(limit(&limiter) < quick, "{} < {quick}", limit(&limiter));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_429_halves_the_limit_once_and_waits_as_asked() {
+        let limiter = Limiter::adaptive(LimiterSettings::default());
+        send(
+            &limiter,
+            8,
+            Duration::from_millis(10),
+            Answer::Throttled(Some(Duration::from_secs(7))),
+        )
+        .await;
+        assert_eq!(limit(&limiter), 8);
+        let before = Instant::now();
+        send(&limiter, 1, Duration::ZERO, Answer::Served).await;
+        assert!(before.elapsed() >= Duration::from_secs(6));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn never_stops_altogether() {
+        let limiter = Limiter::adaptive(LimiterSettings::default());
+        for _ in 0..100 {
+            send(&limiter, 4, Duration::from_millis(10), Answer::Overloaded).await;
+        }
+        assert_eq!(limit(&limiter), 1);
+        assert_eq!(limiter.report().unwrap().in_flight, 0);
+        send(&limiter, 4, Duration::from_millis(1), Answer::Served).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_request_gives_its_permit_back() {
+        let limiter = Limiter::adaptive(LimiterSettings {
+            initial: 1,
+            max: 1,
+            ..LimiterSettings::default()
+        });
+        drop(limiter.acquire().await);
+        send(&limiter, 3, Duration::from_millis(1), Answer::Served).await;
+    }
+}

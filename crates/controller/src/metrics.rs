@@ -1,0 +1,281 @@
+//! What the machinery counts.
+//!
+//! Names and labels are those of controller-runtime and client-go, so that dashboards and alerts made
+//! for the Go operators go on working.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use crate::{error::Class, object::ApiKind};
+
+/// The registry that `/metrics` shows. Operators add their own families to it.
+#[derive(Clone, Debug, Default)]
+pub struct MetricsRegistry(Arc<Mutex<Registry>>);
+
+impl MetricsRegistry {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds families.
+    pub fn register<R>(&self, register: impl FnOnce(&mut Registry) -> R) -> R {
+        register(&mut self.0.lock())
+    }
+
+    /// All metrics in the text format.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.0.lock());
+        text
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByController {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResult {
+    controller: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByQueue {
+    name: &'static str,
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    group: String,
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByVerb {
+    verb: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    result: &'static str,
+}
+
+/// The machinery's own metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    reconciles: Family<ByResult, Counter>,
+    errors: Family<ByResult, Counter>,
+    panics: Family<ByController, Counter>,
+    reconcile_time: Family<ByController, Histogram, fn() -> Histogram>,
+    active: Family<ByController, Gauge>,
+    depth: Family<ByQueue, Gauge>,
+    adds: Family<ByQueue, Counter>,
+    retries: Family<ByQueue, Counter>,
+    waited: Family<ByQueue, Histogram, fn() -> Histogram>,
+    requests: Family<ByVerb, Counter>,
+    request_time: Family<ByVerb, Histogram, fn() -> Histogram>,
+    unreadable: Family<ByKind, Counter>,
+    watch_failures: Family<ByKind, Counter>,
+    events: Family<ByOutcome, Counter>,
+}
+
+fn seconds() -> Histogram {
+    // 1 ms to about 4 minutes.
+    Histogram::new(exponential_buckets(0.001, 2.0, 18))
+}
+
+impl Metrics {
+    /// Registers the machinery's metrics.
+    pub fn register(registry: &MetricsRegistry) -> Arc<Self> {
+        let timed = || Family::new_with_constructor(seconds as fn() -> Histogram);
+        let metrics = Self {
+            reconciles: Family::default(),
+            errors: Family::default(),
+            panics: Family::default(),
+            reconcile_time: timed_by_controller(),
+            active: Family::default(),
+            depth: Family::default(),
+            adds: Family::default(),
+            retries: Family::default(),
+            waited: Family::new_with_constructor(seconds),
+            requests: Family::default(),
+            request_time: timed(),
+            unreadable: Family::default(),
+            watch_failures: Family::default(),
+            events: Family::default(),
+        };
+        registry.register(|registry| metrics.add_to(registry));
+        Arc::new(metrics)
+    }
+
+    fn add_to(&self, registry: &mut Registry) {
+        // The encoder appends `_total` to counters.
+        registry.register(
+            "controller_runtime_reconcile",
+            "Reconciliations per controller and result",
+            self.reconciles.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_errors",
+            "Failed reconciliations per controller and error class",
+            self.errors.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_panics",
+            "Reconciliations that panicked",
+            self.panics.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_time_seconds",
+            "Time a reconciliation took",
+            self.reconcile_time.clone(),
+        );
+        registry.register(
+            "controller_runtime_active_workers",
+            "Reconciliations under way",
+            self.active.clone(),
+        );
+        registry.register(
+            "workqueue_depth",
+            "Objects ready to be reconciled",
+            self.depth.clone(),
+        );
+        registry.register("workqueue_adds", "Objects added to the queue", self.adds.clone());
+        registry.register(
+            "workqueue_retries",
+            "Objects added again after a failure",
+            self.retries.clone(),
+        );
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "Time an object waited until it was reconciled",
+            self.waited.clone(),
+        );
+        registry.register(
+            "quintet_api_requests",
+            "Requests to the API server per verb and result",
+            self.requests.clone(),
+        );
+        registry.register(
+            "quintet_api_request_duration_seconds",
+            "Time until the API server answered",
+            self.request_time.clone(),
+        );
+        registry.register(
+            "quintet_unreadable_objects",
+            "Times an object could not be decoded and was left out",
+            self.unreadable.clone(),
+        );
+        registry.register(
+            "quintet_watch_failures",
+            "Times a list or watch failed and was tried again",
+            self.watch_failures.clone(),
+        );
+        registry.register(
+            "quintet_events",
+            "Events recorded, aggregated or dropped",
+            self.events.clone(),
+        );
+    }
+
+    pub(crate) fn reconciled(&self, controller: &'static str, result: &'static str, took: Duration) {
+        self.reconciles
+            .get_or_create(&ByResult { controller, result })
+            .inc();
+        self.reconcile_time
+            .get_or_create(&ByController { controller })
+            .observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn failed(&self, controller: &'static str, class: Class) {
+        self.errors
+            .get_or_create(&ByResult {
+                controller,
+                result: class.label(),
+            })
+            .inc();
+    }
+
+    pub(crate) fn panicked(&self, controller: &'static str) {
+        self.panics.get_or_create(&ByController { controller }).inc();
+    }
+
+    pub(crate) fn active(&self, controller: &'static str, by: i64) {
+        self.active.get_or_create(&ByController { controller }).inc_by(by);
+    }
+
+    pub(crate) fn queue(&self, controller: &'static str) -> QueueMetrics {
+        let labels = ByQueue {
+            name: controller,
+            controller,
+        };
+        QueueMetrics {
+            depth: self.depth.get_or_create(&labels).clone(),
+            adds: self.adds.get_or_create(&labels).clone(),
+            retries: self.retries.get_or_create(&labels).clone(),
+            waited: self.waited.get_or_create(&labels).clone(),
+        }
+    }
+
+    pub(crate) fn request(&self, verb: &'static str, failure: Option<Class>, took: Duration) {
+        let labels = ByVerb {
+            verb,
+            result: failure.map_or("ok", Class::label),
+        };
+        self.requests.get_or_create(&labels).inc();
+        self.request_time
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn unreadable(&self, kind: &ApiKind) {
+        self.unreadable.get_or_create(&ByKind::of(kind)).inc();
+    }
+
+    pub(crate) fn watch_failed(&self, kind: &ApiKind, _class: Class) {
+        self.watch_failures.get_or_create(&ByKind::of(kind)).inc();
+    }
+
+    pub(crate) fn event(&self, result: &'static str) {
+        self.events.get_or_create(&ByOutcome { result }).inc();
+    }
+}
+
+fn timed_by_controller() -> Family<ByController, Histogram, fn() -> Histogram> {
+    Family::new_with_constructor(seconds)
+}
+
+impl ByKind {
+    fn of(kind: &ApiKind) -> Self {
+        Self {
+            group: kind.group.to_string(),
+            kind: kind.kind.to_string(),
+        }
+    }
+}
+
+/// One controller's queue metrics, found once and then only touched.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueMetrics {
+    pub(crate) depth: Gauge,
+    pub(crate) adds: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) waited: Histogram,
+}

@@ -1,0 +1,229 @@
+//! One controller's objects in the queue.
+
+use std::collections::{HashMap, VecDeque};
+
+use tokio::time::Instant;
+
+use super::{LaneReport, Priority, Reason};
+use crate::{metrics::QueueMetrics, object::ObjectKey};
+
+pub(super) struct Lane {
+    controller: &'static str,
+    workers: usize,
+    pub(super) open: bool,
+    items: HashMap<ObjectKey, Item>,
+    /// Those whose turn comes by a change, in order of arrival. A key whose item is elsewhere is void.
+    changes: VecDeque<ObjectKey>,
+    background: VecDeque<ObjectKey>,
+    ready: usize,
+    running: usize,
+    metrics: QueueMetrics,
+}
+
+struct Item {
+    place: Place,
+    reason: Reason,
+    failures: u32,
+    since: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Ready(Priority),
+    /// Until the timer with this ticket.
+    Waiting(u64),
+    /// Being worked on; and why it has to run again, if it has to.
+    Running(Option<Reason>),
+}
+
+impl Lane {
+    pub(super) fn new(controller: &'static str, workers: usize, metrics: QueueMetrics) -> Self {
+        Self {
+            controller,
+            workers: workers.max(1),
+            open: false,
+            items: HashMap::new(),
+            changes: VecDeque::new(),
+            background: VecDeque::new(),
+            ready: 0,
+            running: 0,
+            metrics,
+        }
+    }
+
+    /// Returns whether somebody has to be woken.
+    pub(super) fn add(&mut self, key: ObjectKey, reason: Reason) -> bool {
+        let Some(item) = self.items.get_mut(&key) else {
+            self.enqueue(key, reason, 0);
+            return true;
+        };
+        match item.place {
+            Place::Running(ref mut again) => {
+                let keep = again.is_some_and(|before| before.priority() == Priority::Change);
+                if !keep {
+                    *again = Some(reason);
+                }
+                false
+            }
+            Place::Ready(Priority::Background) if reason.priority() == Priority::Change => {
+                item.place = Place::Ready(Priority::Change);
+                item.reason = reason;
+                self.changes.push_back(key);
+                true
+            }
+            Place::Ready(_) => false,
+            // A restart or resync is no reason to cut a backoff short.
+            Place::Waiting(_) if reason.priority() == Priority::Background => false,
+            Place::Waiting(_) => {
+                let failures = item.failures;
+                self.enqueue(key, reason, failures);
+                true
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, priority: Priority, now: Instant) -> Option<(ObjectKey, Reason, u32)> {
+        if !self.open || self.running >= self.workers {
+            return None;
+        }
+        let line = match priority {
+            Priority::Change => &mut self.changes,
+            Priority::Background => &mut self.background,
+        };
+        while let Some(key) = line.pop_front() {
+            let Some(item) = self.items.get_mut(&key) else {
+                continue;
+            };
+            if item.place != Place::Ready(priority) {
+                continue;
+            }
+            item.place = Place::Running(None);
+            self.ready -= 1;
+            self.running += 1;
+            self.metrics.depth.dec();
+            self.metrics
+                .waited
+                .observe(now.duration_since(item.since).as_secs_f64());
+            return Some((key, item.reason, item.failures));
+        }
+        None
+    }
+
+    /// Ends a turn that left nothing to do.
+    pub(super) fn settle(&mut self, key: &ObjectKey) {
+        if let Some(Item {
+            place: Place::Running(again),
+            ..
+        }) = self.items.remove(key)
+        {
+            self.running -= 1;
+            if let Some(reason) = again {
+                self.enqueue(key.clone(), reason, 0);
+            }
+        }
+    }
+
+    /// Ends a turn that has to be followed by another.
+    pub(super) fn again(&mut self, key: &ObjectKey, reason: Reason) {
+        if let Some(Item {
+            place: Place::Running(again),
+            ..
+        }) = self.items.remove(key)
+        {
+            self.running -= 1;
+            self.enqueue(key.clone(), again.unwrap_or(reason), 0);
+        }
+    }
+
+    /// Ends a turn that wants another at a later time; returns whether the item now has to wait.
+    pub(super) fn pause(&mut self, key: &ObjectKey, reason: Reason) -> bool {
+        let Some(item) = self.items.get_mut(key) else {
+            return false;
+        };
+        let Place::Running(again) = item.place else {
+            return false;
+        };
+        self.running -= 1;
+        item.failures = 0;
+        item.reason = reason;
+        if let Some(reason) = again {
+            self.enqueue(key.clone(), reason, 0);
+        }
+        again.is_none()
+    }
+
+    /// Ends a turn that failed; returns how often it did in a row.
+    ///
+    /// Changes that came meanwhile do not cut the backoff short: most are the failed turn's own writes,
+    /// and would turn it into a hot loop.
+    pub(super) fn fail(&mut self, key: &ObjectKey) -> Option<u32> {
+        let item = self.items.get_mut(key)?;
+        self.running -= 1;
+        item.failures = item.failures.saturating_add(1);
+        item.reason = Reason::Retry;
+        self.metrics.retries.inc();
+        Some(item.failures)
+    }
+
+    pub(super) fn wait(&mut self, key: &ObjectKey, ticket: u64) {
+        if let Some(item) = self.items.get_mut(key) {
+            item.place = Place::Waiting(ticket);
+        }
+    }
+
+    pub(super) fn wake(&mut self, key: ObjectKey, ticket: u64) {
+        if let Some(item) = self.items.get(&key)
+            && item.place == Place::Waiting(ticket)
+        {
+            let (reason, failures) = (item.reason, item.failures);
+            self.enqueue(key, reason, failures);
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.ready == 0 && self.running == 0
+    }
+
+    pub(super) fn report(&self) -> LaneReport {
+        let ready = self
+            .items
+            .iter()
+            .filter(|(_, item)| matches!(item.place, Place::Ready(_)));
+        let oldest = ready.min_by_key(|(_, item)| item.since);
+        let mut failing: Vec<_> = self
+            .items
+            .iter()
+            .filter(|(_, item)| item.failures > 0)
+            .map(|(key, item)| (key.clone(), item.failures))
+            .collect();
+        failing.sort();
+        LaneReport {
+            controller: self.controller,
+            open: self.open,
+            ready: self.ready,
+            running: self.running,
+            waiting: self.items.len() - self.ready - self.running,
+            oldest: oldest.map(|(key, item)| (key.clone(), item.since.elapsed().as_secs_f64())),
+            failing,
+        }
+    }
+
+    fn enqueue(&mut self, key: ObjectKey, reason: Reason, failures: u32) {
+        let priority = reason.priority();
+        let line = match priority {
+            Priority::Change => &mut self.changes,
+            Priority::Background => &mut self.background,
+        };
+        line.push_back(key.clone());
+        self.ready += 1;
+        self.metrics.depth.inc();
+        self.metrics.adds.inc();
+        let item = Item {
+            place: Place::Ready(priority),
+            reason,
+            failures,
+            since: Instant::now(),
+        };
+        self.items.insert(key, item);
+    }
+}

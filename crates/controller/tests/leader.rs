@@ -1,0 +1,160 @@
+//! Leader election: one writes, the others wait, and never two at a time.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod support;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::{process::Process, server::Server, simulate, store::Place};
+use tokio::time::Instant;
+
+fn lease() -> Place {
+    (
+        "coordination.k8s.io/v1/leases".to_owned(),
+        "default".to_owned(),
+        "quintet".to_owned(),
+    )
+}
+
+fn holder(server: &Server) -> Value {
+    server
+        .store(|store| {
+            store
+                .objects
+                .get(&lease())
+                .map(|lease| lease["spec"]["holderIdentity"].clone())
+        })
+        .into()
+}
+
+fn plant(server: &Server, name: &str) {
+    let place = (
+        "test.quintet.dev/v1/gardens".to_owned(),
+        "default".to_owned(),
+        name.to_owned(),
+    );
+    let object = json!({"metadata": {}, "spec": {"plants": 2, "colour": "red"}});
+    server.store(|store| store.create(&place, object).unwrap());
+}
+
+async fn grown(server: &Server, name: &str) {
+    let place = (
+        "test.quintet.dev/v1/gardens".to_owned(),
+        "default".to_owned(),
+        name.to_owned(),
+    );
+    server
+        .until("grown", |store| store.objects[&place]["status"]["grown"] == 2)
+        .await;
+}
+
+#[test]
+fn a_standby_waits_with_warm_caches_and_follows_at_once_when_the_leader_leaves() {
+    simulate(async {
+        let server = Server::new(1);
+        let first = Process::start(&server, 1, Some("first"));
+        first.leadership.acquired().await;
+        let second = Process::start(&server, 2, Some("second"));
+        plant(&server, "rose");
+        grown(&server, "rose").await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(second.runtime.caches().missing().is_empty());
+        assert_eq!(second.runtime.caches().report()[1].objects, 3, "warm");
+        assert!(!second.leadership.report().leading);
+        assert_eq!(holder(&server), "first");
+        first.stop().await;
+        assert_eq!(holder(&server), "", "given back");
+        let left = Instant::now();
+        second.leadership.acquired().await;
+        assert!(left.elapsed() < Duration::from_secs(4), "{:?}", left.elapsed());
+        plant(&server, "tulip");
+        grown(&server, "tulip").await;
+        let spec = server.store(|store| store.objects[&lease()]["spec"].clone());
+        assert_eq!(spec["leaseTransitions"], 1, "{spec}");
+        second.stop().await;
+    });
+}
+
+#[test]
+fn a_leader_that_is_cut_off_stops_writing_before_another_may_begin() {
+    for seed in 0..50 {
+        simulate(async {
+            let server = Server::new(seed);
+            let first = Process::start(&server, seed, Some("first"));
+            first.leadership.acquired().await;
+            let second = Process::start(&server, seed, Some("second"));
+            tokio::time::sleep(Duration::from_millis(4000 + 137 * seed)).await;
+            first.connection.kill();
+            let cut = Instant::now();
+            let mut stopped = None;
+            while !second.leadership.report().leading {
+                if stopped.is_none() && !first.leadership.report().leading {
+                    stopped = Some(Instant::now());
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            let stopped = stopped.expect("the first stopped before the second began");
+            assert!(
+                stopped.elapsed() >= Duration::from_secs(2),
+                "seed {seed}: {:?}",
+                stopped.elapsed()
+            );
+            assert!(
+                cut.elapsed() < Duration::from_secs(25),
+                "seed {seed}: {:?}",
+                cut.elapsed()
+            );
+            // A replica that lost the lease ends, to start afresh.
+            first.tasks.stopping().await;
+            first.kill();
+            plant(&server, "rose");
+            grown(&server, "rose").await;
+            second.stop().await;
+        });
+    }
+}
+
+#[test]
+fn of_many_that_start_together_one_leads() {
+    for seed in 0..20 {
+        simulate(async {
+            let server = Server::new(seed);
+            let names = ["a", "b", "c", "d"];
+            let all: Vec<_> = names
+                .iter()
+                .map(|name| Process::start(&server, seed, Some(name)))
+                .collect();
+            for _ in 0..200 {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                let leading = all
+                    .iter()
+                    .filter(|process| process.leadership.report().leading)
+                    .count();
+                assert!(leading <= 1, "seed {seed}");
+            }
+            assert_eq!(
+                all.iter()
+                    .filter(|process| process.leadership.report().leading)
+                    .count(),
+                1
+            );
+            for process in all {
+                process.stop().await;
+            }
+        });
+    }
+}
+
+#[test]
+fn a_short_outage_of_the_server_does_not_cost_the_lease() {
+    simulate(async {
+        let server = Server::new(5);
+        let process = Process::start(&server, 5, Some("only"));
+        process.leadership.acquired().await;
+        server.with_faults(|faults| faults.away_until = Some(Instant::now() + Duration::from_secs(4)));
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        assert!(process.leadership.report().leading);
+        process.stop().await;
+    });
+}

@@ -1,0 +1,142 @@
+//! What can go wrong between a client and the API server, by a seed.
+
+use std::time::Duration;
+
+use quintet_controller::backoff::Random;
+use tokio::time::Instant;
+
+/// How often each fault happens, per thousand requests (or watch events).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Odds {
+    /// The request is refused with 500, 503 or 429 and has no effect.
+    pub refused: u64,
+    /// The request has its effect, but the answer is lost.
+    pub answer_lost: u64,
+    /// A write is refused with 409 although there is no conflict.
+    pub conflict: u64,
+    /// The answer takes up to twice the client's deadline.
+    pub slow: u64,
+    /// A watch breaks off before an event.
+    pub watch_dropped: u64,
+    /// A watch that broke off finds its version compacted.
+    pub gap: u64,
+    /// A watch event arrives late, by up to this many milliseconds.
+    pub watch_delay_ms: u64,
+}
+
+impl Odds {
+    /// Everything at once.
+    pub fn stormy() -> Self {
+        Self {
+            refused: 80,
+            answer_lost: 60,
+            conflict: 60,
+            slow: 30,
+            watch_dropped: 60,
+            gap: 300,
+            watch_delay_ms: 20_000,
+        }
+    }
+}
+
+/// What happens to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Served,
+    Refused(u16),
+    AnswerLost,
+    Conflict,
+    /// Never answered, and without effect.
+    Swallowed,
+    /// The client dies before the effect takes place.
+    CrashBefore,
+    /// The effect takes place, and then the client is dead.
+    CrashAfter,
+}
+
+pub struct Faults {
+    random: Random,
+    pub odds: Odds,
+    pub away_until: Option<Instant>,
+    /// The client dies at this write, counted from one: before it takes effect, or after.
+    pub crash: Option<(u64, bool)>,
+    pub crashed: bool,
+    writes: u64,
+}
+
+impl Faults {
+    pub fn new(seed: u64) -> Self {
+        Self {
+            random: Random::seeded(seed),
+            odds: Odds::default(),
+            away_until: None,
+            crash: None,
+            crashed: false,
+            writes: 0,
+        }
+    }
+
+    /// Decides what happens to a request, and how long it takes.
+    pub fn request(&mut self, writes: bool) -> (Duration, Fate) {
+        let quick = Duration::from_millis(1 + self.random.below(10));
+        if self.away_until.is_some_and(|until| Instant::now() < until) {
+            // Half of the requests are refused at once, the others hang until the client gives up.
+            return if self.chance(500) {
+                (quick, Fate::Refused(503))
+            } else {
+                (quick, Fate::Swallowed)
+            };
+        }
+        if writes {
+            self.writes += 1;
+            if let Some((at, after)) = self.crash
+                && self.writes == at
+            {
+                self.crashed = true;
+                return (
+                    quick,
+                    if after {
+                        Fate::CrashAfter
+                    } else {
+                        Fate::CrashBefore
+                    },
+                );
+            }
+        }
+        let odds = self.odds;
+        if self.chance(odds.refused) {
+            let code = [500, 503, 429][usize::try_from(self.random.below(3)).unwrap()];
+            return (quick, Fate::Refused(code));
+        }
+        if self.chance(odds.answer_lost) {
+            return (quick, Fate::AnswerLost);
+        }
+        if writes && self.chance(odds.conflict) {
+            return (quick, Fate::Conflict);
+        }
+        if self.chance(odds.slow) {
+            return (Duration::from_millis(self.random.below(60_000)), Fate::Served);
+        }
+        (quick, Fate::Served)
+    }
+
+    /// How late a watch event is, or `None` if the watch breaks off.
+    pub fn watch_event(&mut self) -> Option<Duration> {
+        let away = self.away_until.is_some_and(|until| Instant::now() < until);
+        if away || self.chance(self.odds.watch_dropped) {
+            return None;
+        }
+        Some(Duration::from_millis(
+            self.random.below(self.odds.watch_delay_ms + 1),
+        ))
+    }
+
+    /// Whether the history that a new watch needs is gone.
+    pub fn history_is_gone(&mut self) -> bool {
+        self.chance(self.odds.gap)
+    }
+
+    fn chance(&mut self, per_thousand: u64) -> bool {
+        per_thousand > 0 && self.random.below(1000) < per_thousand
+    }
+}
