@@ -62,11 +62,7 @@ pub struct Done {
 impl Executor {
     /// Writes through `api` and into `caches`.
     pub fn new(api: Api, caches: Caches) -> Self {
-        Self {
-            api,
-            caches,
-            applied: Arc::default(),
-        }
+        Self { api, caches, applied: Arc::default() }
     }
 
     /// Carries `plan` for the root `key` out: its actions in order up to the first that fails, then the
@@ -81,12 +77,7 @@ impl Executor {
     where
         F: Future<Output = Result<(), Error>>,
     {
-        let Plan {
-            actions,
-            status,
-            events: _,
-            next: _,
-        } = plan;
+        let Plan { actions, status, events: _, next: _ } = plan;
         let mut done = Done::default();
         for action in actions {
             if let Action::Call { name, input } = action {
@@ -96,10 +87,8 @@ impl Executor {
             }
         }
         if let Some(status) = status {
-            done.status_waits = done
-                .written
-                .iter()
-                .any(|written| written.key == *key && written.kind == *kind);
+            done.status_waits =
+                done.written.iter().any(|written| written.key == *key && written.kind == *kind);
             if !done.status_waits {
                 done.written.push(self.write_status(kind, key, status).await?);
             }
@@ -109,34 +98,15 @@ impl Executor {
 
     async fn act(&self, action: &Action) -> Result<Option<Written>, Error> {
         match action {
-            Action::Apply {
-                kind,
-                object,
-                manager,
-            } => self.apply(kind, object, manager).await,
+            Action::Apply { kind, object, manager } => self.apply(kind, object, manager).await,
             Action::Create { kind, object } => self.create(kind, object).await.map(Some),
-            Action::Patch {
-                kind,
-                key,
-                subresource,
-                patch_kind,
-                patch,
-            } => {
+            Action::Patch { kind, key, subresource, patch_kind, patch } => {
                 let subresource = subresource.as_deref();
                 let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
                 Ok(Some(self.wrote(kind, key, &answer)))
             }
-            Action::Delete {
-                kind,
-                key,
-                uid,
-                propagation,
-                grace_seconds,
-            } => {
-                let answer = self
-                    .api
-                    .delete(kind, key, Some(uid), *propagation, *grace_seconds)
-                    .await;
+            Action::Delete { kind, key, uid, propagation, grace_seconds } => {
+                let answer = self.api.delete(kind, key, Some(uid), *propagation, *grace_seconds).await;
                 match answer {
                     Ok(answer) => self.caches.deleted(kind, key, Some(uid), &answer),
                     Err(error) if self.is_gone(kind, key, uid, &error).await? => {
@@ -145,11 +115,7 @@ impl Executor {
                     }
                     Err(error) => return Err(error),
                 }
-                Ok(Some(Written {
-                    kind: kind.clone(),
-                    key: key.clone(),
-                    version: None,
-                }))
+                Ok(Some(Written { kind: kind.clone(), key: key.clone(), version: None }))
             }
             Action::Call { .. } => Ok(None),
         }
@@ -181,12 +147,7 @@ impl Executor {
         let same_wish = known.is_none_or(|known| known.desired == desired);
         match self.caches.knowledge(kind, &key) {
             Knowledge::Present(live) => {
-                if known
-                    == Some(Applied {
-                        desired,
-                        content: live.content,
-                    })
-                {
+                if known == Some(Applied { desired, content: live.content }) {
                     return Ok(None);
                 }
                 // Nothing is remembered (a restart), or somebody touched it: reading is cheaper than writing.
@@ -201,10 +162,7 @@ impl Executor {
             }
             Knowledge::Absent | Knowledge::Unknown => {}
         }
-        let patch = PatchKind::Apply {
-            manager: manager.to_owned(),
-            force: true,
-        };
+        let patch = PatchKind::Apply { manager: manager.to_owned(), force: true };
         let answer = self.api.patch(kind, &key, None, &patch, object).await?;
         self.remember(memo, desired, &answer);
         Ok(Some(self.wrote(kind, &key, &answer)))
@@ -234,13 +192,7 @@ impl Executor {
 
     fn remember(&self, memo: u64, desired: u64, text: &str) {
         if let Ok(head) = Head::read(text, Form::Whole) {
-            self.applied.lock().insert(
-                memo,
-                Applied {
-                    desired,
-                    content: head.content,
-                },
-            );
+            self.applied.lock().insert(memo, Applied { desired, content: head.content });
         }
     }
 
@@ -270,9 +222,7 @@ impl Executor {
         };
         let written = self.wrote(kind, key, &text);
         let live: Value = serde_json::from_str(&text).unwrap_or_default();
-        let is_dying = live
-            .pointer("/metadata/deletionTimestamp")
-            .is_some_and(|at| !at.is_null());
+        let is_dying = live.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
         let owner = controller_uid(object);
         if owner.is_some() && owner == controller_uid(&live) && !is_dying {
             return Ok(written);
@@ -291,33 +241,21 @@ impl Executor {
             "metadata": { "uid": change.uid, "resourceVersion": change.version().to_string() },
             "status": change.status,
         });
-        let answer = self
-            .api
-            .patch(kind, key, Some("status"), &PatchKind::Merge, &body)
-            .await?;
+        let answer = self.api.patch(kind, key, Some("status"), &PatchKind::Merge, &body).await?;
         Ok(self.wrote(kind, key, &answer))
     }
 
     fn wrote(&self, kind: &ApiKind, key: &ObjectKey, answer: &str) -> Written {
         self.caches.written(kind, answer);
         let version = Head::read(answer, Form::Metadata).ok().map(|head| head.version);
-        Written {
-            kind: kind.clone(),
-            key: key.clone(),
-            version,
-        }
+        Written { kind: kind.clone(), key: key.clone(), version }
     }
 }
 
 /// The key of an object we are about to write. A generated name is refused: an attempt whose answer is
 /// lost would be repeated under another name, and leave two.
 fn key_of(kind: &ApiKind, object: &Value) -> Result<ObjectKey, Error> {
-    let field = |name| {
-        object
-            .pointer(name)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-    };
+    let field = |name| object.pointer(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(name) = field("/metadata/name") else {
         return Err(Error::new(
             Class::Bug,
@@ -327,27 +265,15 @@ fn key_of(kind: &ApiKind, object: &Value) -> Result<ObjectKey, Error> {
     };
     let namespace = field("/metadata/namespace");
     if kind.namespaced != namespace.is_some() {
-        let cause = if kind.namespaced {
-            "it has no namespace"
-        } else {
-            "it must not have a namespace"
-        };
-        return Err(Error::new(
-            Class::Bug,
-            format!("cannot write {kind} {name}"),
-            cause,
-        ));
+        let cause = if kind.namespaced { "it has no namespace" } else { "it must not have a namespace" };
+        return Err(Error::new(Class::Bug, format!("cannot write {kind} {name}"), cause));
     }
     Ok(ObjectKey::new(namespace.unwrap_or_default(), name))
 }
 
 fn controller_uid(object: &Value) -> Option<&str> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
-    owners
-        .iter()
-        .find(|owner| owner["controller"] == true)?
-        .get("uid")?
-        .as_str()
+    owners.iter().find(|owner| owner["controller"] == true)?.get("uid")?.as_str()
 }
 
 fn hash(value: &impl Hash) -> u64 {
