@@ -1,5 +1,7 @@
 //! The program as a user meets it: what it prints, and how it ends.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
+
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Command, Output};
