@@ -21,7 +21,10 @@ mod watch;
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -77,8 +80,8 @@ pub struct Known {
     pub uid: Uid,
     /// Version.
     pub version: ResourceVersion,
-    /// Hash of everything but status and bookkeeping.
-    pub content: u64,
+    /// What our last apply wanted, hashed, while the object is still as that apply left it; else zero.
+    pub(crate) applied: u64,
 }
 
 /// What the caches can say about an object.
@@ -168,6 +171,7 @@ trait AnyCache: Send + Sync {
     fn form(&self) -> Form;
     fn written(&self, head: &Head<'_>);
     fn deleted(&self, key: &ObjectKey, uid: &Uid);
+    fn applied(&self, key: &ObjectKey, version: ResourceVersion, wish: u64);
     fn knowledge(&self, key: &ObjectKey) -> Knowledge;
     fn report(&self) -> WatchReport;
     fn missing(&self) -> Option<String>;
@@ -290,6 +294,13 @@ impl Caches {
     pub fn gone(&self, kind: &ApiKind, key: &ObjectKey, uid: &Uid) {
         for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
             cache.deleted(key, uid);
+        }
+    }
+
+    /// Remembers that this state of an object is what an apply of `wish` leaves.
+    pub(crate) fn applied(&self, kind: &ApiKind, key: &ObjectKey, version: ResourceVersion, wish: u64) {
+        for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
+            cache.applied(key, version, wish);
         }
     }
 
@@ -431,6 +442,7 @@ impl<T: Send + Sync + 'static> Inner<T> {
                     content: head.content,
                     deleting: head.deleting,
                     object,
+                    applied: AtomicU64::new(0),
                 })
             }
             Err(error) => {
@@ -481,12 +493,20 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
         self.update(|store| store.bury(key, uid, ResourceVersion(u64::MAX)));
     }
 
+    fn applied(&self, key: &ObjectKey, version: ResourceVersion, wish: u64) {
+        if let Some(entry) = self.store.read().get(key)
+            && entry.version == version
+        {
+            entry.applied.store(wish, Ordering::Relaxed);
+        }
+    }
+
     fn knowledge(&self, key: &ObjectKey) -> Knowledge {
         match self.store.read().get(key) {
             Some(entry) => Knowledge::Present(Known {
                 uid: entry.uid.clone(),
                 version: entry.version,
-                content: entry.content,
+                applied: entry.applied.load(Ordering::Relaxed),
             }),
             // A selector says nothing about objects outside of it.
             None if *self.synced.borrow() && self.spec.selector == Selector::all() => Knowledge::Absent,
