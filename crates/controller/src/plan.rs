@@ -1,6 +1,6 @@
 //! Plans: what a controller has decided, as plain data.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -268,9 +268,6 @@ impl Event {
         }
     }
 }
-
-/// Labels or annotations, ordered so that plans compare.
-pub type Labels = BTreeMap<String, String>;
 
 #[cfg(test)]
 mod tests {
