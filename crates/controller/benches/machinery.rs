@@ -47,11 +47,7 @@ const PODS: usize = 20_000;
 const ROOTS: usize = 100_000;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         memory().await;
         speed().await;
@@ -63,9 +59,8 @@ fn pod(number: usize) -> Value {
     let env =
         |n: usize| json!({"name": format!("RAY_SETTING_{n}"), "value": format!("some value of setting {n}")});
     let mount = |n: usize| json!({"name": format!("volume-{n}"), "mountPath": format!("/mnt/volume-{n}"), "readOnly": true});
-    let fields: serde_json::Map<_, _> = (0..40)
-        .map(|n| (format!("f:field-number-{n}"), json!({".": {}, "f:value": {}})))
-        .collect();
+    let fields: serde_json::Map<_, _> =
+        (0..40).map(|n| (format!("f:field-number-{n}"), json!({".": {}, "f:value": {}}))).collect();
     let condition =
         |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let conditions = ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition);
@@ -170,21 +165,13 @@ impl Server {
         let page = |start: usize| {
             let end = (start + PAGE).min(count);
             let items: Vec<_> = (start..end).map(object).collect();
-            let token = if end < count {
-                (end / PAGE).to_string()
-            } else {
-                String::new()
-            };
+            let token = if end < count { (end / PAGE).to_string() } else { String::new() };
             json!({"metadata": {"resourceVersion": "1000000", "continue": token}, "items": items})
                 .to_string()
                 .into()
         };
         let pages = Arc::new((0..count).step_by(PAGE).map(page).collect());
-        Self {
-            object,
-            pages,
-            version: Arc::new(AtomicU64::new(1_000_000)),
-        }
+        Self { object, pages, version: Arc::new(AtomicU64::new(1_000_000)) }
     }
 
     fn answer(&self, method: &Method, uri: &http::Uri, body: &[u8]) -> Response<Body> {
@@ -238,42 +225,21 @@ struct Parts {
 fn parts(server: Server) -> Parts {
     let metrics = Metrics::register(&MetricsRegistry::new());
     let client = kube::Client::new(server, "default");
-    let api = Api::new(
-        client,
-        Limiter::none(),
-        ApiSettings::default(),
-        Arc::clone(&metrics),
-    );
+    let api = Api::new(client, Limiter::none(), ApiSettings::default(), Arc::clone(&metrics));
     let tasks = Tasks::new();
     let caches = Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), Some(1));
-    Parts {
-        api,
-        caches,
-        metrics,
-        tasks,
-    }
+    Parts { api, caches, metrics, tasks }
 }
 
 async fn memory() {
     let wire = pod(12_345).to_string().len();
     println!("\ncached objects: {PODS} Ray worker pods, {wire} bytes of JSON each\n");
-    println!(
-        "{:<28} {:>14} {:>10} {:>16}",
-        "kept as", "bytes/object", "x wire", "objects/s read"
-    );
+    println!("{:<28} {:>14} {:>10} {:>16}", "kept as", "bytes/object", "x wire", "objects/s read");
     let typed = measure("typed Pod", wire, WatchSpec::<Pod>::typed()).await;
-    let slim = measure(
-        "projection (4 fields)",
-        wire,
-        WatchSpec::projected(ApiKind::of::<Pod>(), project),
-    )
-    .await;
+    let slim =
+        measure("projection (4 fields)", wire, WatchSpec::projected(ApiKind::of::<Pod>(), project)).await;
     let meta = measure("metadata only", wire, WatchSpec::metadata(ApiKind::of::<Pod>())).await;
-    println!(
-        "\ntyped / projection = {:.1}, typed / metadata = {:.1}",
-        typed / slim,
-        typed / meta
-    );
+    println!("\ntyped / projection = {:.1}, typed / metadata = {:.1}", typed / slim, typed / meta);
 }
 
 async fn measure<T: Send + Sync + 'static>(name: &str, wire: usize, spec: WatchSpec<T>) -> f64 {
@@ -281,16 +247,10 @@ async fn measure<T: Send + Sync + 'static>(name: &str, wire: usize, spec: WatchS
     let (before, started) = (HEAP.current_usage(), Instant::now());
     let cache = caches.watch(spec).unwrap();
     cache.synced().await;
-    let (took, bytes) = (
-        started.elapsed(),
-        (HEAP.current_usage() - before) as f64 / cache.len() as f64,
-    );
+    let (took, bytes) = (started.elapsed(), (HEAP.current_usage() - before) as f64 / cache.len() as f64);
     assert_eq!(cache.len(), PODS);
     let rate = PODS as f64 / took.as_secs_f64();
-    println!(
-        "{name:<28} {bytes:>14.0} {:>10.2} {rate:>16.0}",
-        bytes / wire as f64
-    );
+    println!("{name:<28} {bytes:>14.0} {:>10.2} {rate:>16.0}", bytes / wire as f64);
     tasks.shut_down(Duration::from_secs(5)).await;
     bytes
 }
@@ -339,10 +299,7 @@ impl Controller for Sizer {
     fn plan(&self, seen: &Self::Seen) -> Plan {
         self.turns.fetch_add(1, Ordering::Relaxed);
         let Root { spec, status } = &seen.object;
-        Plan {
-            status: StatusPatch::between(seen, status, spec),
-            ..Plan::default()
-        }
+        Plan { status: StatusPatch::between(seen, status, spec), ..Plan::default() }
     }
 }
 
@@ -365,26 +322,11 @@ async fn speed() {
 }
 
 async fn reconcile(name: &str, object: fn(usize) -> Value) -> f64 {
-    let Parts {
-        api,
-        caches,
-        metrics,
-        tasks,
-    } = parts(Server::new(object, ROOTS));
-    let roots = caches
-        .watch(WatchSpec::projected(root_kind(), |text| {
-            serde_json::from_str(text)
-        }))
-        .unwrap();
+    let Parts { api, caches, metrics, tasks } = parts(Server::new(object, ROOTS));
+    let roots = caches.watch(WatchSpec::projected(root_kind(), |text| serde_json::from_str(text))).unwrap();
     roots.synced().await;
     let queue = Queue::new(Arc::clone(&metrics), Some(1));
-    let recorder = Recorder::start(
-        api.clone(),
-        Clock::system(),
-        Arc::clone(&metrics),
-        &tasks,
-        "bench",
-    );
+    let recorder = Recorder::start(api.clone(), Clock::system(), Arc::clone(&metrics), &tasks, "bench");
     let parts = RuntimeParts {
         api,
         caches,
@@ -396,10 +338,7 @@ async fn reconcile(name: &str, object: fn(usize) -> Value) -> f64 {
     };
     let runtime = Runtime::new(parts, RuntimeSettings::default());
     let turns = Arc::new(AtomicU64::new(0));
-    let sizer = Sizer {
-        roots: roots.clone(),
-        turns: Arc::clone(&turns),
-    };
+    let sizer = Sizer { roots: roots.clone(), turns: Arc::clone(&turns) };
     let setup = runtime.add(sizer, &roots, 32);
     let started = Instant::now();
     setup.done();

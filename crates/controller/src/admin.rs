@@ -90,10 +90,7 @@ impl Admin {
         let service = self.router().into_make_service_with_connect_info::<SocketAddr>();
         tasks.spawn("admin", async move {
             let serve = axum::serve(listener, service);
-            if let Err(error) = serve
-                .with_graceful_shutdown(async move { stopping.stopping().await })
-                .await
-            {
+            if let Err(error) = serve.with_graceful_shutdown(async move { stopping.stopping().await }).await {
                 tracing::error!("the admin server ended: {error}");
             }
         });

@@ -30,9 +30,7 @@ impl Default for ApiSettings {
     /// The API server itself gives up ordinary requests after 60 seconds, but a webhook in the way may
     /// take at most 30, and nobody is served by waiting longer.
     fn default() -> Self {
-        Self {
-            deadline: Duration::from_secs(30),
-        }
+        Self { deadline: Duration::from_secs(30) }
     }
 }
 
@@ -45,11 +43,7 @@ pub fn connect(mut config: kube::Config) -> Result<kube::Client, Error> {
     config.default_retry = false;
     kube::Client::try_from(config).map_err(|error| {
         let cause = format!("{error}; check the kubeconfig");
-        Error::new(
-            Class::Invalid,
-            format!("cannot set up a connection to {server}"),
-            cause,
-        )
+        Error::new(Class::Invalid, format!("cannot set up a connection to {server}"), cause)
     })
 }
 
@@ -112,22 +106,13 @@ pub struct Page<'a> {
 impl Api {
     /// Requests through `client`.
     pub fn new(client: kube::Client, limiter: Limiter, settings: ApiSettings, metrics: Arc<Metrics>) -> Self {
-        Self {
-            client,
-            limiter,
-            settings,
-            metrics,
-            fence: None,
-        }
+        Self { client, limiter, settings, metrics, fence: None }
     }
 
     /// The same connection, but writes are refused unless and until `leadership` is held.
     #[must_use]
     pub fn fenced(&self, leadership: Leadership) -> Self {
-        Self {
-            fence: Some(leadership),
-            ..self.clone()
-        }
+        Self { fence: Some(leadership), ..self.clone() }
     }
 
     /// The limiter, for debug state.
@@ -220,11 +205,7 @@ impl Api {
             PatchKind::Apply { .. } => "application/apply-patch+yaml",
         };
         request.body(body, content_type);
-        let verb = if matches!(patch_kind, PatchKind::Apply { .. }) {
-            "apply"
-        } else {
-            "patch"
-        };
+        let verb = if matches!(patch_kind, PatchKind::Apply { .. }) { "apply" } else { "patch" };
         self.send(verb, kind, Some(key), request).await
     }
 
@@ -293,8 +274,7 @@ impl Api {
             Err(error) if error.class() == Class::Transient && !error.is_not_found() => Answer::Overloaded,
             _ => Answer::Served,
         });
-        self.metrics
-            .request(verb, result.as_ref().err().map(Error::class), started.elapsed());
+        self.metrics.request(verb, result.as_ref().err().map(Error::class), started.elapsed());
         result
     }
 }
@@ -313,13 +293,7 @@ struct Call {
 
 impl Call {
     fn new(method: Method, path: String) -> Self {
-        Self {
-            method,
-            uri: path,
-            accept: "application/json",
-            content_type: "",
-            body: Vec::new(),
-        }
+        Self { method, uri: path, accept: "application/json", content_type: "", body: Vec::new() }
     }
 
     /// Adds a query parameter, if it has a value.
@@ -349,10 +323,8 @@ impl Call {
     }
 
     fn build(self, verb: &str, kind: &ApiKind, key: Option<&ObjectKey>) -> Result<Request<Vec<u8>>, Error> {
-        let mut request = Request::builder()
-            .method(self.method)
-            .uri(self.uri)
-            .header(header::ACCEPT, self.accept);
+        let mut request =
+            Request::builder().method(self.method).uri(self.uri).header(header::ACCEPT, self.accept);
         if !self.content_type.is_empty() {
             request = request.header(header::CONTENT_TYPE, self.content_type);
         }

@@ -49,17 +49,10 @@ impl Backoff {
     /// The wait after `failures` failures in a row (at least one): between half of the nominal time and
     /// all of it, so that objects that failed together do not come back together.
     pub fn wait(&self, failures: u32, random: &Random) -> Duration {
-        let factor = 1u32
-            .checked_shl(failures.saturating_sub(1))
-            .filter(|f| *f != 0)
-            .unwrap_or(u32::MAX);
+        let factor = 1u32.checked_shl(failures.saturating_sub(1)).filter(|f| *f != 0).unwrap_or(u32::MAX);
         let nominal = self.first.saturating_mul(factor).min(self.cap);
         let half = nominal / 2;
-        let jitter = random.below(
-            u64::try_from(half.as_micros())
-                .unwrap_or(u64::MAX)
-                .saturating_add(1),
-        );
+        let jitter = random.below(u64::try_from(half.as_micros()).unwrap_or(u64::MAX).saturating_add(1));
         half + Duration::from_micros(jitter)
     }
 }
@@ -70,29 +63,19 @@ mod tests {
 
     #[test]
     fn grows_to_the_cap_and_stays_there() {
-        let backoff = Backoff {
-            first: Duration::from_millis(10),
-            cap: Duration::from_mins(1),
-        };
+        let backoff = Backoff { first: Duration::from_millis(10), cap: Duration::from_mins(1) };
         let random = Random::seeded(7);
         for failures in 1..200 {
             let wait = backoff.wait(failures, &random);
-            let nominal = Duration::from_millis(10)
-                .saturating_mul(1 << (failures - 1).min(20))
-                .min(backoff.cap);
-            assert!(
-                wait >= nominal / 2 && wait <= nominal,
-                "{failures}: {wait:?} of {nominal:?}"
-            );
+            let nominal =
+                Duration::from_millis(10).saturating_mul(1 << (failures - 1).min(20)).min(backoff.cap);
+            assert!(wait >= nominal / 2 && wait <= nominal, "{failures}: {wait:?} of {nominal:?}");
         }
     }
 
     #[test]
     fn the_same_seed_waits_the_same() {
-        let backoff = Backoff {
-            first: Duration::from_millis(10),
-            cap: Duration::from_mins(1),
-        };
+        let backoff = Backoff { first: Duration::from_millis(10), cap: Duration::from_mins(1) };
         let waits = |seed| {
             let random = Random::seeded(seed);
             (1..9).map(|n| backoff.wait(n, &random)).collect::<Vec<_>>()

@@ -24,10 +24,7 @@ impl Clock {
 
     /// A clock that shows `start` now and moves with tokio's (possibly paused) time.
     pub fn simulated(start: Timestamp) -> Self {
-        Self(Source::Simulated {
-            start,
-            base: Instant::now(),
-        })
+        Self(Source::Simulated { start, base: Instant::now() })
     }
 
     /// The time of day.

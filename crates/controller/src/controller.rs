@@ -41,11 +41,7 @@ pub trait Controller: Send + Sync + 'static {
     /// Carries out an [`Action::Call`](crate::plan::Action::Call). May be repeated.
     fn call(&self, name: &str, input: &Value) -> impl Future<Output = Result<(), Error>> + Send {
         let _ = input;
-        let error = Error::new(
-            Class::Bug,
-            format!("cannot call {name}"),
-            "the controller has no such call",
-        );
+        let error = Error::new(Class::Bug, format!("cannot call {name}"), "the controller has no such call");
         std::future::ready(Err(error))
     }
 }
@@ -65,11 +61,7 @@ impl Default for RuntimeSettings {
     /// A turn mostly waits for the API server, so there may be more of them than cores. A turn makes a few
     /// requests of at most half a minute each. Kubernetes kills after 30 seconds.
     fn default() -> Self {
-        Self {
-            workers: 32,
-            turn_deadline: Duration::from_mins(2),
-            patience: Duration::from_secs(20),
-        }
+        Self { workers: 32, turn_deadline: Duration::from_mins(2), patience: Duration::from_secs(20) }
     }
 }
 
@@ -113,15 +105,7 @@ pub struct RuntimeParts {
 impl Runtime {
     /// A runtime without controllers.
     pub fn new(parts: RuntimeParts, settings: RuntimeSettings) -> Self {
-        let RuntimeParts {
-            api,
-            caches,
-            queue,
-            recorder,
-            leadership,
-            metrics,
-            tasks,
-        } = parts;
+        let RuntimeParts { api, caches, queue, recorder, leadership, metrics, tasks } = parts;
         let executor = Executor::new(api.fenced(leadership.clone()), caches.clone());
         Self(Arc::new(Shared {
             settings,
@@ -157,11 +141,7 @@ impl Runtime {
         let mut reconcilers = self.0.reconcilers.write();
         let lane = self.0.queue.add_lane(C::NAME, concurrency);
         let kind = root.kind().clone();
-        reconcilers.push(Arc::new(Running {
-            controller,
-            kind,
-            shared: Arc::downgrade(&self.0),
-        }));
+        reconcilers.push(Arc::new(Running { controller, kind, shared: Arc::downgrade(&self.0) }));
         drop(reconcilers);
         let setup = Setup {
             shared: Arc::clone(&self.0),
@@ -173,10 +153,7 @@ impl Runtime {
     }
 
     fn trigger(&self, lane: LaneId) -> Trigger {
-        Trigger {
-            queue: self.0.queue.clone(),
-            lane,
-        }
+        Trigger { queue: self.0.queue.clone(), lane }
     }
 
     /// Starts working as soon as the lease is held. When the lease is lost the tasks are told to stop:
@@ -184,9 +161,7 @@ impl Runtime {
     pub fn start(&self) {
         let shared = &self.0;
         for number in 0..shared.settings.workers {
-            shared
-                .workers
-                .spawn(format!("worker {number}"), work(Arc::clone(shared)));
+            shared.workers.spawn(format!("worker {number}"), work(Arc::clone(shared)));
         }
         let (tasks, leadership) = (shared.tasks.clone(), shared.leadership.clone());
         shared.tasks.spawn("lease guard", async move {
@@ -267,12 +242,7 @@ impl Setup {
 
     /// The controller is complete: it begins when its caches are.
     pub fn done(self) {
-        let Self {
-            shared,
-            name,
-            trigger,
-            synced,
-        } = self;
+        let Self { shared, name, trigger, synced } = self;
         let tasks = shared.tasks.clone();
         shared.tasks.spawn(format!("start of {name}"), async move {
             tokio::select! {
@@ -327,11 +297,7 @@ async fn turn(shared: &Shared, reconciler: &dyn Reconciler, job: &Job) -> Outcom
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => {
             shared.metrics.panicked(name);
-            Err(Error::new(
-                Class::Bug,
-                attempt(),
-                format!("panic: {}", panic_text(&*panic)),
-            ))
+            Err(Error::new(Class::Bug, attempt(), format!("panic: {}", panic_text(&*panic))))
         }
         Err(_) => {
             let cause = format!("not finished after {:?}", shared.settings.turn_deadline);
@@ -374,15 +340,9 @@ fn report(shared: &Shared, reconciler: &dyn Reconciler, key: &ObjectKey, events:
     let Knowledge::Present(known) = shared.caches.knowledge(reconciler.kind(), key) else {
         return;
     };
-    let regarding = Regarding {
-        kind: reconciler.kind().clone(),
-        key: key.clone(),
-        uid: known.uid,
-    };
+    let regarding = Regarding { kind: reconciler.kind().clone(), key: key.clone(), uid: known.uid };
     for event in events {
-        shared
-            .recorder
-            .record(reconciler.name(), regarding.clone(), event.clone());
+        shared.recorder.record(reconciler.name(), regarding.clone(), event.clone());
     }
 }
 

@@ -57,12 +57,7 @@ impl Error {
     /// An error of `class`: `attempt` says what was tried ("cannot create Pod a/b"), `cause` why it
     /// failed.
     pub fn new(class: Class, attempt: impl Into<String>, cause: impl Into<String>) -> Self {
-        Self {
-            class,
-            attempt: attempt.into(),
-            cause: Cause::Text(cause.into()),
-            retry_after: None,
-        }
+        Self { class, attempt: attempt.into(), cause: Cause::Text(cause.into()), retry_after: None }
     }
 
     /// A request that did not succeed.
@@ -77,21 +72,12 @@ impl Error {
                 .map(|seconds| Duration::from_secs(seconds.into())),
             _ => None,
         };
-        Self {
-            class,
-            attempt: attempt(verb, kind, key),
-            cause: Cause::Client(Box::new(cause)),
-            retry_after,
-        }
+        Self { class, attempt: attempt(verb, kind, key), cause: Cause::Client(Box::new(cause)), retry_after }
     }
 
     /// A request that had no answer in time; whether it took effect is unknown.
     pub fn deadline(verb: &str, kind: &ApiKind, key: Option<&ObjectKey>, after: Duration) -> Self {
-        Self::new(
-            Class::Transient,
-            attempt(verb, kind, key),
-            format!("no answer within {after:?}"),
-        )
+        Self::new(Class::Transient, attempt(verb, kind, key), format!("no answer within {after:?}"))
     }
 
     /// What the error means for the next attempt.

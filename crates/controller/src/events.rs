@@ -89,15 +89,7 @@ impl Recorder {
 
     /// Records an event, unless there are too many.
     pub fn record(&self, reporter: &'static str, regarding: Regarding, event: Event) {
-        if self
-            .sender
-            .try_send(Recorded {
-                reporter,
-                regarding,
-                event,
-            })
-            .is_err()
-        {
+        if self.sender.try_send(Recorded { reporter, regarding, event }).is_err() {
             self.metrics.event("dropped");
         }
     }
@@ -153,12 +145,7 @@ impl Writer {
         let now = Instant::now();
         let id = {
             let mut hasher = DefaultHasher::new();
-            let Event {
-                kind,
-                reason,
-                action,
-                note,
-            } = &recorded.event;
+            let Event { kind, reason, action, note } = &recorded.event;
             (recorded.reporter, &recorded.regarding, kind, reason, action, note).hash(&mut hasher);
             hasher.finish()
         };
@@ -183,13 +170,7 @@ impl Writer {
             Ok(_) => {
                 self.metrics.event("recorded");
                 if self.series.len() < SERIES_LIMIT {
-                    let series = Series {
-                        key,
-                        count: 1,
-                        written: 1,
-                        last_seen: now,
-                        last_written: now,
-                    };
+                    let series = Series { key, count: 1, written: 1, last_seen: now, last_written: now };
                     self.series.insert(id, series);
                 }
             }
@@ -199,11 +180,7 @@ impl Writer {
 
     fn event(&self, recorded: &Recorded, id: u64) -> (ApiKind, ObjectKey, serde_json::Value) {
         let kind = ApiKind::of::<ApiEvent>();
-        let Recorded {
-            reporter,
-            regarding,
-            event,
-        } = recorded;
+        let Recorded { reporter, regarding, event } = recorded;
         let namespace = regarding.key.namespace().unwrap_or("default");
         let now = self.clock.now();
         let unique = id ^ u64::try_from(now.as_microsecond()).unwrap_or_default();
@@ -236,19 +213,12 @@ impl Writer {
         let due = |series: &Series| {
             series.count > series.written && now.duration_since(series.last_written) >= SERIES_PERIOD
         };
-        let due: Vec<u64> = self
-            .series
-            .iter()
-            .filter(|(_, series)| due(series))
-            .map(|(id, _)| *id)
-            .collect();
+        let due: Vec<u64> = self.series.iter().filter(|(_, series)| due(series)).map(|(id, _)| *id).collect();
         for id in due {
             self.write_one(id).await;
         }
-        self.series
-            .retain(|_, series| now.duration_since(series.last_seen) < SERIES_END);
-        self.budgets
-            .retain(|_, budget| now.duration_since(budget.since) < REFILL * BURST);
+        self.series.retain(|_, series| now.duration_since(series.last_seen) < SERIES_END);
+        self.budgets.retain(|_, budget| now.duration_since(budget.since) < REFILL * BURST);
     }
 
     async fn write_one(&mut self, id: u64) {
@@ -271,17 +241,10 @@ impl Writer {
     }
 
     fn within_budget(&mut self, uid: &Uid, now: Instant) -> bool {
-        let budget = self.budgets.entry(uid.clone()).or_insert(Budget {
-            left: BURST,
-            since: now,
-        });
+        let budget = self.budgets.entry(uid.clone()).or_insert(Budget { left: BURST, since: now });
         let refills = now.duration_since(budget.since).as_secs() / REFILL.as_secs();
         if refills > 0 {
-            budget.left = BURST.min(
-                budget
-                    .left
-                    .saturating_add(u32::try_from(refills).unwrap_or(BURST)),
-            );
+            budget.left = BURST.min(budget.left.saturating_add(u32::try_from(refills).unwrap_or(BURST)));
             budget.since = now;
         }
         budget.left = match budget.left.checked_sub(1) {

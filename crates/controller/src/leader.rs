@@ -107,11 +107,7 @@ impl Leadership {
     /// Resolves when we held the lease and lost it.
     pub async fn lost(&self) {
         let mut standing = self.0.clone();
-        if standing
-            .wait_for(|standing| *standing == Standing::Lost)
-            .await
-            .is_err()
-        {
+        if standing.wait_for(|standing| *standing == Standing::Lost).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -120,10 +116,7 @@ impl Leadership {
     pub fn report(&self) -> LeaseReport {
         let left = self.time_left(Instant::now());
         let seconds_left = matches!(*self.0.borrow(), Standing::Until(_)).then(|| left.as_secs_f64());
-        LeaseReport {
-            leading: !left.is_zero(),
-            seconds_left,
-        }
+        LeaseReport { leading: !left.is_zero(), seconds_left }
     }
 }
 
@@ -142,13 +135,7 @@ impl Election {
     /// Not running yet. `api` must not be fenced by this election.
     pub fn new(api: Api, clock: Clock, settings: LeaseSettings) -> Self {
         let standing = watch::Sender::new(Standing::Standby);
-        Self {
-            api,
-            clock,
-            settings,
-            standing,
-            observed: None,
-        }
+        Self { api, clock, settings, standing, observed: None }
     }
 
     /// Who leads, as it changes.
@@ -208,10 +195,7 @@ impl Election {
     }
 
     fn kind_and_key(&self) -> (ApiKind, ObjectKey) {
-        (
-            ApiKind::of::<Lease>(),
-            ObjectKey::new(&self.settings.namespace, &self.settings.name),
-        )
+        (ApiKind::of::<Lease>(), ObjectKey::new(&self.settings.namespace, &self.settings.name))
     }
 
     /// One attempt; whether the lease is ours now.
@@ -240,11 +224,7 @@ impl Election {
             return won(self.api.create(&kind, &key, &to_json(&lease)).await);
         };
         let mut lease: Lease = serde_json::from_str(&text).map_err(|error| {
-            Error::new(
-                Class::Transient,
-                format!("cannot read Lease {key}"),
-                error.to_string(),
-            )
+            Error::new(Class::Transient, format!("cannot read Lease {key}"), error.to_string())
         })?;
         let seen = lease.spec.take().unwrap_or_default();
         if !self.may_take(&seen) {
@@ -264,9 +244,7 @@ impl Election {
                 now
             }
         };
-        let seconds = seen
-            .lease_duration_seconds
-            .and_then(|seconds| u64::try_from(seconds).ok());
+        let seconds = seen.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let duration = seconds.map_or(self.settings.duration, Duration::from_secs);
         match seen.holder_identity.as_deref() {
             None | Some("") => true,
@@ -282,9 +260,7 @@ impl Election {
         LeaseSpec {
             holder_identity: Some(self.settings.identity.clone()),
             lease_duration_seconds: i32::try_from(self.settings.duration.as_secs()).ok(),
-            acquire_time: ours
-                .and_then(|spec| spec.acquire_time.clone())
-                .or_else(|| Some(now.clone())),
+            acquire_time: ours.and_then(|spec| spec.acquire_time.clone()).or_else(|| Some(now.clone())),
             renew_time: Some(now),
             lease_transitions: Some(if ours.is_some() || before.is_none() {
                 transitions

@@ -27,12 +27,7 @@ impl Default for LimiterSettings {
     /// An API server's priority level for service accounts has tens of seats: start in that range, and
     /// let latency and 429s say how far to go.
     fn default() -> Self {
-        Self {
-            initial: 16,
-            min: 1,
-            max: 256,
-            slowdown: 4.0,
-        }
+        Self { initial: 16, min: 1, max: 256, slowdown: 4.0 }
     }
 }
 
@@ -122,19 +117,13 @@ impl Limiter {
     /// Waits for leave to send. Requests are served in the order they asked.
     pub async fn acquire(&self) -> Permit {
         let Some(adaptive) = &self.0 else {
-            return Permit {
-                started: Instant::now(),
-                held: None,
-            };
+            return Permit { started: Instant::now(), held: None };
         };
         // The semaphore is never closed, so that an error cannot happen; without it, go on unlimited.
         let permit = Arc::clone(&adaptive.semaphore).acquire_owned().await.ok();
         let closed_until = adaptive.state.lock().closed_until;
         tokio::time::sleep_until(closed_until).await;
-        Permit {
-            started: Instant::now(),
-            held: permit.map(|permit| (Arc::clone(adaptive), permit)),
-        }
+        Permit { started: Instant::now(), held: permit.map(|permit| (Arc::clone(adaptive), permit)) }
     }
 
     /// What to show in debug state; `None` if there is no limit.
@@ -143,9 +132,7 @@ impl Limiter {
         let state = adaptive.state.lock();
         Some(LimiterReport {
             limit: whole(state.limit),
-            in_flight: state
-                .permits
-                .saturating_sub(adaptive.semaphore.available_permits()),
+            in_flight: state.permits.saturating_sub(adaptive.semaphore.available_permits()),
             throttled: state.throttled,
         })
     }
@@ -171,11 +158,7 @@ impl Adaptive {
                 // Quick answers pull the average down at once, slow ones push it up over half a minute: it
                 // stays near the floor, yet follows a server that has become slower for good.
                 let since = now.duration_since(state.learnt).as_secs_f64();
-                let weight = if seconds < usual {
-                    0.25
-                } else {
-                    (since / 30.0).min(1.0)
-                };
+                let weight = if seconds < usual { 0.25 } else { (since / 30.0).min(1.0) };
                 state.usual = Some(usual + (seconds - usual) * weight);
                 state.learnt = now;
                 // Below a few milliseconds ratios are noise.
@@ -190,9 +173,7 @@ impl Adaptive {
             Answer::Throttled(wait) => {
                 state.throttled += 1;
                 self.decrease(&mut state, 0.5, latency, now);
-                let wait = wait
-                    .unwrap_or(Duration::from_secs(1))
-                    .min(Duration::from_secs(30));
+                let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(30));
                 state.closed_until = state.closed_until.max(now + wait);
             }
         }
@@ -264,13 +245,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_429_halves_the_limit_once_and_waits_as_asked() {
         let limiter = Limiter::adaptive(LimiterSettings::default());
-        send(
-            &limiter,
-            8,
-            Duration::from_millis(10),
-            Answer::Throttled(Some(Duration::from_secs(7))),
-        )
-        .await;
+        send(&limiter, 8, Duration::from_millis(10), Answer::Throttled(Some(Duration::from_secs(7)))).await;
         assert_eq!(limit(&limiter), 8);
         let before = Instant::now();
         send(&limiter, 1, Duration::ZERO, Answer::Served).await;
@@ -290,11 +265,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_request_gives_its_permit_back() {
-        let limiter = Limiter::adaptive(LimiterSettings {
-            initial: 1,
-            max: 1,
-            ..LimiterSettings::default()
-        });
+        let limiter = Limiter::adaptive(LimiterSettings { initial: 1, max: 1, ..LimiterSettings::default() });
         drop(limiter.acquire().await);
         send(&limiter, 3, Duration::from_millis(1), Answer::Served).await;
     }

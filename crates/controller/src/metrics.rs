@@ -158,17 +158,9 @@ impl Metrics {
             "Reconciliations under way",
             self.active.clone(),
         );
-        registry.register(
-            "workqueue_depth",
-            "Objects ready to be reconciled",
-            self.depth.clone(),
-        );
+        registry.register("workqueue_depth", "Objects ready to be reconciled", self.depth.clone());
         registry.register("workqueue_adds", "Objects added to the queue", self.adds.clone());
-        registry.register(
-            "workqueue_retries",
-            "Objects added again after a failure",
-            self.retries.clone(),
-        );
+        registry.register("workqueue_retries", "Objects added again after a failure", self.retries.clone());
         registry.register(
             "workqueue_queue_duration_seconds",
             "Time an object waited until it was reconciled",
@@ -194,29 +186,16 @@ impl Metrics {
             "Times a list or watch failed and was tried again",
             self.watch_failures.clone(),
         );
-        registry.register(
-            "quintet_events",
-            "Events recorded, aggregated or dropped",
-            self.events.clone(),
-        );
+        registry.register("quintet_events", "Events recorded, aggregated or dropped", self.events.clone());
     }
 
     pub(crate) fn reconciled(&self, controller: &'static str, result: &'static str, took: Duration) {
-        self.reconciles
-            .get_or_create(&ByResult { controller, result })
-            .inc();
-        self.reconcile_time
-            .get_or_create(&ByController { controller })
-            .observe(took.as_secs_f64());
+        self.reconciles.get_or_create(&ByResult { controller, result }).inc();
+        self.reconcile_time.get_or_create(&ByController { controller }).observe(took.as_secs_f64());
     }
 
     pub(crate) fn failed(&self, controller: &'static str, class: Class) {
-        self.errors
-            .get_or_create(&ByResult {
-                controller,
-                result: class.label(),
-            })
-            .inc();
+        self.errors.get_or_create(&ByResult { controller, result: class.label() }).inc();
     }
 
     pub(crate) fn panicked(&self, controller: &'static str) {
@@ -228,10 +207,7 @@ impl Metrics {
     }
 
     pub(crate) fn queue(&self, controller: &'static str) -> QueueMetrics {
-        let labels = ByQueue {
-            name: controller,
-            controller,
-        };
+        let labels = ByQueue { name: controller, controller };
         QueueMetrics {
             depth: self.depth.get_or_create(&labels).clone(),
             adds: self.adds.get_or_create(&labels).clone(),
@@ -241,14 +217,9 @@ impl Metrics {
     }
 
     pub(crate) fn request(&self, verb: &'static str, failure: Option<Class>, took: Duration) {
-        let labels = ByVerb {
-            verb,
-            result: failure.map_or("ok", Class::label),
-        };
+        let labels = ByVerb { verb, result: failure.map_or("ok", Class::label) };
         self.requests.get_or_create(&labels).inc();
-        self.request_time
-            .get_or_create(&labels)
-            .observe(took.as_secs_f64());
+        self.request_time.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     pub(crate) fn unreadable(&self, kind: &ApiKind) {
@@ -267,10 +238,7 @@ impl Metrics {
 
 impl ByKind {
     fn of(kind: &ApiKind) -> Self {
-        Self {
-            group: kind.group.to_string(),
-            kind: kind.kind.to_string(),
-        }
+        Self { group: kind.group.to_string(), kind: kind.kind.to_string() }
     }
 }
 

@@ -114,30 +114,17 @@ pub enum Action {
 impl Action {
     /// Applies the fields of a typed or JSON object.
     pub fn apply(kind: ApiKind, manager: &str, object: &impl Serialize) -> Self {
-        Self::Apply {
-            object: typed(&kind, object),
-            kind,
-            manager: manager.to_owned(),
-        }
+        Self::Apply { object: typed(&kind, object), kind, manager: manager.to_owned() }
     }
 
     /// Creates a typed or JSON object.
     pub fn create(kind: ApiKind, object: &impl Serialize) -> Self {
-        Self::Create {
-            object: typed(&kind, object),
-            kind,
-        }
+        Self::Create { object: typed(&kind, object), kind }
     }
 
     /// Changes the fields in `patch`, removing those that are `null`.
     pub fn merge(kind: ApiKind, key: ObjectKey, patch: Value) -> Self {
-        Self::Patch {
-            kind,
-            key,
-            subresource: None,
-            patch_kind: PatchKind::Merge,
-            patch,
-        }
+        Self::Patch { kind, key, subresource: None, patch_kind: PatchKind::Merge, patch }
     }
 
     /// Deletes the incarnation that the cache shows.
@@ -191,11 +178,7 @@ impl StatusPatch {
         let current = serde_json::to_value(current).unwrap_or_default();
         let desired = serde_json::to_value(desired).unwrap_or_default();
         let status = merge_difference(&current, &desired)?;
-        Some(Self {
-            uid: root.uid.clone(),
-            version: root.version.0,
-            status,
-        })
+        Some(Self { uid: root.uid.clone(), version: root.version.0, status })
     }
 
     pub(crate) fn version(&self) -> ResourceVersion {
@@ -260,12 +243,7 @@ impl Event {
     }
 
     fn new(kind: EventKind, reason: &str, action: &str, note: impl Into<String>) -> Self {
-        Self {
-            kind,
-            reason: reason.to_owned(),
-            action: action.to_owned(),
-            note: note.into(),
-        }
+        Self { kind, reason: reason.to_owned(), action: action.to_owned(), note: note.into() }
     }
 }
 
@@ -279,36 +257,16 @@ mod tests {
         let cases = [
             ("equal", json!({"a": 1}), json!({"a": 1}), None),
             ("null is missing", json!({}), json!({"a": null}), None),
-            (
-                "changed",
-                json!({"a": 1, "b": 2}),
-                json!({"a": 1, "b": 3}),
-                Some(json!({"b": 3})),
-            ),
-            (
-                "removed",
-                json!({"a": 1, "b": 2}),
-                json!({"a": 1}),
-                Some(json!({"b": null})),
-            ),
+            ("changed", json!({"a": 1, "b": 2}), json!({"a": 1, "b": 3}), Some(json!({"b": 3}))),
+            ("removed", json!({"a": 1, "b": 2}), json!({"a": 1}), Some(json!({"b": null}))),
             (
                 "nested",
                 json!({"a": {"b": 1, "c": 2}}),
                 json!({"a": {"b": 1}}),
                 Some(json!({"a": {"c": null}})),
             ),
-            (
-                "lists as a whole",
-                json!({"a": [1, 2]}),
-                json!({"a": [1]}),
-                Some(json!({"a": [1]})),
-            ),
-            (
-                "from nothing",
-                Value::Null,
-                json!({"a": 1}),
-                Some(json!({"a": 1})),
-            ),
+            ("lists as a whole", json!({"a": [1, 2]}), json!({"a": [1]}), Some(json!({"a": [1]}))),
+            ("from nothing", Value::Null, json!({"a": 1}), Some(json!({"a": 1}))),
         ];
         for (name, current, desired, patch) in cases {
             assert_eq!(merge_difference(&current, &desired), patch, "{name}");
@@ -318,10 +276,7 @@ mod tests {
     #[test]
     fn plans_survive_being_stored() {
         let plan = Plan {
-            actions: vec![Action::Call {
-                name: "ring".to_owned(),
-                input: json!({"times": 3}),
-            }],
+            actions: vec![Action::Call { name: "ring".to_owned(), input: json!({"times": 3}) }],
             events: vec![Event::normal("Rang", "Ring", "the bell rang")],
             next: Next::After(Duration::from_secs(3)),
             ..Plan::default()

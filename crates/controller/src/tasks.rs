@@ -79,9 +79,7 @@ impl Tasks {
     pub async fn shut_down(&self, patience: Duration) -> Vec<String> {
         self.0.stop.cancel();
         self.0.tracker.close();
-        let in_time = tokio::time::timeout(patience, self.0.tracker.wait())
-            .await
-            .is_ok();
+        let in_time = tokio::time::timeout(patience, self.0.tracker.wait()).await.is_ok();
         if in_time { Vec::new() } else { self.running() }
     }
 

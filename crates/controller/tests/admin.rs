@@ -40,10 +40,7 @@ async fn a_process_tells_how_it_is() {
     let server = Server::new(1);
     server.store(|store| store.served.remove("test.quintet.dev/v1/gardens"));
     let process = Process::start(&server, 1, None);
-    let address = admin(&process)
-        .start("127.0.0.1:0".parse().unwrap())
-        .await
-        .unwrap();
+    let address = admin(&process).start("127.0.0.1:0".parse().unwrap()).await.unwrap();
     assert_eq!(get(address, "/healthz").await, (200, "ok\n".to_owned()));
     let missing = "the cluster does not serve Garden.test.quintet.dev: install its CRD\n";
     while get(address, "/readyz").await != (503, missing.to_owned()) {
@@ -52,21 +49,12 @@ async fn a_process_tells_how_it_is() {
     process.stop().await;
 
     server.serve("test.quintet.dev/v1", "gardens", "Garden", true);
-    let garden = (
-        "test.quintet.dev/v1/gardens".to_owned(),
-        "default".to_owned(),
-        "rose".to_owned(),
-    );
+    let garden = ("test.quintet.dev/v1/gardens".to_owned(), "default".to_owned(), "rose".to_owned());
     let object = json!({"metadata": {}, "spec": {"plants": 2, "colour": "red"}});
     server.store(|store| store.create(&garden, object).unwrap());
     let process = Process::start(&server, 1, None);
-    let address = admin(&process)
-        .start("127.0.0.1:0".parse().unwrap())
-        .await
-        .unwrap();
-    server
-        .until("grown", |store| store.objects[&garden]["status"]["grown"] == 2)
-        .await;
+    let address = admin(&process).start("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    server.until("grown", |store| store.objects[&garden]["status"]["grown"] == 2).await;
     assert_eq!(get(address, "/readyz").await, (200, "ok\n".to_owned()));
     while !process.runtime.queue().is_idle() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -75,10 +63,7 @@ async fn a_process_tells_how_it_is() {
     let state: Value = serde_json::from_str(&state).unwrap();
     assert_eq!(code, 200);
     assert_eq!(state["watches"][0]["kind"], "Garden.test.quintet.dev");
-    assert_eq!(
-        (&state["watches"][0]["objects"], &state["watches"][1]["objects"]),
-        (&json!(1), &json!(3))
-    );
+    assert_eq!((&state["watches"][0]["objects"], &state["watches"][1]["objects"]), (&json!(1), &json!(3)));
     assert_eq!(state["watches"][0]["phase"], "watching");
     assert_eq!(state["queues"][0]["controller"], "gardener");
     assert_eq!(state["queues"][0]["ready"], 0);
@@ -103,14 +88,7 @@ async fn a_process_tells_how_it_is() {
 async fn a_port_in_use_is_said_in_one_line() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let process = Process::bare(&Server::new(1), 1, None);
-    let error = admin(&process)
-        .start(taken.local_addr().unwrap())
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("cannot listen at 127.0.0.1:") && !error.contains('\n'),
-        "{error}"
-    );
+    let error = admin(&process).start(taken.local_addr().unwrap()).await.unwrap_err().to_string();
+    assert!(error.starts_with("cannot listen at 127.0.0.1:") && !error.contains('\n'), "{error}");
     process.stop().await;
 }

@@ -42,11 +42,7 @@ fn edit(server: &Server, name: &str, patch: &serde_json::Value) {
 }
 
 fn names<T: Send + Sync + 'static>(cache: &Cache<T>) -> Vec<String> {
-    cache
-        .all()
-        .iter()
-        .map(|entry| entry.key.name().to_owned())
-        .collect()
+    cache.all().iter().map(|entry| entry.key.name().to_owned()).collect()
 }
 
 /// Simulated time for news to arrive.
@@ -64,30 +60,13 @@ fn one_watch_serves_all_who_ask_for_the_same() {
         let spec = || WatchSpec::projected(config_map_kind(), project_plant);
         let first = caches.watch(spec()).unwrap();
         first.synced().await;
-        let second = caches
-            .watch(spec().index("garden", |entry| vec![entry.object.garden.clone()]))
-            .unwrap();
+        let second = caches.watch(spec().index("garden", |entry| vec![entry.object.garden.clone()])).unwrap();
         assert!(second.is_synced());
-        assert_eq!(
-            second.by_index("garden", "x").len(),
-            1,
-            "an index added later holds what is there"
-        );
-        let lists = server
-            .take_requests()
-            .iter()
-            .filter(|request| !request.contains("watch="))
-            .count();
+        assert_eq!(second.by_index("garden", "x").len(), 1, "an index added later holds what is there");
+        let lists = server.take_requests().iter().filter(|request| !request.contains("watch=")).count();
         assert_eq!(lists, 1);
-        let clash = caches
-            .watch(WatchSpec::<ConfigMap>::typed())
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(
-            clash.contains("ConfigMap") && clash.contains("another type"),
-            "{clash}"
-        );
+        let clash = caches.watch(WatchSpec::<ConfigMap>::typed()).err().unwrap().to_string();
+        assert!(clash.contains("ConfigMap") && clash.contains("another type"), "{clash}");
         process.stop().await;
     });
 }
@@ -100,11 +79,8 @@ fn one_malformed_object_stalls_nothing_and_is_named() {
         make(&server, "bad", "x");
         edit(&server, "bad", &json!({"data": {"colour": {"no": "string"}}}));
         let process = Process::bare(&server, 1, None);
-        let cache = process
-            .runtime
-            .caches()
-            .watch(WatchSpec::projected(config_map_kind(), project_plant))
-            .unwrap();
+        let cache =
+            process.runtime.caches().watch(WatchSpec::projected(config_map_kind(), project_plant)).unwrap();
         cache.synced().await;
         assert_eq!(names(&cache), ["good"]);
         assert!(cache.report().unreadable["default/bad"].contains("expected a string"));
@@ -113,15 +89,8 @@ fn one_malformed_object_stalls_nothing_and_is_named() {
         make(&server, "later", "x");
         edit(&server, "bad", &json!({"data": {"colour": "blue"}}));
         soon().await;
-        assert_eq!(
-            names(&cache),
-            ["bad", "good", "later"],
-            "the last state that could be read stays"
-        );
-        assert_eq!(
-            cache.report().unreadable.keys().collect::<Vec<_>>(),
-            ["default/good"]
-        );
+        assert_eq!(names(&cache), ["bad", "good", "later"], "the last state that could be read stays");
+        assert_eq!(cache.report().unreadable.keys().collect::<Vec<_>>(), ["default/good"]);
         assert!(
             process
                 .registry
@@ -152,17 +121,10 @@ fn an_optional_kind_is_waited_for_and_a_required_one_keeps_the_process_unready()
         let required = caches.watch(spec(&barn)).unwrap();
         soon().await;
         assert!(!required.is_synced());
-        assert_eq!(
-            caches.missing(),
-            ["the cluster does not serve Barn.test.quintet.dev: install its CRD"]
-        );
+        assert_eq!(caches.missing(), ["the cluster does not serve Barn.test.quintet.dev: install its CRD"]);
         for plural in ["sheds", "barns"] {
             server.serve("test.quintet.dev/v1", plural, "Shed", false);
-            let place = (
-                format!("test.quintet.dev/v1/{plural}"),
-                "default".to_owned(),
-                "a".to_owned(),
-            );
+            let place = (format!("test.quintet.dev/v1/{plural}"), "default".to_owned(), "a".to_owned());
             server.store(|store| store.create(&place, json!({"metadata": {}})).unwrap());
         }
         required.synced().await;
@@ -182,27 +144,16 @@ fn a_gap_is_told_as_what_was_removed_added_and_changed() {
             make(&server, name, "x");
         }
         let process = Process::bare(&server, 1, None);
-        let cache = process
-            .runtime
-            .caches()
-            .watch(WatchSpec::projected(config_map_kind(), project_plant))
-            .unwrap();
+        let cache =
+            process.runtime.caches().watch(WatchSpec::projected(config_map_kind(), project_plant)).unwrap();
         cache.synced().await;
         let told = Arc::new(Mutex::new(Vec::new()));
         let telling = Arc::clone(&told);
         cache.subscribe(move |change| {
             let name = change.states().next().unwrap().key.name().to_owned();
-            telling
-                .lock()
-                .push((name, change.old.is_some(), change.new.is_some(), change.cause));
+            telling.lock().push((name, change.old.is_some(), change.new.is_some(), change.cause));
         });
-        assert_eq!(
-            told.lock()
-                .iter()
-                .filter(|(.., cause)| *cause == Cause::Initial)
-                .count(),
-            4
-        );
+        assert_eq!(told.lock().iter().filter(|(.., cause)| *cause == Cause::Initial).count(), 4);
         told.lock().clear();
         // The watch breaks off at the next event, and then its history is gone.
         server.with_faults(|faults| (faults.odds.watch_dropped, faults.odds.gap) = (1000, 1000));
@@ -239,9 +190,7 @@ fn a_write_is_seen_at_once_and_leaving_the_selection_too() {
         let process = Process::bare(&server, 1, None);
         let caches = process.runtime.caches();
         let spec = WatchSpec::projected(config_map_kind(), project_plant);
-        let cache = caches
-            .watch(spec.select(Selector::all().label("garden", "x")))
-            .unwrap();
+        let cache = caches.watch(spec.select(Selector::all().label("garden", "x"))).unwrap();
         let metadata = caches.watch(WatchSpec::metadata(config_map_kind())).unwrap();
         cache.synced().await;
         metadata.synced().await;
@@ -249,18 +198,11 @@ fn a_write_is_seen_at_once_and_leaving_the_selection_too() {
         let object = json!({"metadata": {"name": "a", "namespace": "default", "labels": {"garden": "x"}}});
         let answer = process.api.create(&kind, &key, &object).await.unwrap();
         caches.written(&kind, &answer);
-        assert_eq!(
-            (names(&cache), names(&metadata)),
-            (vec!["a".to_owned()], vec!["a".to_owned()])
-        );
+        assert_eq!((names(&cache), names(&metadata)), (vec!["a".to_owned()], vec!["a".to_owned()]));
         assert_eq!(&*metadata.get(&key).unwrap().object.labels["garden"], "x");
         let merge = quintet_controller::api::PatchKind::Merge;
         let patch = json!({"metadata": {"labels": {"garden": "y"}}});
-        let answer = process
-            .api
-            .patch(&kind, &key, None, &merge, &patch)
-            .await
-            .unwrap();
+        let answer = process.api.patch(&kind, &key, None, &merge, &patch).await.unwrap();
         caches.written(&kind, &answer);
         assert!(cache.is_empty(), "it is no longer selected");
         assert_eq!(&*metadata.get(&key).unwrap().object.labels["garden"], "y");
@@ -273,18 +215,9 @@ fn metadata_is_asked_for_as_metadata() {
     simulate(async {
         let server = Server::new(1);
         let process = Process::bare(&server, 1, None);
-        let secrets = process
-            .runtime
-            .caches()
-            .watch(WatchSpec::metadata(ApiKind::of::<Secret>()))
-            .unwrap();
+        let secrets = process.runtime.caches().watch(WatchSpec::metadata(ApiKind::of::<Secret>())).unwrap();
         secrets.synced().await;
-        assert!(
-            server
-                .accepted()
-                .iter()
-                .all(|accept| accept.contains("as=PartialObjectMetadata"))
-        );
+        assert!(server.accepted().iter().all(|accept| accept.contains("as=PartialObjectMetadata")));
         process.stop().await;
     });
 }

@@ -10,43 +10,24 @@ use support::{process::Process, server::Server, simulate, store::Place};
 use tokio::time::Instant;
 
 fn lease() -> Place {
-    (
-        "coordination.k8s.io/v1/leases".to_owned(),
-        "default".to_owned(),
-        "quintet".to_owned(),
-    )
+    ("coordination.k8s.io/v1/leases".to_owned(), "default".to_owned(), "quintet".to_owned())
 }
 
 fn holder(server: &Server) -> Value {
     server
-        .store(|store| {
-            store
-                .objects
-                .get(&lease())
-                .map(|lease| lease["spec"]["holderIdentity"].clone())
-        })
+        .store(|store| store.objects.get(&lease()).map(|lease| lease["spec"]["holderIdentity"].clone()))
         .into()
 }
 
 fn plant(server: &Server, name: &str) {
-    let place = (
-        "test.quintet.dev/v1/gardens".to_owned(),
-        "default".to_owned(),
-        name.to_owned(),
-    );
+    let place = ("test.quintet.dev/v1/gardens".to_owned(), "default".to_owned(), name.to_owned());
     let object = json!({"metadata": {}, "spec": {"plants": 2, "colour": "red"}});
     server.store(|store| store.create(&place, object).unwrap());
 }
 
 async fn grown(server: &Server, name: &str) {
-    let place = (
-        "test.quintet.dev/v1/gardens".to_owned(),
-        "default".to_owned(),
-        name.to_owned(),
-    );
-    server
-        .until("grown", |store| store.objects[&place]["status"]["grown"] == 2)
-        .await;
+    let place = ("test.quintet.dev/v1/gardens".to_owned(), "default".to_owned(), name.to_owned());
+    server.until("grown", |store| store.objects[&place]["status"]["grown"] == 2).await;
 }
 
 #[test]
@@ -95,16 +76,8 @@ fn a_leader_that_is_cut_off_stops_writing_before_another_may_begin() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             let stopped = stopped.expect("the first stopped before the second began");
-            assert!(
-                stopped.elapsed() >= Duration::from_secs(2),
-                "seed {seed}: {:?}",
-                stopped.elapsed()
-            );
-            assert!(
-                cut.elapsed() < Duration::from_secs(25),
-                "seed {seed}: {:?}",
-                cut.elapsed()
-            );
+            assert!(stopped.elapsed() >= Duration::from_secs(2), "seed {seed}: {:?}", stopped.elapsed());
+            assert!(cut.elapsed() < Duration::from_secs(25), "seed {seed}: {:?}", cut.elapsed());
             // A replica that lost the lease ends, to start afresh.
             first.tasks.stopping().await;
             first.kill();
@@ -121,24 +94,13 @@ fn of_many_that_start_together_one_leads() {
         simulate(async {
             let server = Server::new(seed);
             let names = ["a", "b", "c", "d"];
-            let all: Vec<_> = names
-                .iter()
-                .map(|name| Process::start(&server, seed, Some(name)))
-                .collect();
+            let all: Vec<_> = names.iter().map(|name| Process::start(&server, seed, Some(name))).collect();
             for _ in 0..200 {
                 tokio::time::sleep(Duration::from_millis(500)).await;
-                let leading = all
-                    .iter()
-                    .filter(|process| process.leadership.report().leading)
-                    .count();
+                let leading = all.iter().filter(|process| process.leadership.report().leading).count();
                 assert!(leading <= 1, "seed {seed}");
             }
-            assert_eq!(
-                all.iter()
-                    .filter(|process| process.leadership.report().leading)
-                    .count(),
-                1
-            );
+            assert_eq!(all.iter().filter(|process| process.leadership.report().leading).count(), 1);
             for process in all {
                 process.stop().await;
             }

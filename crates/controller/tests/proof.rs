@@ -18,11 +18,7 @@ use support::{
 use tokio::time::Instant;
 
 fn garden(name: &str) -> Place {
-    (
-        "test.quintet.dev/v1/gardens".to_owned(),
-        NAMESPACE.to_owned(),
-        name.to_owned(),
-    )
+    ("test.quintet.dev/v1/gardens".to_owned(), NAMESPACE.to_owned(), name.to_owned())
 }
 
 /// What users do, one step after the other.
@@ -67,18 +63,10 @@ fn is_settled(step: usize, store: &Store) -> bool {
         wanted.insert(format!("{name}-shed"), "brown");
         wanted.extend((0..*plants).map(|number| (format!("{name}-{number}"), *colour)));
     }
-    let plants = store
-        .objects
-        .iter()
-        .filter(|((collection, ..), _)| collection == "v1/configmaps");
-    let found: BTreeMap<_, _> = plants
-        .map(|((.., name), plant)| (name.clone(), plant["data"]["colour"].as_str().unwrap()))
-        .collect();
-    let gardens = store
-        .objects
-        .keys()
-        .filter(|(collection, ..)| collection.ends_with("gardens"))
-        .count();
+    let plants = store.objects.iter().filter(|((collection, ..), _)| collection == "v1/configmaps");
+    let found: BTreeMap<_, _> =
+        plants.map(|((.., name), plant)| (name.clone(), plant["data"]["colour"].as_str().unwrap())).collect();
+    let gardens = store.objects.keys().filter(|(collection, ..)| collection.ends_with("gardens")).count();
     found == wanted
         && gardens == expected.len()
         && expected.iter().all(|(name, plants, _)| {
@@ -110,20 +98,12 @@ async fn assert_quiet(server: &Server, process: &Process, name: &str) {
     tokio::time::sleep(Duration::from_mins(5)).await;
     server.take_writes();
     tokio::time::sleep(Duration::from_hours(1)).await;
-    assert_eq!(
-        server.take_writes(),
-        Vec::<String>::new(),
-        "{name}: writes in a settled system"
-    );
+    assert_eq!(server.take_writes(), Vec::<String>::new(), "{name}: writes in a settled system");
     assert!(process.runtime.queue().is_idle(), "{name}");
     process.stop().await;
     let fresh = Process::start(server, 1, None);
     tokio::time::sleep(Duration::from_hours(1)).await;
-    assert_eq!(
-        server.take_writes(),
-        Vec::<String>::new(),
-        "{name}: writes of a fresh process"
-    );
+    assert_eq!(server.take_writes(), Vec::<String>::new(), "{name}: writes of a fresh process");
     fresh.stop().await;
 }
 
@@ -143,12 +123,7 @@ fn calm_end() -> (Vec<Value>, BTreeMap<String, u32>) {
 
 fn plants_created(store: &Store) -> BTreeMap<String, u32> {
     let is_event = |name: &str| name.contains('.');
-    store
-        .creations
-        .iter()
-        .filter(|(name, _)| !is_event(name))
-        .map(|(name, n)| (name.clone(), *n))
-        .collect()
+    store.creations.iter().filter(|(name, _)| !is_event(name)).map(|(name, n)| (name.clone(), *n)).collect()
 }
 
 #[test]
@@ -183,11 +158,7 @@ fn a_crash_between_any_two_writes_changes_nothing() {
                 }
                 let happened = server.with_faults(|faults| faults.crash.is_none());
                 assert_quiet(&server, &process, &name).await;
-                assert_eq!(
-                    server.store(|store| (essence(store), plants_created(store))),
-                    calm,
-                    "{name}"
-                );
+                assert_eq!(server.store(|store| (essence(store), plants_created(store))), calm, "{name}");
                 happened
             });
             if !happened {
@@ -214,11 +185,7 @@ fn assert_same_end(name: &str, seeds: u64, prepare: impl Fn(&Server)) {
             }
             server.with_faults(|faults| faults.odds = Odds::default());
             assert_quiet(&server, &process, &name).await;
-            assert_eq!(
-                server.store(|store| (essence(store), plants_created(store))),
-                calm,
-                "{name}"
-            );
+            assert_eq!(server.store(|store| (essence(store), plants_created(store))), calm, "{name}");
         });
     }
 }
@@ -226,12 +193,7 @@ fn assert_same_end(name: &str, seeds: u64, prepare: impl Fn(&Server)) {
 #[test]
 fn stale_caches_change_nothing() {
     assert_same_end("stale cache", 40, |server| {
-        server.with_faults(|faults| {
-            faults.odds = Odds {
-                watch_delay_ms: 300_000,
-                ..Odds::default()
-            }
-        });
+        server.with_faults(|faults| faults.odds = Odds { watch_delay_ms: 300_000, ..Odds::default() });
     });
 }
 
@@ -262,12 +224,7 @@ fn a_stale_cache_leads_to_no_write_that_a_fresh_one_would_not() {
 #[test]
 fn conflicts_change_nothing() {
     assert_same_end("conflicts", 40, |server| {
-        server.with_faults(|faults| {
-            faults.odds = Odds {
-                conflict: 400,
-                ..Odds::default()
-            }
-        });
+        server.with_faults(|faults| faults.odds = Odds { conflict: 400, ..Odds::default() });
     });
 }
 
@@ -275,11 +232,7 @@ fn conflicts_change_nothing() {
 fn lost_answers_change_nothing() {
     assert_same_end("lost answers", 40, |server| {
         server.with_faults(|faults| {
-            faults.odds = Odds {
-                answer_lost: 400,
-                watch_delay_ms: 60_000,
-                ..Odds::default()
-            }
+            faults.odds = Odds { answer_lost: 400, watch_delay_ms: 60_000, ..Odds::default() }
         });
     });
 }
@@ -289,12 +242,7 @@ fn dropped_watches_and_gaps_change_nothing() {
     assert_same_end("gaps", 40, |server| {
         server.set_page(2);
         server.with_faults(|faults| {
-            faults.odds = Odds {
-                watch_dropped: 500,
-                gap: 500,
-                watch_delay_ms: 5_000,
-                ..Odds::default()
-            };
+            faults.odds = Odds { watch_dropped: 500, gap: 500, watch_delay_ms: 5_000, ..Odds::default() };
         });
     });
 }
@@ -302,12 +250,7 @@ fn dropped_watches_and_gaps_change_nothing() {
 #[test]
 fn a_slow_server_changes_nothing() {
     assert_same_end("slow", 40, |server| {
-        server.with_faults(|faults| {
-            faults.odds = Odds {
-                slow: 500,
-                ..Odds::default()
-            }
-        });
+        server.with_faults(|faults| faults.odds = Odds { slow: 500, ..Odds::default() });
     });
 }
 
@@ -335,11 +278,7 @@ fn a_server_that_is_away_for_a_minute_changes_nothing() {
                 server.until("settled", |store| is_settled(step, store)).await;
             }
             assert_quiet(&server, &process, "away").await;
-            assert_eq!(
-                server.store(|store| (essence(store), plants_created(store))),
-                calm,
-                "seed {seed}"
-            );
+            assert_eq!(server.store(|store| (essence(store), plants_created(store))), calm, "seed {seed}");
         });
     }
 }
@@ -360,9 +299,7 @@ fn changes_in_quick_succession_under_faults_and_crashes_end_the_same() {
                     process = Process::start(&server, seed + 1000, None);
                 }
             }
-            server
-                .until("settled", |store| is_settled(STEPS - 1, store))
-                .await;
+            server.until("settled", |store| is_settled(STEPS - 1, store)).await;
             server.with_faults(|faults| faults.odds = Odds::default());
             assert_quiet(&server, &process, "succession").await;
             assert_eq!(server.store(|store| essence(store)), calm, "seed {seed}");
@@ -377,11 +314,7 @@ fn drift_is_mended_and_foreign_fields_are_left_alone() {
         let process = Process::start(&server, 3, None);
         server.store(|store| user_does(0, store));
         server.until("settled", |store| is_settled(0, store)).await;
-        let plant = (
-            "v1/configmaps".to_owned(),
-            NAMESPACE.to_owned(),
-            "rose-1".to_owned(),
-        );
+        let plant = ("v1/configmaps".to_owned(), NAMESPACE.to_owned(), "rose-1".to_owned());
         server
             .store(|store| {
                 let vandal = json!({"data": {"colour": "black", "note": "mine"}});
@@ -392,10 +325,7 @@ fn drift_is_mended_and_foreign_fields_are_left_alone() {
             })
             .unwrap();
         server.until("mended", |store| is_settled(0, store)).await;
-        assert_eq!(
-            server.store(|store| store.objects[&plant]["data"]["note"].clone()),
-            "mine"
-        );
+        assert_eq!(server.store(|store| store.objects[&plant]["data"]["note"].clone()), "mine");
         assert_quiet(&server, &process, "drift").await;
     });
 }

@@ -1,9 +1,5 @@
 //! What happens around a turn: panics, refusals, calls, events, stopping.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 mod support;
 
@@ -46,14 +42,10 @@ impl Controller for Puppet {
     fn plan(&self, (key, object): &Self::Seen) -> Plan {
         let actions = match object["data"]["do"].as_str().unwrap_or_default() {
             "panic" => panic!("as told"),
-            "call" => vec![Action::Call {
-                name: "ring".to_owned(),
-                input: json!({"times": 3}),
-            }],
-            "nameless" => vec![Action::create(
-                config_map_kind(),
-                &json!({"metadata": {"generateName": "x-"}}),
-            )],
+            "call" => vec![Action::Call { name: "ring".to_owned(), input: json!({"times": 3}) }],
+            "nameless" => {
+                vec![Action::create(config_map_kind(), &json!({"metadata": {"generateName": "x-"}}))]
+            }
             "steal" => vec![Action::create(
                 config_map_kind(),
                 &json!({"metadata": {"name": "theirs", "namespace": key.namespace()}}),
@@ -68,12 +60,7 @@ impl Controller for Puppet {
             Some(note) => vec![Event::normal("Said", "Say", note)],
             None => Vec::new(),
         };
-        Plan {
-            actions,
-            events,
-            next,
-            ..Plan::default()
-        }
+        Plan { actions, events, next, ..Plan::default() }
     }
 
     async fn call(&self, name: &str, input: &Value) -> Result<(), Error> {
@@ -88,10 +75,7 @@ fn start(server: &Server) -> (Process, Arc<AtomicU32>) {
     let strings = WatchSpec::projected(config_map_kind(), |text| serde_json::from_str(text));
     let strings = process.runtime.caches().watch(strings).unwrap();
     let called = Arc::new(AtomicU32::new(0));
-    let puppet = Puppet {
-        strings: strings.clone(),
-        called: Arc::clone(&called),
-    };
+    let puppet = Puppet { strings: strings.clone(), called: Arc::clone(&called) };
     process.runtime.add(puppet, &strings, 2).done();
     process.runtime.start();
     (process, called)
@@ -102,22 +86,13 @@ fn place(name: &str) -> Place {
 }
 
 fn tell(server: &Server, name: &str, data: &Value) {
-    server.store(|store| {
-        store
-            .create(&place(name), json!({"metadata": {}, "data": data}))
-            .unwrap()
-    });
+    server.store(|store| store.create(&place(name), json!({"metadata": {}, "data": data})).unwrap());
 }
 
 fn events(server: &Server) -> Vec<Value> {
     let is_event = |place: &Place| place.0.ends_with("events");
     server.store(|store| {
-        store
-            .objects
-            .iter()
-            .filter(|(place, _)| is_event(place))
-            .map(|(_, event)| event.clone())
-            .collect()
+        store.objects.iter().filter(|(place, _)| is_event(place)).map(|(_, event)| event.clone()).collect()
     })
 }
 
@@ -143,10 +118,7 @@ fn a_panic_is_one_failed_turn_and_users_hear_of_it() {
         let events = events(&server);
         assert_eq!(events.len(), 1, "a series, not a flood");
         assert_eq!(events[0]["type"], "Warning");
-        assert_eq!(
-            events[0]["note"],
-            "cannot reconcile ConfigMap default/bad: panic: as told"
-        );
+        assert_eq!(events[0]["note"], "cannot reconcile ConfigMap default/bad: panic: as told");
         assert!(events[0]["series"]["count"].as_u64().unwrap() > 3);
         let failing = &process.runtime.queue().report()[0].failing;
         assert_eq!(failing[0].0.name(), "bad");
@@ -165,16 +137,10 @@ fn a_turn_that_hangs_is_given_up_and_holds_nobody_up() {
         assert_eq!(called.load(Ordering::SeqCst), 1);
         tokio::time::sleep(Duration::from_mins(2)).await;
         let metrics = process.registry.encode();
-        assert!(
-            metrics.contains("errors_total{controller=\"puppet\",result=\"transient\"} 1"),
-            "{metrics}"
-        );
+        assert!(metrics.contains("errors_total{controller=\"puppet\",result=\"transient\"} 1"), "{metrics}");
         server.store(|store| store.delete(&place("hangs"), None).unwrap());
         tokio::time::sleep(Duration::from_mins(10)).await;
-        assert!(
-            process.runtime.queue().report()[0].failing.is_empty(),
-            "the object is gone and forgotten"
-        );
+        assert!(process.runtime.queue().report()[0].failing.is_empty(), "the object is gone and forgotten");
         process.stop().await;
     });
 }
@@ -185,16 +151,9 @@ fn a_generated_name_is_refused_with_the_reason() {
         let server = Server::new(1);
         let (process, _) = start(&server);
         tell(&server, "bad", &json!({"do": "nameless"}));
-        server
-            .until("an event", |store| {
-                store.objects.keys().any(|place| place.0.ends_with("events"))
-            })
-            .await;
+        server.until("an event", |store| store.objects.keys().any(|place| place.0.ends_with("events"))).await;
         let note = events(&server)[0]["note"].as_str().unwrap().to_owned();
-        assert!(
-            note.contains("derive one that every attempt would choose again"),
-            "{note}"
-        );
+        assert!(note.contains("derive one that every attempt would choose again"), "{note}");
         process.stop().await;
     });
 }
@@ -208,10 +167,7 @@ fn an_object_of_somebody_else_is_not_taken_for_ours() {
         tell(&server, "thief", &json!({"do": "steal"}));
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(process.runtime.queue().report()[0].failing[0].0.name(), "thief");
-        assert_eq!(
-            server.store(|store| store.objects[&place("theirs")]["data"]["of"].clone()),
-            "them"
-        );
+        assert_eq!(server.store(|store| store.objects[&place("theirs")]["data"]["of"].clone()), "them");
         process.stop().await;
     });
 }
@@ -224,10 +180,7 @@ fn a_plan_can_ask_to_be_looked_at_again() {
         tell(&server, "clock", &json!({"do": "tick"}));
         tokio::time::sleep(Duration::from_secs(630)).await;
         let metrics = process.registry.encode();
-        assert!(
-            metrics.contains("{controller=\"puppet\",result=\"requeue_after\"} 11"),
-            "{metrics}"
-        );
+        assert!(metrics.contains("{controller=\"puppet\",result=\"requeue_after\"} 11"), "{metrics}");
         process.stop().await;
     });
 }
@@ -238,11 +191,7 @@ fn events_are_as_kubectl_describe_wants_them() {
         let server = Server::new(1);
         let (process, _) = start(&server);
         tell(&server, "talks", &json!({"say": "ä".repeat(2000)}));
-        server
-            .until("an event", |store| {
-                store.objects.keys().any(|place| place.0.ends_with("events"))
-            })
-            .await;
+        server.until("an event", |store| store.objects.keys().any(|place| place.0.ends_with("events"))).await;
         let event = events(&server).remove(0);
         let uid = server.store(|store| store.objects[&place("talks")]["metadata"]["uid"].clone());
         let regarding = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "talks", "uid": uid});
@@ -287,32 +236,14 @@ fn stopping_lets_turns_under_way_end() {
     simulate(async {
         let server = Server::new(1);
         let process = Process::start(&server, 1, None);
-        let garden = (
-            "test.quintet.dev/v1/gardens".to_owned(),
-            "default".to_owned(),
-            "rose".to_owned(),
-        );
+        let garden = ("test.quintet.dev/v1/gardens".to_owned(), "default".to_owned(), "rose".to_owned());
         server.store(|store| {
-            store
-                .create(
-                    &garden,
-                    json!({"metadata": {}, "spec": {"plants": 3, "colour": "red"}}),
-                )
-                .unwrap()
+            store.create(&garden, json!({"metadata": {}, "spec": {"plants": 3, "colour": "red"}})).unwrap()
         });
-        server
-            .until("begun", |store| {
-                store.objects.keys().any(|place| place.0 == "v1/configmaps")
-            })
-            .await;
+        server.until("begun", |store| store.objects.keys().any(|place| place.0 == "v1/configmaps")).await;
         process.stop().await;
-        let plants = server.store(|store| {
-            store
-                .objects
-                .keys()
-                .filter(|place| place.0 == "v1/configmaps")
-                .count()
-        });
+        let plants =
+            server.store(|store| store.objects.keys().filter(|place| place.0 == "v1/configmaps").count());
         assert_eq!(plants, 4, "the turn was carried out to its end");
         assert!(process.tasks.running().is_empty());
     });

@@ -1,9 +1,5 @@
 //! Webhooks: certificates in simulated time, and answers over real HTTPS.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 mod support;
 
@@ -31,11 +27,7 @@ const NAME: &str = "quintet-webhooks.quintet.svc";
 const GROUP: &str = "admissionregistration.k8s.io/v1";
 
 fn validating() -> Place {
-    (
-        format!("{GROUP}/validatingwebhookconfigurations"),
-        String::new(),
-        "quintet".to_owned(),
-    )
+    (format!("{GROUP}/validatingwebhookconfigurations"), String::new(), "quintet".to_owned())
 }
 
 fn crd() -> Place {
@@ -47,46 +39,19 @@ fn crd() -> Place {
 }
 
 fn prepare(server: &Server) {
-    server.serve(
-        GROUP,
-        "validatingwebhookconfigurations",
-        "ValidatingWebhookConfiguration",
-        false,
-    );
-    server.serve(
-        GROUP,
-        "mutatingwebhookconfigurations",
-        "MutatingWebhookConfiguration",
-        false,
-    );
-    server.serve(
-        "apiextensions.k8s.io/v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-        false,
-    );
+    server.serve(GROUP, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false);
+    server.serve(GROUP, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false);
+    server.serve("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", false);
 }
 
 fn apply_manifests(server: &Server) {
     let webhooks = json!([{"name": "a", "clientConfig": {"service": {}}}, {"name": "b", "clientConfig": {}}]);
-    let mutating = (
-        format!("{GROUP}/mutatingwebhookconfigurations"),
-        String::new(),
-        "quintet".to_owned(),
-    );
+    let mutating = (format!("{GROUP}/mutatingwebhookconfigurations"), String::new(), "quintet".to_owned());
     for place in [validating(), mutating] {
-        server.store(|store| {
-            store
-                .create(&place, json!({"metadata": {}, "webhooks": webhooks}))
-                .unwrap()
-        });
+        server.store(|store| store.create(&place, json!({"metadata": {}, "webhooks": webhooks})).unwrap());
     }
     let spec = json!({"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {}}}}});
-    server.store(|store| {
-        store
-            .create(&crd(), json!({"metadata": {}, "spec": spec}))
-            .unwrap()
-    });
+    server.store(|store| store.create(&crd(), json!({"metadata": {}, "spec": spec})).unwrap());
 }
 
 fn settings() -> KeeperSettings {
@@ -97,11 +62,7 @@ fn settings() -> KeeperSettings {
     ];
     KeeperSettings {
         period: Duration::from_hours(6),
-        ..KeeperSettings::own(
-            ObjectKey::new("default", "certs"),
-            vec![NAME.to_owned()],
-            publications,
-        )
+        ..KeeperSettings::own(ObjectKey::new("default", "certs"), vec![NAME.to_owned()], publications)
     }
 }
 
@@ -131,21 +92,11 @@ fn replicas_share_one_certificate_publish_it_and_renew_it_without_a_gap() {
             tokio::time::sleep(Duration::from_mins(1)).await;
             let first = keepers[0].served().unwrap();
             assert!(keepers.iter().all(|keeper| keeper.missing().is_none()));
-            assert!(
-                keepers
-                    .iter()
-                    .all(|keeper| keeper.served().as_ref() == Some(&first))
-            );
-            for path in [
-                "/webhooks/0/clientConfig/caBundle",
-                "/webhooks/1/clientConfig/caBundle",
-            ] {
+            assert!(keepers.iter().all(|keeper| keeper.served().as_ref() == Some(&first)));
+            for path in ["/webhooks/0/clientConfig/caBundle", "/webhooks/1/clientConfig/caBundle"] {
                 assert_eq!(bundle(&server, &validating(), path), first.ca);
             }
-            assert_eq!(
-                bundle(&server, &crd(), "/spec/conversion/webhook/clientConfig/caBundle"),
-                first.ca
-            );
+            assert_eq!(bundle(&server, &crd(), "/spec/conversion/webhook/clientConfig/caBundle"), first.ca);
             server.take_writes();
             tokio::time::sleep(Duration::from_hours(240 * 24)).await;
             assert!(server.take_writes().is_empty(), "nothing to do");
@@ -155,20 +106,12 @@ fn replicas_share_one_certificate_publish_it_and_renew_it_without_a_gap() {
                 tokio::time::sleep(Duration::from_mins(30)).await;
                 let published = bundle(&server, &validating(), "/webhooks/1/clientConfig/caBundle");
                 for (keeper, process) in keepers.iter().zip(&processes) {
-                    keeper
-                        .served()
-                        .unwrap()
-                        .verify(&published, NAME, process.clock.now())
-                        .unwrap();
+                    keeper.served().unwrap().verify(&published, NAME, process.clock.now()).unwrap();
                 }
             }
             let second = keepers[0].served().unwrap();
             assert_ne!(second, first);
-            assert!(
-                keepers
-                    .iter()
-                    .all(|keeper| keeper.served().as_ref() == Some(&second))
-            );
+            assert!(keepers.iter().all(|keeper| keeper.served().as_ref() == Some(&second)));
             assert!(
                 second.ca.contains(first.newest_authority()),
                 "the old one stays trusted until it expires"
@@ -205,13 +148,7 @@ fn somebody_elses_certificates_are_taken_and_reloaded() {
                 .unwrap();
         };
         let make = || {
-            Certificates::make(
-                &[NAME.to_owned()],
-                process.clock.now(),
-                Duration::from_hours(48),
-                "",
-            )
-            .unwrap()
+            Certificates::make(&[NAME.to_owned()], process.clock.now(), Duration::from_hours(48), "").unwrap()
         };
         let settings = KeeperSettings {
             source: CertificateSource::Directory(directory.clone()),
@@ -219,27 +156,15 @@ fn somebody_elses_certificates_are_taken_and_reloaded() {
             period: Duration::from_secs(10),
             ..settings()
         };
-        let keeper = Keeper::start(
-            process.api.clone(),
-            process.clock.clone(),
-            settings,
-            &process.tasks,
-        );
+        let keeper = Keeper::start(process.api.clone(), process.clock.clone(), settings, &process.tasks);
         let soon = || tokio::time::sleep(Duration::from_secs(30));
         soon().await;
-        assert!(
-            keeper.missing().unwrap().contains("tls.crt"),
-            "{:?}",
-            keeper.missing()
-        );
+        assert!(keeper.missing().unwrap().contains("tls.crt"), "{:?}", keeper.missing());
         let first = make();
         write(&first);
         soon().await;
         let missing = keeper.missing().unwrap();
-        assert!(
-            missing.contains("cannot trust webhooks by ValidatingWebhookConfiguration"),
-            "{missing}"
-        );
+        assert!(missing.contains("cannot trust webhooks by ValidatingWebhookConfiguration"), "{missing}");
         publish(&first.ca);
         soon().await;
         assert_eq!(keeper.missing(), None);
@@ -247,19 +172,12 @@ fn somebody_elses_certificates_are_taken_and_reloaded() {
         let second = make();
         std::fs::write(directory.join("tls.crt"), &second.certificate).unwrap();
         soon().await;
-        assert!(
-            keeper.missing().unwrap().contains("does not fit"),
-            "{:?}",
-            keeper.missing()
-        );
+        assert!(keeper.missing().unwrap().contains("does not fit"), "{:?}", keeper.missing());
         assert_eq!(keeper.served().unwrap().key, first.key);
         write(&second);
         publish(&second.ca);
         soon().await;
-        assert_eq!(
-            (keeper.missing(), keeper.served().unwrap().key),
-            (None, second.key)
-        );
+        assert_eq!((keeper.missing(), keeper.served().unwrap().key), (None, second.key));
         process.stop().await;
         std::fs::remove_dir_all(directory).unwrap();
     });
@@ -286,26 +204,15 @@ fn routes() -> Routes {
                 None => Verdict::allow().warn("data.colour: not set"),
             },
         )
-        .mutate(
-            "/mutate",
-            |admission: &mut quintet_controller::webhook::Admission<ConfigMap>| {
-                let data = admission.object.data.get_or_insert_default();
-                data.entry("colour".to_owned())
-                    .or_insert_with(|| "red".to_owned());
-            },
-        )
+        .mutate("/mutate", |admission: &mut quintet_controller::webhook::Admission<ConfigMap>| {
+            let data = admission.object.data.get_or_insert_default();
+            data.entry("colour".to_owned()).or_insert_with(|| "red".to_owned());
+        })
         .convert("/convert", |mut object, version| {
             object["apiVersion"] = version.into();
-            if object["spec"]["bad"] == true {
-                Err("spec.bad: it is".to_owned())
-            } else {
-                Ok(object)
-            }
+            if object["spec"]["bad"] == true { Err("spec.bad: it is".to_owned()) } else { Ok(object) }
         })
-        .validate(
-            "/panic",
-            |_: &quintet_controller::webhook::Admission<ConfigMap>| panic!("as told"),
-        )
+        .validate("/panic", |_: &quintet_controller::webhook::Admission<ConfigMap>| panic!("as told"))
 }
 
 /// One request over TLS, trusting `ca` only.
@@ -337,18 +244,8 @@ async fn post(
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     let answer = String::from_utf8_lossy(&answer).into_owned();
-    let code = answer
-        .split(' ')
-        .nth(1)
-        .and_then(|code| code.parse().ok())
-        .unwrap_or(0);
-    Ok((
-        code,
-        answer
-            .split_once("\r\n\r\n")
-            .map(|(_, body)| body.to_owned())
-            .unwrap_or_default(),
-    ))
+    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Ok((code, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()))
 }
 
 fn review(object: &Value) -> String {
@@ -361,39 +258,23 @@ async fn questions_are_answered_over_https() {
     prepare(&server);
     apply_manifests(&server);
     let process = Process::bare(&server, 1, None);
-    let settings = KeeperSettings {
-        period: Duration::from_millis(20),
-        ..settings()
-    };
-    let keeper = Keeper::start(
-        process.api.clone(),
-        process.clock.clone(),
-        settings,
-        &process.tasks,
-    );
+    let settings = KeeperSettings { period: Duration::from_millis(20), ..settings() };
+    let keeper = Keeper::start(process.api.clone(), process.clock.clone(), settings, &process.tasks);
     let listen = WebhookSettings::new("127.0.0.1:0".parse().unwrap());
-    let https = WebhookServer::start(listen, routes(), keeper.clone(), &process.tasks)
-        .await
-        .unwrap();
+    let https = WebhookServer::start(listen, routes(), keeper.clone(), &process.tasks).await.unwrap();
     while keeper.missing().is_some() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let ca = bundle(&server, &validating(), "/webhooks/0/clientConfig/caBundle");
     let ask = async |path: &str, body: &str| {
         let (code, body) = post(https.address(), &ca, path, body).await.unwrap();
-        (
-            code,
-            serde_json::from_str::<Value>(&body).unwrap_or(Value::String(body)),
-        )
+        (code, serde_json::from_str::<Value>(&body).unwrap_or(Value::String(body)))
     };
 
     let (code, answer) = ask("/validate", &review(&json!({"data": {"colour": "black"}}))).await;
     assert_eq!((code, &answer["response"]["uid"]), (200, &json!("q")));
     assert_eq!(answer["response"]["allowed"], false);
-    assert_eq!(
-        answer["response"]["status"]["message"],
-        "data.colour: black is no colour"
-    );
+    assert_eq!(answer["response"]["status"]["message"], "data.colour: black is no colour");
     let (_, answer) = ask("/validate", &review(&json!({}))).await;
     assert_eq!(
         answer["response"],
@@ -406,10 +287,7 @@ async fn questions_are_answered_over_https() {
     let (_, answer) = ask("/mutate", &review(&object)).await;
     let patch: ByteString = serde_json::from_value(answer["response"]["patch"].clone()).unwrap();
     let patch: Value = serde_json::from_slice(&patch.0).unwrap();
-    assert_eq!(
-        patch,
-        json!([{"op": "add", "path": "/data", "value": {"colour": "red"}}])
-    );
+    assert_eq!(patch, json!([{"op": "add", "path": "/data", "value": {"colour": "red"}}]));
     let (_, answer) = ask("/mutate", &review(&json!({"data": {"colour": "blue"}}))).await;
     assert_eq!(answer["response"], json!({"uid": "q", "allowed": true}));
 
@@ -422,33 +300,17 @@ async fn questions_are_answered_over_https() {
     assert_eq!(answer["response"]["result"]["status"], "Success", "{answer}");
     assert_eq!(answer["response"]["convertedObjects"][0]["apiVersion"], "g/v2");
     let (_, answer) = ask("/convert", &convert(true)).await;
-    assert_eq!(
-        answer["response"]["result"],
-        json!({"status": "Failure", "message": "spec.bad: it is"})
-    );
+    assert_eq!(answer["response"]["result"], json!({"status": "Failure", "message": "spec.bad: it is"}));
 
     assert_eq!(ask("/panic", &review(&json!({}))).await.0, 500);
     assert_eq!(ask("/validate", "garbage").await.0, 400);
     assert_eq!(ask("/nowhere", "{}").await.0, 404);
     assert_eq!(ask("/validate", &" ".repeat(33 * 1024 * 1024)).await.0, 413);
-    assert_eq!(
-        ask("/validate", &review(&json!({}))).await.0,
-        200,
-        "and it goes on"
-    );
+    assert_eq!(ask("/validate", &review(&json!({}))).await.0, 200, "and it goes on");
 
-    let stranger = Certificates::make(
-        &[NAME.to_owned()],
-        process.clock.now(),
-        Duration::from_hours(1),
-        "",
-    )
-    .unwrap();
-    assert!(
-        post(https.address(), &stranger.ca, "/validate", "{}")
-            .await
-            .is_err()
-    );
+    let stranger =
+        Certificates::make(&[NAME.to_owned()], process.clock.now(), Duration::from_hours(1), "").unwrap();
+    assert!(post(https.address(), &stranger.ca, "/validate", "{}").await.is_err());
     process.stop().await;
     assert!(TcpStream::connect(https.address()).await.is_err());
 }
@@ -458,17 +320,10 @@ async fn a_port_in_use_is_said_in_one_line() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::new(1);
     let process = Process::bare(&server, 1, None);
-    let keeper = Keeper::start(
-        process.api.clone(),
-        process.clock.clone(),
-        settings(),
-        &process.tasks,
-    );
+    let keeper = Keeper::start(process.api.clone(), process.clock.clone(), settings(), &process.tasks);
     let listen = WebhookSettings::new(taken.local_addr().unwrap());
-    let error = WebhookServer::start(listen, Routes::new(), keeper, &process.tasks)
-        .await
-        .unwrap_err()
-        .to_string();
+    let error =
+        WebhookServer::start(listen, Routes::new(), keeper, &process.tasks).await.unwrap_err().to_string();
     assert!(error.contains("in use") && !error.contains('\n'), "{error}");
     process.stop().await;
 }

@@ -1,2 +1,33 @@
-//! The `quintet` program.
-fn main() {}
+//! The `quintet` program: arguments, configuration, wiring. Everything else is in the other crates.
+
+mod cluster;
+mod command_line;
+mod completion;
+mod crds;
+mod logging;
+mod manifests;
+mod operator;
+mod output;
+mod version;
+
+use std::process::ExitCode;
+
+use crate::command_line::{Command, CommandLine};
+
+fn main() -> ExitCode {
+    let command_line = match CommandLine::read() {
+        Ok(command_line) => command_line,
+        Err(code) => return code,
+    };
+    let outcome = match command_line.command {
+        Command::Crds(arguments) => crds::run(arguments),
+        Command::Manifests(arguments) => manifests::run(arguments),
+        Command::Operator(arguments) => operator::run(*arguments),
+        Command::Version(arguments) => version::run(&arguments),
+        Command::Completion(arguments) => {
+            completion::run(&arguments);
+            Ok(())
+        }
+    };
+    output::exit_code(outcome)
+}

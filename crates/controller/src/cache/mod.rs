@@ -131,11 +131,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
         let mut subscribers = self.0.subscribers.lock();
         let present: Vec<_> = self.0.store.read().entries().cloned().collect();
         for entry in present {
-            subscriber(&Change {
-                old: None,
-                new: Some(entry),
-                cause: Cause::Initial,
-            });
+            subscriber(&Change { old: None, new: Some(entry), cause: Cause::Initial });
         }
         subscribers.push(Box::new(subscriber));
     }
@@ -202,11 +198,7 @@ impl<T: Send + Sync + 'static> Inner<T> {
 
     fn selects(&self, head: &Head<'_>) -> bool {
         let selector = &self.spec.selector;
-        let labels = if selector.has_rules() {
-            head.labels()
-        } else {
-            BTreeMap::new()
-        };
+        let labels = if selector.has_rules() { head.labels() } else { BTreeMap::new() };
         selector.matches(head.key.namespace(), &labels)
     }
 }
@@ -264,11 +256,7 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
     fn report(&self) -> WatchReport {
         let (objects, checksum, expected_gone) = {
             let store = self.store.read();
-            (
-                store.len(),
-                store.checksum(),
-                store.tombstones().cloned().collect(),
-            )
+            (store.len(), store.checksum(), store.tombstones().cloned().collect())
         };
         let health = self.health.lock();
         WatchReport {

@@ -66,14 +66,7 @@ impl Caches {
     pub fn new(api: Api, tasks: Tasks, metrics: Arc<Metrics>, seed: Option<u64>) -> Self {
         let random = seed.map_or_else(Random::from_entropy, Random::seeded);
         let (caches, by_kind) = (Mutex::default(), RwLock::default());
-        Self(Arc::new(Registry {
-            api,
-            tasks,
-            metrics,
-            random,
-            caches,
-            by_kind,
-        }))
+        Self(Arc::new(Registry { api, tasks, metrics, random, caches, by_kind }))
     }
 
     /// The cache for `spec`: the one that exists already, with the indexes it lacks, or a new one whose
@@ -119,34 +112,14 @@ impl Caches {
             metrics: Arc::clone(&registry.metrics),
             spec,
         });
-        let (kind, selector, form) = (
-            inner.spec.kind.clone(),
-            inner.spec.selector.clone(),
-            inner.spec.form,
-        );
+        let (kind, selector, form) = (inner.spec.kind.clone(), inner.spec.selector.clone(), inner.spec.form);
         let erased: Arc<dyn AnyCache> = Arc::clone(&inner) as _;
-        registry
-            .by_kind
-            .write()
-            .entry(kind.clone())
-            .or_default()
-            .push(Arc::clone(&erased));
+        registry.by_kind.write().entry(kind.clone()).or_default().push(Arc::clone(&erased));
         let random = Random::seeded(registry.random.next());
-        let task = watch::Task::new(
-            registry.api.clone(),
-            Arc::clone(&inner),
-            registry.tasks.clone(),
-            random,
-        );
+        let task = watch::Task::new(registry.api.clone(), Arc::clone(&inner), registry.tasks.clone(), random);
         registry.tasks.spawn(format!("watch {kind}"), task.run());
         let typed: Arc<dyn Any + Send + Sync> = Arc::clone(&inner) as _;
-        caches.push(Registered {
-            kind,
-            selector,
-            form,
-            erased,
-            typed,
-        });
+        caches.push(Registered { kind, selector, form, erased, typed });
         Ok(Cache(inner))
     }
 
@@ -163,9 +136,7 @@ impl Caches {
     /// Takes the answer to a delete of ours in. The server answers with the object while it lives on
     /// (finalizers, a grace period), and otherwise it is gone.
     pub fn deleted(&self, kind: &ApiKind, key: &ObjectKey, uid: Option<&Uid>, answer: &str) {
-        let head = Head::read(answer, Form::Whole)
-            .ok()
-            .filter(|head| head.key == *key);
+        let head = Head::read(answer, Form::Whole).ok().filter(|head| head.key == *key);
         match (&head, uid) {
             (Some(head), _) if head.deleting => self.written(kind, answer),
             (Some(head), None) => self.gone(kind, key, &head.uid),
@@ -191,11 +162,7 @@ impl Caches {
     /// What is known of an object without asking the server.
     pub fn knowledge(&self, kind: &ApiKind, key: &ObjectKey) -> Knowledge {
         let by_kind = self.0.by_kind.read();
-        let answers = by_kind
-            .get(kind)
-            .into_iter()
-            .flatten()
-            .map(|cache| cache.knowledge(key));
+        let answers = by_kind.get(kind).into_iter().flatten().map(|cache| cache.knowledge(key));
         answers.fold(Knowledge::Unknown, |best, next| match (best, next) {
             (present @ Knowledge::Present(_), _) | (_, present @ Knowledge::Present(_)) => present,
             (Knowledge::Absent, _) | (_, Knowledge::Absent) => Knowledge::Absent,
@@ -205,21 +172,11 @@ impl Caches {
 
     /// The state of every watch.
     pub fn report(&self) -> Vec<WatchReport> {
-        self.0
-            .caches
-            .lock()
-            .iter()
-            .map(|cache| cache.erased.report())
-            .collect()
+        self.0.caches.lock().iter().map(|cache| cache.erased.report()).collect()
     }
 
     /// What keeps the caches from being complete, in words.
     pub fn missing(&self) -> Vec<String> {
-        self.0
-            .caches
-            .lock()
-            .iter()
-            .filter_map(|cache| cache.erased.missing())
-            .collect()
+        self.0.caches.lock().iter().filter_map(|cache| cache.erased.missing()).collect()
     }
 }

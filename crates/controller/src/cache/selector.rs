@@ -35,8 +35,7 @@ impl Selector {
     /// Only with this label and value.
     #[must_use]
     pub fn label(mut self, name: &str, value: &str) -> Self {
-        self.labels
-            .push(LabelRule::Equals(name.to_owned(), value.to_owned()));
+        self.labels.push(LabelRule::Equals(name.to_owned(), value.to_owned()));
         self
     }
 
@@ -56,11 +55,7 @@ impl Selector {
 
     /// The label part as the API takes it.
     pub fn labels_text(&self) -> String {
-        self.labels
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(",")
+        self.labels.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
     pub(super) fn has_rules(&self) -> bool {

@@ -131,11 +131,7 @@ impl<T> Store<T> {
         if self.indexes.iter().any(|index| index.name == name) {
             return;
         }
-        let mut index = Index {
-            name,
-            keys_of,
-            pairs: BTreeSet::new(),
-        };
+        let mut index = Index { name, keys_of, pairs: BTreeSet::new() };
         for entry in self.entries.values() {
             index.insert(entry);
         }
@@ -145,15 +141,8 @@ impl<T> Store<T> {
     pub(super) fn by_index(&self, name: &str, key: &str) -> Option<Vec<Arc<Entry<T>>>> {
         let index = self.indexes.iter().find(|index| index.name == name)?;
         let from = (Arc::<str>::from(key), ObjectKey::cluster(""));
-        let found = index
-            .pairs
-            .range(from..)
-            .take_while(|(index_key, _)| &**index_key == key);
-        Some(
-            found
-                .filter_map(|(_, object)| self.entries.get(object).cloned())
-                .collect(),
-        )
+        let found = index.pairs.range(from..).take_while(|(index_key, _)| &**index_key == key);
+        Some(found.filter_map(|(_, object)| self.entries.get(object).cloned()).collect())
     }
 
     /// Takes a newer state in; `None` if it is not newer than what we know.
@@ -176,20 +165,14 @@ impl<T> Store<T> {
         if let Some(old) = &old
             && old.content == entry.content
         {
-            entry
-                .applied
-                .store(old.applied.load(Ordering::Relaxed), Ordering::Relaxed);
+            entry.applied.store(old.applied.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         for index in &mut self.indexes {
             index.insert(&entry);
         }
         self.checksum ^= fingerprint(&entry);
         self.entries.insert(entry.key.clone(), Arc::clone(&entry));
-        Some(Change {
-            old,
-            new: Some(entry),
-            cause,
-        })
+        Some(Change { old, new: Some(entry), cause })
     }
 
     /// The watch has shown that an object is gone (or no longer selected).
@@ -199,11 +182,7 @@ impl<T> Store<T> {
         uid: &Uid,
         version: ResourceVersion,
     ) -> Option<Change<T>> {
-        if self
-            .tombstones
-            .get(key)
-            .is_some_and(|tombstone| tombstone.uid == *uid)
-        {
+        if self.tombstones.get(key).is_some_and(|tombstone| tombstone.uid == *uid) {
             self.tombstones.remove(key);
         }
         let known = self.entries.get(key)?;
@@ -213,11 +192,7 @@ impl<T> Store<T> {
             return None;
         }
         let old = self.take(key);
-        Some(Change {
-            old,
-            new: None,
-            cause: Cause::Watch,
-        })
+        Some(Change { old, new: None, cause: Cause::Watch })
     }
 
     /// We know that `uid` is gone, or out of the selection as of `until`; the watch will show it later.
@@ -227,19 +202,10 @@ impl<T> Store<T> {
             return None;
         }
         let floor = known.map(|known| known.version).unwrap_or_default();
-        let tombstone = Tombstone {
-            uid: uid.clone(),
-            until,
-            floor,
-            epoch: self.epoch,
-        };
+        let tombstone = Tombstone { uid: uid.clone(), until, floor, epoch: self.epoch };
         self.tombstones.insert(key.clone(), tombstone);
         let old = self.take(key)?;
-        Some(Change {
-            old: Some(old),
-            new: None,
-            cause: Cause::Write,
-        })
+        Some(Change { old: Some(old), new: None, cause: Cause::Write })
     }
 
     /// A list begins: what is buried from now on may still be in it.
@@ -251,11 +217,7 @@ impl<T> Store<T> {
     pub(super) fn put_listed(&mut self, entry: Entry<T>, cause: Cause) -> Option<Change<T>> {
         let epoch = self.epoch;
         // A list that began after the burial shows the object: it is not gone after all.
-        if self
-            .tombstones
-            .get(&entry.key)
-            .is_some_and(|tombstone| tombstone.epoch < epoch)
-        {
+        if self.tombstones.get(&entry.key).is_some_and(|tombstone| tombstone.epoch < epoch) {
             self.tombstones.remove(&entry.key);
         }
         self.put(entry, cause)
@@ -270,17 +232,8 @@ impl<T> Store<T> {
         let epoch = self.epoch;
         self.tombstones.retain(|_, tombstone| tombstone.epoch >= epoch);
         let is_gone = |entry: &&Arc<Entry<T>>| !listed.contains(&entry.key) && entry.version <= version;
-        let gone: Vec<_> = self
-            .entries
-            .values()
-            .filter(is_gone)
-            .map(|entry| entry.key.clone())
-            .collect();
-        let remove = |key: ObjectKey| Change {
-            old: self.take(&key),
-            new: None,
-            cause: Cause::Relist,
-        };
+        let gone: Vec<_> = self.entries.values().filter(is_gone).map(|entry| entry.key.clone()).collect();
+        let remove = |key: ObjectKey| Change { old: self.take(&key), new: None, cause: Cause::Relist };
         gone.into_iter().map(remove).collect()
     }
 

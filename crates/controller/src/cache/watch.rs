@@ -27,10 +27,7 @@ const WATCH_GRACE: Duration = Duration::from_secs(10);
 const ABSENT_POLL: Duration = Duration::from_secs(10);
 
 /// A watch that keeps failing tries again at least twice a minute.
-const RETRY: Backoff = Backoff {
-    first: Duration::from_millis(200),
-    cap: Duration::from_secs(30),
-};
+const RETRY: Backoff = Backoff { first: Duration::from_millis(200), cap: Duration::from_secs(30) };
 
 pub(super) struct Task<T> {
     api: Api,
@@ -79,14 +76,7 @@ struct Bookmark {
 
 impl<T: Send + Sync + 'static> Task<T> {
     pub(super) fn new(api: Api, cache: Arc<Inner<T>>, tasks: Tasks, random: Random) -> Self {
-        Self {
-            api,
-            cache,
-            tasks,
-            random,
-            failures: 0,
-            barren: 0,
-        }
+        Self { api, cache, tasks, random, failures: 0, barren: 0 }
     }
 
     pub(super) async fn run(mut self) {
@@ -139,10 +129,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         let mut listed = HashSet::new();
         let mut token: Option<String> = None;
         let version = loop {
-            let page = Page {
-                token: token.as_deref(),
-                ..self.page(&labels)
-            };
+            let page = Page { token: token.as_deref(), ..self.page(&labels) };
             let text = self.api.list(&self.cache.spec.kind, page).await?;
             let page: ListPage<'_> =
                 serde_json::from_str(&text).map_err(|error| self.garbled("list", &error))?;
@@ -155,11 +142,7 @@ impl<T: Send + Sync + 'static> Task<T> {
             }
         };
         let up_to = ResourceVersion::from(version.as_str());
-        self.cache
-            .health
-            .lock()
-            .unreadable
-            .retain(|name, _| listed.iter().any(|key| key.as_str() == name));
+        self.cache.health.lock().unreadable.retain(|name, _| listed.iter().any(|key| key.as_str() == name));
         self.cache.update(|store| store.end_list(&listed, up_to));
         self.in_step(true);
         Ok(version)
@@ -233,8 +216,7 @@ impl<T: Send + Sync + 'static> Task<T> {
                 }
                 if event.r#type == "DELETED" {
                     self.cache.health.lock().unreadable.remove(head.key.as_str());
-                    self.cache
-                        .update(|store| store.remove(&head.key, &head.uid, head.version));
+                    self.cache.update(|store| store.remove(&head.key, &head.uid, head.version));
                 } else if let Some(entry) = self.cache.decode(&head) {
                     self.cache.update(|store| store.put(entry, Cause::Watch));
                 }
@@ -246,8 +228,7 @@ impl<T: Send + Sync + 'static> Task<T> {
 
     /// The kind is not served: an optional one counts as complete and empty meanwhile.
     async fn wait_for_kind(&mut self) {
-        self.cache
-            .update(|store| store.end_list(&HashSet::new(), ResourceVersion(u64::MAX)));
+        self.cache.update(|store| store.end_list(&HashSet::new(), ResourceVersion(u64::MAX)));
         self.cache.health.lock().phase = Phase::Absent;
         self.cache.synced.send_replace(self.cache.spec.optional);
         self.failures = 0;
@@ -257,12 +238,8 @@ impl<T: Send + Sync + 'static> Task<T> {
     async fn wait_after(&mut self, error: &Error) {
         self.failures = self.failures.saturating_add(1);
         self.cache.health.lock().phase = Phase::Failing(error.to_string());
-        self.cache
-            .metrics
-            .watch_failed(&self.cache.spec.kind, error.class());
-        let wait = RETRY
-            .wait(self.failures, &self.random)
-            .max(error.retry_after().unwrap_or_default());
+        self.cache.metrics.watch_failed(&self.cache.spec.kind, error.class());
+        let wait = RETRY.wait(self.failures, &self.random).max(error.retry_after().unwrap_or_default());
         tracing::warn!(?wait, "{error}; trying again");
         tokio::time::sleep(wait).await;
     }
@@ -280,30 +257,17 @@ impl<T: Send + Sync + 'static> Task<T> {
     fn page<'a>(&'a self, labels: &'a str) -> Page<'a> {
         let spec = &self.cache.spec;
         let namespace = spec.selector.namespace.as_deref();
-        Page {
-            namespace,
-            labels,
-            form: spec.form,
-            limit: spec.page,
-            token: None,
-        }
+        Page { namespace, labels, form: spec.form, limit: spec.page, token: None }
     }
 
     /// An object without a name: all we can do is to say so.
     fn nameless(&self, error: &serde_json::Error) {
         self.cache.metrics.unreadable(&self.cache.spec.kind);
-        self.cache
-            .health
-            .lock()
-            .note_unreadable(&self.cache.spec.kind, "?", error);
+        self.cache.health.lock().note_unreadable(&self.cache.spec.kind, "?", error);
     }
 
     fn garbled(&self, verb: &str, error: &serde_json::Error) -> Error {
         let attempt = format!("cannot {verb} {}", self.cache.spec.kind);
-        Error::new(
-            Class::Transient,
-            attempt,
-            format!("the answer is not what the API promises: {error}"),
-        )
+        Error::new(Class::Transient, attempt, format!("the answer is not what the API promises: {error}"))
     }
 }

@@ -65,12 +65,7 @@ impl Executor {
     where
         F: Future<Output = Result<(), Error>>,
     {
-        let Plan {
-            actions,
-            status,
-            events: _,
-            next: _,
-        } = plan;
+        let Plan { actions, status, events: _, next: _ } = plan;
         let mut done = Done::default();
         for action in actions {
             if let Action::Call { name, input } = action {
@@ -80,10 +75,8 @@ impl Executor {
             }
         }
         if let Some(status) = status {
-            done.status_waits = done
-                .written
-                .iter()
-                .any(|written| written.key == *key && written.kind == *kind);
+            done.status_waits =
+                done.written.iter().any(|written| written.key == *key && written.kind == *kind);
             if !done.status_waits {
                 done.written.push(self.write_status(kind, key, status).await?);
             }
@@ -93,34 +86,15 @@ impl Executor {
 
     async fn act(&self, action: &Action) -> Result<Option<Written>, Error> {
         match action {
-            Action::Apply {
-                kind,
-                object,
-                manager,
-            } => self.apply(kind, object, manager).await,
+            Action::Apply { kind, object, manager } => self.apply(kind, object, manager).await,
             Action::Create { kind, object } => self.create(kind, object).await.map(Some),
-            Action::Patch {
-                kind,
-                key,
-                subresource,
-                patch_kind,
-                patch,
-            } => {
+            Action::Patch { kind, key, subresource, patch_kind, patch } => {
                 let subresource = subresource.as_deref();
                 let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
                 Ok(Some(self.wrote(kind, key, &answer)))
             }
-            Action::Delete {
-                kind,
-                key,
-                uid,
-                propagation,
-                grace_seconds,
-            } => {
-                let answer = self
-                    .api
-                    .delete(kind, key, Some(uid), *propagation, *grace_seconds)
-                    .await;
+            Action::Delete { kind, key, uid, propagation, grace_seconds } => {
+                let answer = self.api.delete(kind, key, Some(uid), *propagation, *grace_seconds).await;
                 match answer {
                     Ok(answer) => self.caches.deleted(kind, key, Some(uid), &answer),
                     Err(error) if self.is_gone(kind, key, uid, &error).await? => {
@@ -129,11 +103,7 @@ impl Executor {
                     }
                     Err(error) => return Err(error),
                 }
-                Ok(Some(Written {
-                    kind: kind.clone(),
-                    key: key.clone(),
-                    version: None,
-                }))
+                Ok(Some(Written { kind: kind.clone(), key: key.clone(), version: None }))
             }
             Action::Call { .. } => Ok(None),
         }
@@ -170,14 +140,10 @@ impl Executor {
         if look_first && self.is_live(kind, &key, object, manager).await? {
             return Ok(None);
         }
-        let patch = PatchKind::Apply {
-            manager: manager.to_owned(),
-            force: true,
-        };
+        let patch = PatchKind::Apply { manager: manager.to_owned(), force: true };
         let answer = self.api.patch(kind, &key, None, &patch, object).await?;
         let written = self.wrote(kind, &key, &answer);
-        self.caches
-            .applied(kind, &key, written.version.unwrap_or_default(), wish);
+        self.caches.applied(kind, &key, written.version.unwrap_or_default(), wish);
         Ok(Some(written))
     }
 
@@ -196,8 +162,7 @@ impl Executor {
         let live: Value = serde_json::from_str(&text).unwrap_or_default();
         let unchanged = unchanged::is_unchanged(&live, object, manager);
         if unchanged {
-            self.caches
-                .applied(kind, key, read.version.unwrap_or_default(), wish(object, manager));
+            self.caches.applied(kind, key, read.version.unwrap_or_default(), wish(object, manager));
         }
         Ok(unchanged)
     }
@@ -228,9 +193,7 @@ impl Executor {
         };
         let written = self.wrote(kind, key, &text);
         let live: Value = serde_json::from_str(&text).unwrap_or_default();
-        let is_dying = live
-            .pointer("/metadata/deletionTimestamp")
-            .is_some_and(|at| !at.is_null());
+        let is_dying = live.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
         let owner = controller_uid(object);
         if owner.is_some() && owner == controller_uid(&live) && !is_dying {
             return Ok(written);
@@ -249,33 +212,21 @@ impl Executor {
             "metadata": { "uid": change.uid, "resourceVersion": change.version().to_string() },
             "status": change.status,
         });
-        let answer = self
-            .api
-            .patch(kind, key, Some("status"), &PatchKind::Merge, &body)
-            .await?;
+        let answer = self.api.patch(kind, key, Some("status"), &PatchKind::Merge, &body).await?;
         Ok(self.wrote(kind, key, &answer))
     }
 
     fn wrote(&self, kind: &ApiKind, key: &ObjectKey, answer: &str) -> Written {
         self.caches.written(kind, answer);
         let version = Head::read(answer, Form::Metadata).ok().map(|head| head.version);
-        Written {
-            kind: kind.clone(),
-            key: key.clone(),
-            version,
-        }
+        Written { kind: kind.clone(), key: key.clone(), version }
     }
 }
 
 /// The key of an object we are about to write. A generated name is refused: an attempt whose answer is
 /// lost would be repeated under another name, and leave two.
 fn key_of(kind: &ApiKind, object: &Value) -> Result<ObjectKey, Error> {
-    let field = |name| {
-        object
-            .pointer(name)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-    };
+    let field = |name| object.pointer(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(name) = field("/metadata/name") else {
         return Err(Error::new(
             Class::Bug,
@@ -285,27 +236,15 @@ fn key_of(kind: &ApiKind, object: &Value) -> Result<ObjectKey, Error> {
     };
     let namespace = field("/metadata/namespace");
     if kind.namespaced != namespace.is_some() {
-        let cause = if kind.namespaced {
-            "it has no namespace"
-        } else {
-            "it must not have a namespace"
-        };
-        return Err(Error::new(
-            Class::Bug,
-            format!("cannot write {kind} {name}"),
-            cause,
-        ));
+        let cause = if kind.namespaced { "it has no namespace" } else { "it must not have a namespace" };
+        return Err(Error::new(Class::Bug, format!("cannot write {kind} {name}"), cause));
     }
     Ok(ObjectKey::new(namespace.unwrap_or_default(), name))
 }
 
 fn controller_uid(object: &Value) -> Option<&str> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
-    owners
-        .iter()
-        .find(|owner| owner["controller"] == true)?
-        .get("uid")?
-        .as_str()
+    owners.iter().find(|owner| owner["controller"] == true)?.get("uid")?.as_str()
 }
 
 /// A hash of what an apply wants; never zero, which stands for nothing.

@@ -50,9 +50,7 @@ fn covers(live: &Value, desired: &Value, owned: Option<&Map<String, Value>>) -> 
     }
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => desired.iter().all(|(name, value)| {
-            let owned = owned
-                .and_then(|owned| owned.get(&format!("f:{name}")))
-                .and_then(Value::as_object);
+            let owned = owned.and_then(|owned| owned.get(&format!("f:{name}"))).and_then(Value::as_object);
             match live.get(name) {
                 Some(live) => covers(live, value, owned),
                 // The server drops what is empty.
@@ -63,8 +61,7 @@ fn covers(live: &Value, desired: &Value, owned: Option<&Map<String, Value>>) -> 
             Some(owned) => desired.iter().all(|item| {
                 let found = keyed_entries(owned).find(|(key, _)| has_key(item, key));
                 found.is_some_and(|(key, owned)| {
-                    live.iter()
-                        .any(|live| has_key(live, &key) && covers(live, item, Some(owned)))
+                    live.iter().any(|live| has_key(live, &key) && covers(live, item, Some(owned)))
                 })
             }),
             None => live == desired,
@@ -92,9 +89,7 @@ fn wants_all(desired: &Value, owned: &Map<String, Value>) -> bool {
             let Ok(Value::Object(key)) = serde_json::from_str(key) else {
                 return false;
             };
-            return items
-                .iter()
-                .any(|item| has_key(item, &key) && wants_all(item, below));
+            return items.iter().any(|item| has_key(item, &key) && wants_all(item, below));
         }
         if let Some(value) = path.strip_prefix("v:") {
             return serde_json::from_str::<Value>(value).is_ok_and(|value| items.contains(&value));
@@ -118,8 +113,7 @@ fn keyed_entries(
 
 /// A key field that an item leaves out may be one that the server defaults (a port's protocol).
 fn has_key(item: &Value, key: &Map<String, Value>) -> bool {
-    key.iter()
-        .all(|(name, value)| item.get(name).is_none_or(|found| found == value))
+    key.iter().all(|(name, value)| item.get(name).is_none_or(|found| found == value))
         && key.iter().any(|(name, value)| item.get(name) == Some(value))
 }
 

@@ -93,20 +93,9 @@ impl<'a> Head<'a> {
         let mut meta = Meta::default();
         let mut hasher = DefaultHasher::new();
         let mut json = serde_json::Deserializer::from_str(text);
-        Top {
-            meta: &mut meta,
-            hasher: &mut hasher,
-            form,
-        }
-        .deserialize(&mut json)?;
-        let name = meta
-            .name
-            .ok_or_else(|| serde::de::Error::missing_field("metadata.name"))?;
-        let version = meta
-            .version
-            .as_deref()
-            .map(ResourceVersion::from)
-            .unwrap_or_default();
+        Top { meta: &mut meta, hasher: &mut hasher, form }.deserialize(&mut json)?;
+        let name = meta.name.ok_or_else(|| serde::de::Error::missing_field("metadata.name"))?;
+        let version = meta.version.as_deref().map(ResourceVersion::from).unwrap_or_default();
         if form == Form::Metadata {
             // Without the body nobody can say that it did not change.
             version.hash(&mut hasher);
@@ -125,9 +114,7 @@ impl<'a> Head<'a> {
 
     /// The object's labels.
     pub fn labels(&self) -> BTreeMap<String, String> {
-        self.labels
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default()
+        self.labels.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
 
     /// The object's text without `managedFields`, which are often a third of it.
@@ -179,10 +166,7 @@ impl<'de> Visitor<'de> for Top<'_, 'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(field) = map.next_key::<Cow<'de, str>>()? {
             match &*field {
-                "metadata" => map.next_value_seed(MetaSeed {
-                    meta: self.meta,
-                    hasher: self.hasher,
-                })?,
+                "metadata" => map.next_value_seed(MetaSeed { meta: self.meta, hasher: self.hasher })?,
                 // `kind` and `apiVersion` differ between a list's items and a write's answer.
                 "status" | "kind" | "apiVersion" => {
                     map.next_value::<IgnoredAny>()?;

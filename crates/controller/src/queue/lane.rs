@@ -101,9 +101,7 @@ impl Lane {
             self.ready -= 1;
             self.running += 1;
             self.metrics.depth.dec();
-            self.metrics
-                .waited
-                .observe(now.duration_since(item.since).as_secs_f64());
+            self.metrics.waited.observe(now.duration_since(item.since).as_secs_f64());
             return Some((key, item.reason, item.failures));
         }
         None
@@ -111,11 +109,7 @@ impl Lane {
 
     /// Ends a turn that left nothing to do.
     pub(super) fn settle(&mut self, key: &ObjectKey) {
-        if let Some(Item {
-            place: Place::Running(again),
-            ..
-        }) = self.items.remove(key)
-        {
+        if let Some(Item { place: Place::Running(again), .. }) = self.items.remove(key) {
             self.running -= 1;
             if let Some(reason) = again {
                 self.enqueue(key.clone(), reason, 0);
@@ -125,11 +119,7 @@ impl Lane {
 
     /// Ends a turn that has to be followed by another.
     pub(super) fn again(&mut self, key: &ObjectKey, reason: Reason) {
-        if let Some(Item {
-            place: Place::Running(again),
-            ..
-        }) = self.items.remove(key)
-        {
+        if let Some(Item { place: Place::Running(again), .. }) = self.items.remove(key) {
             self.running -= 1;
             self.enqueue(key.clone(), again.unwrap_or(reason), 0);
         }
@@ -185,10 +175,7 @@ impl Lane {
     }
 
     pub(super) fn report(&self) -> LaneReport {
-        let ready = self
-            .items
-            .iter()
-            .filter(|(_, item)| matches!(item.place, Place::Ready(_)));
+        let ready = self.items.iter().filter(|(_, item)| matches!(item.place, Place::Ready(_)));
         let oldest = ready.min_by_key(|(_, item)| item.since);
         let mut failing: Vec<_> = self
             .items
@@ -218,12 +205,7 @@ impl Lane {
         self.ready += 1;
         self.metrics.depth.inc();
         self.metrics.adds.inc();
-        let item = Item {
-            place: Place::Ready(priority),
-            reason,
-            failures,
-            since: Instant::now(),
-        };
+        let item = Item { place: Place::Ready(priority), reason, failures, since: Instant::now() };
         self.items.insert(key, item);
     }
 }

@@ -156,21 +156,14 @@ impl Queue {
     /// An empty queue; a seed makes its jitter repeatable.
     pub fn new(metrics: Arc<Metrics>, seed: Option<u64>) -> Self {
         let random = seed.map_or_else(Random::from_entropy, Random::seeded);
-        Self(Arc::new(Shared {
-            state: Mutex::default(),
-            ready: Notify::new(),
-            random,
-            metrics,
-        }))
+        Self(Arc::new(Shared { state: Mutex::default(), ready: Notify::new(), random, metrics }))
     }
 
     /// Adds a controller that works on at most `workers` objects at a time. Its lane takes objects at
     /// once, and gives them out when it is opened.
     pub fn add_lane(&self, controller: &'static str, workers: usize) -> LaneId {
         let mut state = self.0.state.lock();
-        state
-            .lanes
-            .push(Lane::new(controller, workers, self.0.metrics.queue(controller)));
+        state.lanes.push(Lane::new(controller, workers, self.0.metrics.queue(controller)));
         LaneId(state.lanes.len() - 1)
     }
 
@@ -235,21 +228,14 @@ impl Queue {
                 None
             }
             Outcome::After(wait) => lane.pause(&job.key, Reason::Timer).then_some(wait),
-            Outcome::Failed(class, asked) => lane.fail(&job.key).map(|failures| {
-                backoff(class)
-                    .wait(failures, &self.0.random)
-                    .max(asked.unwrap_or_default())
-            }),
+            Outcome::Failed(class, asked) => lane
+                .fail(&job.key)
+                .map(|failures| backoff(class).wait(failures, &self.0.random).max(asked.unwrap_or_default())),
         };
         if let Some(wait) = wait {
             state.tickets += 1;
             lane.wait(&job.key, state.tickets);
-            state.timers.push(Reverse((
-                Instant::now() + wait,
-                state.tickets,
-                job.lane.0,
-                job.key,
-            )));
+            state.timers.push(Reverse((Instant::now() + wait, state.tickets, job.lane.0, job.key)));
         }
         drop(guard);
         // A place among the workers of the lane has become free, and there may be a new timer.
@@ -290,12 +276,7 @@ impl State {
                 };
                 self.next_lane = index + 1;
                 self.turns += 1;
-                return Some(Job {
-                    lane: LaneId(index),
-                    key,
-                    reason,
-                    failures,
-                });
+                return Some(Job { lane: LaneId(index), key, reason, failures });
             }
         }
         None

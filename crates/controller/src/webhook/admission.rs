@@ -81,18 +81,12 @@ impl Verdict {
 
     /// Refused.
     pub fn deny(why: impl Into<String>) -> Self {
-        Self {
-            denials: vec![why.into()],
-            warnings: Vec::new(),
-        }
+        Self { denials: vec![why.into()], warnings: Vec::new() }
     }
 
     /// Allowed if there is nothing to say against it.
     pub fn from_denials(denials: Vec<String>) -> Self {
-        Self {
-            denials,
-            warnings: Vec::new(),
-        }
+        Self { denials, warnings: Vec::new() }
     }
 
     /// With something the user should know.
@@ -186,11 +180,8 @@ fn graft(original: &Value, before: &Value, after: &Value) -> Value {
         (Value::Array(original), Value::Array(before), Value::Array(after))
             if original.len() == before.len() && before.len() <= after.len() =>
         {
-            let kept = original
-                .iter()
-                .zip(before)
-                .zip(after)
-                .map(|((original, was), is)| graft(original, was, is));
+            let kept =
+                original.iter().zip(before).zip(after).map(|((original, was), is)| graft(original, was, is));
             Value::Array(kept.chain(after[before.len()..].iter().cloned()).collect())
         }
         _ => after.clone(),
@@ -211,13 +202,7 @@ mod tests {
                 json!({"a": "1", "b": 7, "list": [{"x": 2}, {"x": 3}]}),
                 json!({"a": "1000m", "b": 7, "unknown": 1, "list": [{"x": 2, "unknown": 2}, {"x": 3}]}),
             ),
-            (
-                "removed",
-                json!({"a": 1, "b": 2}),
-                json!({"a": 1, "b": 2}),
-                json!({"a": 1}),
-                json!({"a": 1}),
-            ),
+            ("removed", json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1})),
             (
                 "a parent that was missing",
                 json!({}),
@@ -225,13 +210,7 @@ mod tests {
                 json!({"m": {"k": 1}}),
                 json!({"m": {"k": 1}}),
             ),
-            (
-                "a shorter list as a whole",
-                json!([1, 2]),
-                json!([1, 2]),
-                json!([2]),
-                json!([2]),
-            ),
+            ("a shorter list as a whole", json!([1, 2]), json!([1, 2]), json!([2]), json!([2])),
         ];
         for (name, original, before, after, expected) in cases {
             assert_eq!(graft(&original, &before, &after), expected, "{name}");

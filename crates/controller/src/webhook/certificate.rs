@@ -29,9 +29,7 @@ pub struct Certificates {
 
 impl std::fmt::Debug for Certificates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Certificates")
-            .field("ca", &self.ca)
-            .finish_non_exhaustive()
+        f.debug_struct("Certificates").field("ca", &self.ca).finish_non_exhaustive()
     }
 }
 
@@ -60,10 +58,7 @@ pub enum CertificateError {
 }
 
 fn unreadable(what: &'static str, why: impl Into<String>) -> CertificateError {
-    CertificateError::Read {
-        what,
-        why: why.into(),
-    }
+    CertificateError::Read { what, why: why.into() }
 }
 
 impl Certificates {
@@ -88,10 +83,8 @@ impl Certificates {
         let mut ca = CertificateParams::default();
         valid(&mut ca);
         // Unlike names keep a client from taking one authority for another while both are trusted.
-        ca.distinguished_name.push(
-            DnType::CommonName,
-            format!("quintet webhook authority {}", now.as_second()),
-        );
+        ca.distinguished_name
+            .push(DnType::CommonName, format!("quintet webhook authority {}", now.as_second()));
         ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let ca_certificate = ca.self_signed(&ca_key)?;
@@ -100,8 +93,7 @@ impl Certificates {
         let key = KeyPair::generate()?;
         let mut leaf = CertificateParams::new(names)?;
         valid(&mut leaf);
-        leaf.distinguished_name
-            .push(DnType::CommonName, "quintet webhooks");
+        leaf.distinguished_name.push(DnType::CommonName, "quintet webhooks");
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let certificate = leaf.signed_by(&key, &issuer)?;
@@ -119,11 +111,10 @@ impl Certificates {
         let Ok(chain) = chain(&self.certificate) else {
             return true;
         };
-        let Some(validity) = chain.first().and_then(|leaf| {
-            parse_x509_certificate(leaf)
-                .ok()
-                .map(|(_, leaf)| leaf.validity().clone())
-        }) else {
+        let Some(validity) = chain
+            .first()
+            .and_then(|leaf| parse_x509_certificate(leaf).ok().map(|(_, leaf)| leaf.validity().clone()))
+        else {
             return true;
         };
         let (from, to) = (validity.not_before.timestamp(), validity.not_after.timestamp());
@@ -133,19 +124,13 @@ impl Certificates {
 
     /// Checks that a client that trusts `authorities` and connects to `name` accepts the certificate now.
     pub fn verify(&self, authorities: &str, name: &str, now: Timestamp) -> Result<(), CertificateError> {
-        let failed = |why: String| CertificateError::Verify {
-            name: name.to_owned(),
-            why,
-        };
+        let failed = |why: String| CertificateError::Verify { name: name.to_owned(), why };
         let chain = chain(&self.certificate)?;
-        let (leaf, intermediates) = chain
-            .split_first()
-            .ok_or_else(|| unreadable("certificate", "there is none in it"))?;
+        let (leaf, intermediates) =
+            chain.split_first().ok_or_else(|| unreadable("certificate", "there is none in it"))?;
         let mut roots = RootCertStore::empty();
         for authority in self::chain(authorities)? {
-            roots
-                .add(authority)
-                .map_err(|error| unreadable("authorities", error.to_string()))?;
+            roots.add(authority).map_err(|error| unreadable("authorities", error.to_string()))?;
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -172,9 +157,7 @@ impl Certificates {
     /// The newest authority alone.
     pub fn newest_authority(&self) -> &str {
         const END: &str = "-----END CERTIFICATE-----\n";
-        self.ca
-            .find(END)
-            .map_or(&*self.ca, |end| &self.ca[..end + END.len()])
+        self.ca.find(END).map_or(&*self.ca, |end| &self.ca[..end + END.len()])
     }
 }
 

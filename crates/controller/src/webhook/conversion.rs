@@ -22,20 +22,12 @@ pub(super) fn answer(
     body: &[u8],
     convert: impl Fn(Value, &str) -> Result<Value, String>,
 ) -> Result<Value, String> {
-    let Request {
-        uid,
-        desired_api_version,
-        objects,
-    } = serde_json::from_slice::<Review>(body)
+    let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Review>(body)
         .map_err(|error| format!("the body is no ConversionReview: {error}"))?
         .request;
     let convert = |object: Value| {
         let is_there = object["apiVersion"] == *desired_api_version;
-        if is_there {
-            Ok(object)
-        } else {
-            convert(object, &desired_api_version)
-        }
+        if is_there { Ok(object) } else { convert(object, &desired_api_version) }
     };
     let converted: Result<Vec<_>, _> = objects.into_iter().map(convert).collect();
     let response = match converted {

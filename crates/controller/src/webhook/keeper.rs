@@ -108,16 +108,8 @@ impl Keeper {
     /// Starts looking after certificates.
     pub fn start(api: Api, clock: Clock, settings: KeeperSettings, tasks: &Tasks) -> Self {
         let missing = Some("webhook certificates have not been looked at yet".to_owned());
-        let keeper = Self(Arc::new(RwLock::new(State {
-            served: None,
-            missing,
-        })));
-        let work = Work {
-            api,
-            clock,
-            settings,
-            keeper: keeper.clone(),
-        };
+        let keeper = Self(Arc::new(RwLock::new(State { served: None, missing })));
+        let work = Work { api, clock, settings, keeper: keeper.clone() };
         let stopping = tasks.clone();
         tasks.spawn("webhook certificates", async move {
             tokio::select! {
@@ -136,11 +128,7 @@ impl Keeper {
 
     /// The certificate that is served.
     pub fn served(&self) -> Option<Certificates> {
-        self.0
-            .read()
-            .served
-            .as_ref()
-            .map(|(certificates, _)| certificates.clone())
+        self.0.read().served.as_ref().map(|(certificates, _)| certificates.clone())
     }
 }
 
@@ -167,11 +155,7 @@ impl Work {
             }
             self.keeper.0.write().missing = missing;
             // Until all is well, look often: the process is not ready meanwhile.
-            let wait = if result.is_ok() {
-                self.settings.period
-            } else {
-                Duration::from_secs(2)
-            };
+            let wait = if result.is_ok() { self.settings.period } else { Duration::from_secs(2) };
             tokio::time::sleep(wait.min(self.settings.period)).await;
         }
     }
@@ -201,11 +185,7 @@ impl Work {
         let found = self.api.get(&kind, key).await?;
         let secret = match &found {
             Some(text) => serde_json::from_str::<Secret>(text).map_err(|error| {
-                Error::new(
-                    Class::Transient,
-                    format!("cannot read Secret {key}"),
-                    error.to_string(),
-                )
+                Error::new(Class::Transient, format!("cannot read Secret {key}"), error.to_string())
             })?,
             None => Secret {
                 metadata: ObjectMeta {
@@ -236,11 +216,7 @@ impl Work {
             // Another replica was faster: its certificate is as good as ours.
             Err(error) if error.class() == Class::Conflict => {
                 let text = self.api.get(&kind, key).await?.unwrap_or_default();
-                serde_json::from_str(&text)
-                    .ok()
-                    .as_ref()
-                    .and_then(from_secret)
-                    .ok_or(error)
+                serde_json::from_str(&text).ok().as_ref().and_then(from_secret).ok_or(error)
             }
             Err(error) => Err(error),
         }
@@ -251,9 +227,7 @@ impl Work {
         let (kind, key, object) = self.publication(publication).await?;
         let newest = certificates.newest_authority();
         let bundles = bundle_paths(publication, &object);
-        let lacking = bundles
-            .iter()
-            .filter(|path| !read_bundle(&object, path).contains(newest));
+        let lacking = bundles.iter().filter(|path| !read_bundle(&object, path).contains(newest));
         let mut patch: Vec<_> = lacking
             .map(|path| json!({ "op": "add", "path": path, "value": ByteString(certificates.ca.clone().into_bytes()) }))
             .collect();
@@ -261,17 +235,9 @@ impl Work {
             return Ok(false);
         }
         // Positions in a list are worth something only for the state they were read from.
-        let version = object
-            .pointer("/metadata/resourceVersion")
-            .cloned()
-            .unwrap_or_default();
-        patch.insert(
-            0,
-            json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }),
-        );
-        self.api
-            .patch(&kind, &key, None, &PatchKind::Json, &Value::Array(patch))
-            .await?;
+        let version = object.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
+        patch.insert(0, json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }));
+        self.api.patch(&kind, &key, None, &PatchKind::Json, &Value::Array(patch)).await?;
         Ok(true)
     }
 
@@ -284,11 +250,7 @@ impl Work {
         let key = ObjectKey::cluster(name);
         let attempt = || format!("cannot publish webhook authorities in {kind} {key}");
         let Some(text) = self.api.get(&kind, &key).await? else {
-            return Err(Error::new(
-                Class::Transient,
-                attempt(),
-                "it does not exist; apply the manifests",
-            ));
+            return Err(Error::new(Class::Transient, attempt(), "it does not exist; apply the manifests"));
         };
         let object = serde_json::from_str(&text)
             .map_err(|error| Error::new(Class::Transient, attempt(), error.to_string()))?;
@@ -333,17 +295,11 @@ fn bundle_paths(publication: &Publication, object: &Value) -> Vec<String> {
     match publication {
         Publication::Validating(_) | Publication::Mutating(_) => {
             let webhooks = object["webhooks"].as_array().map_or(0, Vec::len);
-            (0..webhooks)
-                .map(|index| format!("/webhooks/{index}/clientConfig/caBundle"))
-                .collect()
+            (0..webhooks).map(|index| format!("/webhooks/{index}/clientConfig/caBundle")).collect()
         }
         Publication::Conversion(_) => {
             let path = "/spec/conversion/webhook/clientConfig";
-            object
-                .pointer(path)
-                .map(|_| format!("{path}/caBundle"))
-                .into_iter()
-                .collect()
+            object.pointer(path).map(|_| format!("{path}/caBundle")).into_iter().collect()
         }
     }
 }
@@ -359,11 +315,7 @@ fn read_bundle(object: &Value, path: &str) -> String {
 fn from_secret(secret: &Secret) -> Option<Certificates> {
     let data = secret.data.as_ref()?;
     let text = |name: &str| String::from_utf8(data.get(name)?.0.clone()).ok();
-    Some(Certificates {
-        ca: text("ca.crt")?,
-        certificate: text("tls.crt")?,
-        key: text("tls.key")?,
-    })
+    Some(Certificates { ca: text("ca.crt")?, certificate: text("tls.crt")?, key: text("tls.key")? })
 }
 
 fn to_secret(mut secret: Secret, certificates: &Certificates) -> Value {
@@ -379,11 +331,7 @@ fn read_directory(directory: &Path) -> Result<Certificates, Error> {
     let read = |name: &str| {
         let path = directory.join(name);
         std::fs::read_to_string(&path).map_err(|error| {
-            Error::new(
-                Class::Transient,
-                format!("cannot read {}", path.display()),
-                error.to_string(),
-            )
+            Error::new(Class::Transient, format!("cannot read {}", path.display()), error.to_string())
         })
     };
     Ok(Certificates {

@@ -108,10 +108,7 @@ fn respond(path: &str, answer: &dyn Fn(&[u8]) -> Result<Value, String>, body: &[
         Ok(Err(why)) => (StatusCode::BAD_REQUEST, why).into_response(),
         Err(panic) => {
             tracing::error!(path, "webhook panicked: {}", panic_text(&*panic));
-            (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the webhook failed; this is a bug in Quintet",
-            )
+            (StatusCode::INTERNAL_SERVER_ERROR, "the webhook failed; this is a bug in Quintet")
                 .into_response()
         }
     }

@@ -32,11 +32,7 @@ pub struct WebhookSettings {
 impl WebhookSettings {
     /// At `address`, with usual limits.
     pub fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            deadline: Duration::from_secs(10),
-            connections: 512,
-        }
+        Self { address, deadline: Duration::from_secs(10), connections: 512 }
     }
 }
 
@@ -72,11 +68,7 @@ impl WebhookServer {
         keeper: Keeper,
         tasks: &Tasks,
     ) -> Result<Self, ServeError> {
-        let WebhookSettings {
-            address,
-            deadline,
-            connections,
-        } = settings;
+        let WebhookSettings { address, deadline, connections } = settings;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -142,12 +134,8 @@ impl Serving {
                     },
                 };
                 let mut http = auto::Builder::new(TokioExecutor::new());
-                http.http1()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HELLO_DEADLINE);
-                http.http2()
-                    .timer(TokioTimer::new())
-                    .keep_alive_interval(Duration::from_secs(30));
+                http.http1().timer(TokioTimer::new()).header_read_timeout(HELLO_DEADLINE);
+                http.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30));
                 let service = TowerToHyperService::new(router);
                 let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
                 if let Err(error) = watcher.watch(connection).await {

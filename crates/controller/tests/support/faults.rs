@@ -81,11 +81,7 @@ impl Faults {
         let quick = Duration::from_millis(1 + self.random.below(10));
         if self.away_until.is_some_and(|until| Instant::now() < until) {
             // Half of the requests are refused at once, the others hang until the client gives up.
-            return if self.chance(500) {
-                (quick, Fate::Refused(503))
-            } else {
-                (quick, Fate::Swallowed)
-            };
+            return if self.chance(500) { (quick, Fate::Refused(503)) } else { (quick, Fate::Swallowed) };
         }
         if writes {
             self.writes += 1;
@@ -93,14 +89,7 @@ impl Faults {
                 && self.writes == at
             {
                 self.crashed = true;
-                return (
-                    quick,
-                    if after {
-                        Fate::CrashAfter
-                    } else {
-                        Fate::CrashBefore
-                    },
-                );
+                return (quick, if after { Fate::CrashAfter } else { Fate::CrashBefore });
             }
         }
         let odds = self.odds;
@@ -126,9 +115,7 @@ impl Faults {
         if away || self.chance(self.odds.watch_dropped) {
             return None;
         }
-        Some(Duration::from_millis(
-            self.random.below(self.odds.watch_delay_ms + 1),
-        ))
+        Some(Duration::from_millis(self.random.below(self.odds.watch_delay_ms + 1)))
     }
 
     /// Whether the history that a new watch needs is gone.

@@ -88,10 +88,7 @@ pub fn project_plant(text: &str) -> Result<Plant, serde_json::Error> {
         colour: String,
     }
     let raw: Raw = serde_json::from_str(text)?;
-    Ok(Plant {
-        garden: raw.metadata.labels.garden,
-        colour: raw.data.colour,
-    })
+    Ok(Plant { garden: raw.metadata.labels.garden, colour: raw.data.colour })
 }
 
 pub struct Gardener {
@@ -110,10 +107,7 @@ impl Gardener {
         let plants = WatchSpec::projected(config_map_kind(), project_plant)
             .select(Selector::all().has_label("garden"))
             .index("garden", |entry| vec![garden_of(entry).to_string()]);
-        Self {
-            gardens: caches.watch(gardens).unwrap(),
-            plants: caches.watch(plants).unwrap(),
-        }
+        Self { gardens: caches.watch(gardens).unwrap(), plants: caches.watch(plants).unwrap() }
     }
 }
 
@@ -133,11 +127,7 @@ impl Controller for Gardener {
 
     fn plan(&self, seen: &Seen) -> Plan {
         let Seen { garden, plants } = seen;
-        let Garden {
-            metadata,
-            spec,
-            status,
-        } = &garden.object;
+        let Garden { metadata, spec, status } = &garden.object;
         let has_finalizer = metadata.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
         let finalizers = |finalizers: Value| {
             let version = garden.version.to_string();
@@ -153,28 +143,20 @@ impl Controller for Gardener {
             if actions.is_empty() {
                 actions.push(finalizers(json!([])));
             }
-            return Plan {
-                actions,
-                ..Plan::default()
-            };
+            return Plan { actions, ..Plan::default() };
         }
         let mut actions = Vec::new();
         if !has_finalizer {
             actions.push(finalizers(json!([FINALIZER])));
         }
-        let names: Vec<_> = (0..spec.plants)
-            .map(|number| format!("{}-{number}", garden.key.name()))
-            .collect();
+        let names: Vec<_> =
+            (0..spec.plants).map(|number| format!("{}-{number}", garden.key.name())).collect();
         let shed = format!("{}-shed", garden.key.name());
         if !plants.iter().any(|plant| plant.key.name() == shed) {
             actions.push(Action::create(config_map_kind(), &child(garden, &shed, "brown")));
         }
         for name in &names {
-            actions.push(Action::apply(
-                config_map_kind(),
-                "gardener",
-                &child(garden, name, &spec.colour),
-            ));
+            actions.push(Action::apply(config_map_kind(), "gardener", &child(garden, name, &spec.colour)));
         }
         let is_wanted = |plant: &&Arc<Entry<Plant>>| {
             plant.key.name() == shed || names.iter().any(|name| name == plant.key.name())
@@ -182,14 +164,9 @@ impl Controller for Gardener {
         let unwanted = plants.iter().filter(|plant| !is_wanted(plant) && !plant.deleting);
         actions.extend(unwanted.map(|plant| Action::delete(config_map_kind(), plant)));
         let grown = names.iter().filter(|name| {
-            plants
-                .iter()
-                .any(|plant| plant.key.name() == *name && plant.object.colour == spec.colour)
+            plants.iter().any(|plant| plant.key.name() == *name && plant.object.colour == spec.colour)
         });
-        let desired = GardenStatus {
-            grown: grown.count(),
-            observed_generation: metadata.generation,
-        };
+        let desired = GardenStatus { grown: grown.count(), observed_generation: metadata.generation };
         let done = desired.grown == spec.plants && status.grown != spec.plants;
         Plan {
             actions,

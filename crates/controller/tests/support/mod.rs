@@ -18,15 +18,10 @@ use std::{future::Future, time::Duration};
 
 /// Runs a test in simulated time.
 pub fn simulate<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let result = runtime.block_on(async {
-        tokio::time::timeout(Duration::from_hours(2 * 365 * 24), test)
-            .await
-            .expect("the test does not end")
+        tokio::time::timeout(Duration::from_hours(2 * 365 * 24), test).await.expect("the test does not end")
     });
     runtime.shutdown_background();
     result

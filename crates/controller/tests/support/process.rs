@@ -64,22 +64,10 @@ impl Process {
             metrics: Arc::clone(&metrics),
             tasks: tasks.clone(),
         };
-        let settings = RuntimeSettings {
-            workers: 4,
-            patience: Duration::from_mins(1),
-            ..RuntimeSettings::default()
-        };
+        let settings =
+            RuntimeSettings { workers: 4, patience: Duration::from_mins(1), ..RuntimeSettings::default() };
         let runtime = Runtime::new(parts, settings);
-        Self {
-            runtime,
-            api,
-            tasks,
-            connection,
-            leadership,
-            registry,
-            metrics,
-            clock,
-        }
+        Self { runtime, api, tasks, connection, leadership, registry, metrics, clock }
     }
 
     /// A process with the gardener at work.
@@ -87,11 +75,7 @@ impl Process {
         let process = Self::bare(server, seed, lease);
         let gardener = Gardener::new(process.runtime.caches());
         let (gardens, plants) = (gardener.gardens.clone(), gardener.plants.clone());
-        process
-            .runtime
-            .add(gardener, &gardens, 2)
-            .watches(&plants, |entry| vec![garden_of(entry)])
-            .done();
+        process.runtime.add(gardener, &gardens, 2).watches(&plants, |entry| vec![garden_of(entry)]).done();
         process.runtime.start();
         process
     }

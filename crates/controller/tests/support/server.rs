@@ -59,10 +59,7 @@ impl Server {
             accepts: Vec::new(),
             page: usize::MAX,
         };
-        let server = Self(Arc::new(Shared {
-            state: Mutex::new(state),
-            version: watch::Sender::new(0),
-        }));
+        let server = Self(Arc::new(Shared { state: Mutex::new(state), version: watch::Sender::new(0) }));
         server.serve("v1", "configmaps", "ConfigMap", false);
         server.serve("test.quintet.dev/v1", "gardens", "Garden", true);
         server.serve("coordination.k8s.io/v1", "leases", "Lease", false);
@@ -72,27 +69,15 @@ impl Server {
     }
 
     pub fn serve(&self, api_version: &'static str, plural: &str, kind: &'static str, has_status: bool) {
-        let served = Served {
-            kind,
-            api_version,
-            has_status,
-        };
-        self.0
-            .state
-            .lock()
-            .store
-            .served
-            .insert(format!("{api_version}/{plural}"), served);
+        let served = Served { kind, api_version, has_status };
+        self.0.state.lock().store.served.insert(format!("{api_version}/{plural}"), served);
     }
 
     /// A client of its own, which is served until it is killed.
     pub fn client(&self) -> (kube::Client, Connection) {
         let mut state = self.0.state.lock();
         state.clients += 1;
-        let connection = Connection {
-            server: self.clone(),
-            client: state.clients,
-        };
+        let connection = Connection { server: self.clone(), client: state.clients };
         drop(state);
         (kube::Client::new(connection.clone(), "default"), connection)
     }
@@ -115,10 +100,7 @@ impl Server {
     /// Takes the writes seen since the last time.
     pub fn take_writes(&self) -> Vec<String> {
         let requests = std::mem::take(&mut self.0.state.lock().requests);
-        requests
-            .into_iter()
-            .filter(|request| !request.starts_with("GET"))
-            .collect()
+        requests.into_iter().filter(|request| !request.starts_with("GET")).collect()
     }
 
     /// What clients said they accept.
@@ -143,10 +125,7 @@ impl Server {
                 version.changed().await.unwrap();
             }
         };
-        if tokio::time::timeout(Duration::from_hours(6), reached)
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(Duration::from_hours(6), reached).await.is_err() {
             let state = self.0.state.lock();
             let objects: Vec<_> = state.store.objects.values().map(ToString::to_string).collect();
             let requests = state.requests.iter().rev().take(10).collect::<Vec<_>>();
@@ -219,16 +198,9 @@ impl Connection {
             Fate::Refused(code) => return Ok(status(code, "InternalError", "injected")),
             Fate::Conflict => return Ok(status(409, "Conflict", "injected")),
         }
-        let accept = parts
-            .headers
-            .get("accept")
-            .map_or("", |value| value.to_str().unwrap())
-            .to_owned();
+        let accept = parts.headers.get("accept").map_or("", |value| value.to_str().unwrap()).to_owned();
         self.server.0.state.lock().accepts.push(accept);
-        let content_type = parts
-            .headers
-            .get("content-type")
-            .map_or("", |value| value.to_str().unwrap());
+        let content_type = parts.headers.get("content-type").map_or("", |value| value.to_str().unwrap());
         let answer = self.serve(&parts.method, &parts.uri, content_type, &body);
         self.server.wake();
         match fate {
@@ -249,11 +221,7 @@ impl Connection {
             return status(404, "NotFound", "no such path");
         };
         if !state.store.served.contains_key(&path.collection) {
-            return status(
-                404,
-                "NotFound",
-                "the server could not find the requested resource",
-            );
+            return status(404, "NotFound", "the server could not find the requested resource");
         }
         if method == Method::GET && path.name.is_empty() {
             if query.get("watch") == Some("true") {
@@ -281,9 +249,7 @@ impl Connection {
                 })
             }
             Method::PATCH if content_type.contains("apply-patch") => {
-                state
-                    .store
-                    .apply(&path.place(), query.get("fieldManager").unwrap(), &json())
+                state.store.apply(&path.place(), query.get("fieldManager").unwrap(), &json())
             }
             Method::PATCH if content_type.contains("json-patch") => {
                 let operations: json_patch::Patch = serde_json::from_slice(body).unwrap();
@@ -292,27 +258,19 @@ impl Connection {
                         .or_else(|error| refuse(422, "Invalid", error.to_string()))
                 })
             }
-            Method::PATCH => state
-                .store
-                .update(&path.place(), path.subresource == "status", |live| {
-                    merge(live, &json());
-                    Ok(())
-                }),
+            Method::PATCH => state.store.update(&path.place(), path.subresource == "status", |live| {
+                merge(live, &json());
+                Ok(())
+            }),
             Method::DELETE => {
                 let options = json();
-                state
-                    .store
-                    .delete(&path.place(), options["preconditions"]["uid"].as_str())
+                state.store.delete(&path.place(), options["preconditions"]["uid"].as_str())
             }
             _ => refuse(405, "MethodNotAllowed", "no such method"),
         };
         match result {
             Ok(object) => answer(200, &object),
-            Err(Refusal {
-                code,
-                reason,
-                message,
-            }) => status(code, reason, &message),
+            Err(Refusal { code, reason, message }) => status(code, reason, &message),
         }
     }
 
@@ -333,9 +291,7 @@ impl Connection {
         if from < state.store.compacted {
             let gone = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "status": "Failure", "reason": "Expired", "message": "too old resource version"}});
             let line = Bytes::from(format!("{gone}\n"));
-            return Response::new(Body::from_stream(stream::once(async move {
-                Ok::<_, Infallible>(line)
-            })));
+            return Response::new(Body::from_stream(stream::once(async move { Ok::<_, Infallible>(line) })));
         }
         let length = Duration::from_secs(query.get("timeoutSeconds").unwrap().parse().unwrap());
         Response::new(Body::from_stream(watch.lines(length)))
@@ -371,10 +327,7 @@ impl Watch {
                 let state = self.connection.server.0.state.lock();
                 let log = &state.store.log;
                 let start = log.partition_point(|event| event.version <= self.at);
-                (
-                    log[start..].iter().find(|event| self.sees(event)).cloned(),
-                    state.store.version,
-                )
+                (log[start..].iter().find(|event| self.sees(event)).cloned(), state.store.version)
             };
             if let Some(event) = event {
                 let late = self.connection.server.with_faults(Faults::watch_event)?;
@@ -382,10 +335,7 @@ impl Watch {
                 self.at = event.version;
                 return Some(self.line(&event));
             }
-            if tokio::time::timeout(self.bookmark, self.version.changed())
-                .await
-                .is_err()
-            {
+            if tokio::time::timeout(self.bookmark, self.version.changed()).await.is_err() {
                 self.at = newest;
                 let version = newest.to_string();
                 return Some(
@@ -403,10 +353,7 @@ impl Watch {
 
     /// Leaving the selection looks like a deletion, entering it like a creation.
     fn line(&self, event: &WatchEvent) -> Value {
-        let before = event
-            .before
-            .as_ref()
-            .is_some_and(|object| is_selected(object, &self.labels));
+        let before = event.before.as_ref().is_some_and(|object| is_selected(object, &self.labels));
         let kind = match (before, is_selected(&event.object, &self.labels)) {
             (true, false) => "DELETED",
             (false, true) if event.kind != "DELETED" => "ADDED",
@@ -419,38 +366,22 @@ impl Watch {
 fn list(state: &State, path: &Path, query: &Query) -> Response<Body> {
     let labels = query.get("labelSelector").unwrap_or_default();
     let skip: usize = query.get("continue").map_or(0, |token| token.parse().unwrap());
-    let limit = query
-        .get("limit")
-        .map_or(usize::MAX, |limit| limit.parse().unwrap())
-        .min(state.page);
-    let found = state
-        .store
-        .objects
-        .iter()
-        .filter(|(place, _)| path.contains(place));
-    let mut found = found
-        .map(|(_, object)| object)
-        .filter(|object| is_selected(object, labels))
-        .skip(skip);
+    let limit = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap()).min(state.page);
+    let found = state.store.objects.iter().filter(|(place, _)| path.contains(place));
+    let mut found = found.map(|(_, object)| object).filter(|object| is_selected(object, labels)).skip(skip);
     let items: Vec<_> = found.by_ref().take(limit).cloned().collect();
     let mut metadata = json!({"resourceVersion": state.store.version.to_string()});
     if found.next().is_some() {
         metadata["continue"] = (skip + limit).to_string().into();
     }
-    answer(
-        200,
-        &json!({"kind": "List", "metadata": metadata, "items": items}),
-    )
+    answer(200, &json!({"kind": "List", "metadata": metadata, "items": items}))
 }
 
 fn is_selected(object: &Value, labels: &str) -> bool {
-    labels
-        .split(',')
-        .filter(|rule| !rule.is_empty())
-        .all(|rule| match rule.split_once('=') {
-            Some((name, value)) => object["metadata"]["labels"][name] == value,
-            None => object["metadata"]["labels"].get(rule).is_some(),
-        })
+    labels.split(',').filter(|rule| !rule.is_empty()).all(|rule| match rule.split_once('=') {
+        Some((name, value)) => object["metadata"]["labels"][name] == value,
+        None => object["metadata"]["labels"].get(rule).is_some(),
+    })
 }
 
 fn answer(code: u16, body: &Value) -> Response<Body> {
@@ -489,12 +420,7 @@ impl Path {
         }
         let part = |index: usize| parts.get(index).copied().unwrap_or_default();
         let collection = format!("{api_version}/{}", part(0));
-        Some(Self {
-            collection,
-            namespace,
-            name: part(1).to_owned(),
-            subresource: part(2).to_owned(),
-        })
+        Some(Self { collection, namespace, name: part(1).to_owned(), subresource: part(2).to_owned() })
     }
 
     fn place(&self) -> Place {
@@ -523,17 +449,11 @@ impl Query {
             }
             String::from_utf8(bytes).unwrap()
         };
-        let pair = |pair: &str| {
-            pair.split_once('=')
-                .map(|(name, value)| (decode(name), decode(value)))
-        };
+        let pair = |pair: &str| pair.split_once('=').map(|(name, value)| (decode(name), decode(value)));
         Self(text.split('&').filter_map(pair).collect())
     }
 
     fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(found, _)| found == name)
-            .map(|(_, value)| &**value)
+        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
     }
 }

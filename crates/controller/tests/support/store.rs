@@ -27,11 +27,7 @@ pub struct Refusal {
 }
 
 pub fn refuse<T>(code: u16, reason: &'static str, message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal {
-        code,
-        reason,
-        message: message.into(),
-    })
+    Err(Refusal { code, reason, message: message.into() })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,11 +52,7 @@ pub struct Store {
 impl Store {
     pub fn create(&mut self, place: &Place, mut object: Value) -> Result<Value, Refusal> {
         if self.objects.contains_key(place) {
-            return refuse(
-                409,
-                "AlreadyExists",
-                format!("{} \"{}\" already exists", place.0, place.2),
-            );
+            return refuse(409, "AlreadyExists", format!("{} \"{}\" already exists", place.0, place.2));
         }
         let served = self.served[&place.0];
         let metadata = object["metadata"].as_object_mut().unwrap();
@@ -104,11 +96,7 @@ impl Store {
         let served = self.served[&place.0];
         if served.has_status {
             // A write to the status changes nothing else, and other writes do not change the status.
-            let (kept, source) = if subresource {
-                (old.clone(), new)
-            } else {
-                (new, old.clone())
-            };
+            let (kept, source) = if subresource { (old.clone(), new) } else { (new, old.clone()) };
             new = kept;
             match source.get("status") {
                 Some(status) => new["status"] = status.clone(),
@@ -135,10 +123,7 @@ impl Store {
         if uid.is_some_and(|uid| object["metadata"]["uid"] != uid) {
             return refuse(409, "Conflict", "Precondition failed: UID in precondition");
         }
-        if object["metadata"]["finalizers"]
-            .as_array()
-            .is_some_and(|list| !list.is_empty())
-        {
+        if object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()) {
             return self.update(place, false, |object| {
                 object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
                 Ok(())
@@ -160,12 +145,8 @@ impl Store {
             let owners = object["metadata"]["ownerReferences"].as_array();
             owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == uid))
         };
-        let orphans: Vec<_> = self
-            .objects
-            .iter()
-            .filter(|(_, object)| owned(object))
-            .map(|(p, _)| p.clone())
-            .collect();
+        let orphans: Vec<_> =
+            self.objects.iter().filter(|(_, object)| owned(object)).map(|(p, _)| p.clone()).collect();
         for orphan in orphans {
             self.delete(&orphan, None).unwrap();
         }
@@ -176,13 +157,8 @@ impl Store {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         let before = self.objects.insert(place.clone(), object.clone());
-        let event = WatchEvent {
-            version: self.version,
-            kind,
-            place: place.clone(),
-            object: object.clone(),
-            before,
-        };
+        let event =
+            WatchEvent { version: self.version, kind, place: place.clone(), object: object.clone(), before };
         self.log.push(event);
         object
     }
@@ -204,10 +180,7 @@ impl Store {
             return self.create(place, object);
         }
         self.update(place, false, |live| {
-            let records = live["metadata"]["managedFields"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
+            let records = live["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
             let (ours, mut others): (Vec<_>, Vec<_>) =
                 records.into_iter().partition(|r| r["manager"] == manager);
             if let Some(before) = ours.first() {
@@ -225,10 +198,7 @@ impl Store {
 fn field_set(value: &Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(
-            fields
-                .iter()
-                .map(|(name, value)| (format!("f:{name}"), field_set(value)))
-                .collect(),
+            fields.iter().map(|(name, value)| (format!("f:{name}"), field_set(value))).collect(),
         ),
         _ => Value::Object(Map::new()),
     }

@@ -33,16 +33,11 @@ impl Fixture {
     }
 
     fn watch_deleted(&mut self, uid: &str, version: u64) -> Option<Change<u64>> {
-        self.0
-            .remove(&ObjectKey::new("n", "a"), &uid.into(), ResourceVersion(version))
+        self.0.remove(&ObjectKey::new("n", "a"), &uid.into(), ResourceVersion(version))
     }
 
     fn deleted(&mut self, uid: &str) -> Option<Change<u64>> {
-        self.0.bury(
-            &ObjectKey::new("n", "a"),
-            &Uid::from(uid),
-            ResourceVersion(u64::MAX),
-        )
+        self.0.bury(&ObjectKey::new("n", "a"), &Uid::from(uid), ResourceVersion(u64::MAX))
     }
 
     fn relist(&mut self, objects: &[(&str, &str, u64)], version: u64) -> Vec<Change<u64>> {
@@ -51,10 +46,7 @@ impl Fixture {
     }
 
     fn finish_list(&mut self, objects: &[(&str, &str, u64)], version: u64) -> Vec<Change<u64>> {
-        let listed: HashSet<_> = objects
-            .iter()
-            .map(|(name, ..)| ObjectKey::new("n", name))
-            .collect();
+        let listed: HashSet<_> = objects.iter().map(|(name, ..)| ObjectKey::new("n", name)).collect();
         let mut changes: Vec<_> = objects
             .iter()
             .filter_map(|(name, uid, version)| self.0.put_listed(entry(name, uid, *version), Cause::Relist))
@@ -65,9 +57,7 @@ impl Fixture {
 
     /// Uid and version of what is held.
     fn held(&self) -> Option<(String, u64)> {
-        self.0
-            .get(&ObjectKey::new("n", "a"))
-            .map(|entry| (entry.uid.to_string(), entry.version.0))
+        self.0.get(&ObjectKey::new("n", "a")).map(|entry| (entry.uid.to_string(), entry.version.0))
     }
 }
 
@@ -147,10 +137,7 @@ fn a_relist_removes_what_is_gone_and_keeps_what_is_newer_than_it() {
         })
         .collect();
     let some = |uid: &str| Some(uid.to_owned());
-    assert_eq!(
-        told,
-        [(some("u4"), some("u5")), (None, some("u6")), (some("u1"), None)]
-    );
+    assert_eq!(told, [(some("u4"), some("u5")), (None, some("u6")), (some("u1"), None)]);
     assert_eq!(store.0.len(), 4);
 }
 
@@ -192,14 +179,7 @@ fn equal_contents_have_equal_checksums() {
 #[test]
 fn indexes_follow_every_change() {
     fn parity(entry: &Entry<u64>) -> Vec<String> {
-        vec![
-            if entry.object.is_multiple_of(2) {
-                "even"
-            } else {
-                "odd"
-            }
-            .to_owned(),
-        ]
+        vec![if entry.object.is_multiple_of(2) { "even" } else { "odd" }.to_owned()]
     }
     let mut store = Fixture::default();
     store.watch("u", 1);
@@ -211,10 +191,7 @@ fn indexes_follow_every_change() {
     };
     assert_eq!(names(&store, "odd"), ["a", "b"]);
     store.watch("u", 2);
-    assert_eq!(
-        (names(&store, "odd"), names(&store, "even")),
-        (vec!["b".into()], vec!["a".into()])
-    );
+    assert_eq!((names(&store, "odd"), names(&store, "even")), (vec!["b".into()], vec!["a".into()]));
     store.watch_deleted("u", 4);
     assert!(names(&store, "even").is_empty());
     assert!(store.0.by_index("no such index", "x").is_none());

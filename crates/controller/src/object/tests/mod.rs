@@ -51,10 +51,7 @@ fn an_object_without_a_name_is_refused() {
 #[test]
 fn paths_follow_group_and_scope() {
     let key = ObjectKey::new("n", "a");
-    assert_eq!(
-        ApiKind::of::<Pod>().object_path(&key),
-        "/api/v1/namespaces/n/pods/a"
-    );
+    assert_eq!(ApiKind::of::<Pod>().object_path(&key), "/api/v1/namespaces/n/pods/a");
     assert_eq!(
         ApiKind::of::<Role>().object_path(&key),
         "/apis/rbac.authorization.k8s.io/v1/namespaces/n/roles/a"

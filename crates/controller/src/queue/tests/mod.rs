@@ -13,10 +13,7 @@ const CHANGED: Reason = Reason::Changed("Thing");
 
 fn queue(lanes: &[(&'static str, usize)]) -> (Queue, Vec<LaneId>) {
     let queue = Queue::new(Metrics::register(&MetricsRegistry::new()), Some(1));
-    let lanes = lanes
-        .iter()
-        .map(|(name, workers)| queue.add_lane(name, *workers))
-        .collect::<Vec<_>>();
+    let lanes = lanes.iter().map(|(name, workers)| queue.add_lane(name, *workers)).collect::<Vec<_>>();
     for lane in &lanes {
         queue.open(*lane);
     }
@@ -99,10 +96,7 @@ async fn controllers_take_turns_and_keep_to_their_share() {
     queue.add(lanes[1], key("x"), CHANGED);
     let first = take(&queue).await;
     let second = take(&queue).await;
-    assert_ne!(
-        first.lane, second.lane,
-        "the quiet one does not wait for the busy one's backlog"
-    );
+    assert_ne!(first.lane, second.lane, "the quiet one does not wait for the busy one's backlog");
     let third = take(&queue).await;
     assert_eq!(third.lane, lanes[0]);
     assert!(is_still(&queue).await, "the busy one has its two already");
@@ -120,10 +114,7 @@ async fn failures_back_off_further_and_success_forgets_them() {
         let job = take(&queue).await;
         if failures > 0 {
             let waited = started.elapsed();
-            assert!(
-                waited >= nominal / 4 && waited <= nominal,
-                "{failures}: {waited:?} of {nominal:?}"
-            );
+            assert!(waited >= nominal / 4 && waited <= nominal, "{failures}: {waited:?} of {nominal:?}");
             assert_eq!(job.reason, Reason::Retry);
         }
         assert_eq!(job.failures, failures);
@@ -143,10 +134,7 @@ async fn the_server_is_given_as_long_as_it_asks_for() {
     let (queue, lanes) = queue(&[("a", 4)]);
     queue.add(lanes[0], key("x"), CHANGED);
     let job = take(&queue).await;
-    queue.finish(
-        job,
-        Outcome::Failed(Class::Throttled, Some(Duration::from_secs(9))),
-    );
+    queue.finish(job, Outcome::Failed(Class::Throttled, Some(Duration::from_secs(9))));
     let started = Instant::now();
     take(&queue).await;
     assert!(started.elapsed() >= Duration::from_secs(9));
@@ -232,12 +220,8 @@ async fn nothing_is_lost_and_nothing_runs_twice_at_once() {
     let seen = Arc::new(Mutex::new(HashMap::<(LaneId, ObjectKey), u32>::new()));
     let mut workers = Vec::new();
     for _ in 0..8 {
-        let (queue, running, wanted, seen) = (
-            queue.clone(),
-            Arc::clone(&running),
-            Arc::clone(&wanted),
-            Arc::clone(&seen),
-        );
+        let (queue, running, wanted, seen) =
+            (queue.clone(), Arc::clone(&running), Arc::clone(&wanted), Arc::clone(&seen));
         workers.push(tokio::spawn(async move {
             while let Some(job) = queue.next().await {
                 let id = (job.lane, job.key.clone());
@@ -257,9 +241,7 @@ async fn nothing_is_lost_and_nothing_runs_twice_at_once() {
     for round in 1..200_u32 {
         for number in 0..20 {
             let id = (lanes[number % 2], key(&number.to_string()));
-            wanted
-                .lock()
-                .insert(id.clone(), if round == 199 { 1000 } else { round });
+            wanted.lock().insert(id.clone(), if round == 199 { 1000 } else { round });
             queue.add(id.0, id.1, CHANGED);
         }
         tokio::task::yield_now().await;

@@ -1,0 +1,226 @@
+//! CodeFlare's and AppWrapper's configuration documents, which have neither `apiVersion` nor `kind`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Process;
+use super::process::LeaderElection;
+use super::ray::set;
+use crate::duration::GoDuration;
+
+/// Hardening of Ray clusters, and AppWrappers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CodeFlareConfiguration {
+    /// What is added to Ray clusters.
+    #[serde(alias = "kubeRay")]
+    pub kuberay: KubeRayConfiguration,
+    /// AppWrappers.
+    pub appwrapper: AppWrapperSwitch,
+}
+
+/// What is added to Ray clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeRayConfiguration {
+    /// Put an OAuth proxy before the Ray dashboard.
+    #[serde(rename = "rayDashboardOAuthEnabled")]
+    pub ray_dashboard_oauth_enabled: bool,
+    /// The DNS domain under which dashboards are reached; on OpenShift it is found out.
+    pub ingress_domain: String,
+    /// Have Ray clients and servers authenticate each other.
+    #[serde(rename = "mTLSEnabled")]
+    pub mtls_enabled: bool,
+}
+
+impl Default for KubeRayConfiguration {
+    fn default() -> Self {
+        Self { ray_dashboard_oauth_enabled: true, ingress_domain: String::new(), mtls_enabled: true }
+    }
+}
+
+/// Whether AppWrappers are looked after, and how.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AppWrapperSwitch {
+    /// Whether they are.
+    pub enabled: bool,
+    /// How. Upstream writes this key with a capital letter.
+    #[serde(rename = "Config", alias = "config")]
+    pub config: AppWrapperConfiguration,
+}
+
+/// How AppWrappers are looked after.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AppWrapperConfiguration {
+    /// Keeping away from unhealthy nodes.
+    pub autopilot: Autopilot,
+    /// Whether a user may wrap only what the user may create.
+    #[serde(rename = "userRBACAdmissionCheck")]
+    pub user_rbac_admission_check: bool,
+    /// The scheduler of wrapped pods, if not the default one.
+    pub scheduler_name: String,
+    /// The queue of AppWrappers that name none.
+    pub default_queue_name: String,
+    /// When to give up, and how often to try again.
+    pub fault_tolerance: FaultTolerance,
+}
+
+impl Default for AppWrapperConfiguration {
+    fn default() -> Self {
+        Self {
+            autopilot: Autopilot::default(),
+            user_rbac_admission_check: true,
+            scheduler_name: String::new(),
+            default_queue_name: String::new(),
+            fault_tolerance: FaultTolerance::default(),
+        }
+    }
+}
+
+/// Keeping away from unhealthy nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Autopilot {
+    /// Keep wrapped pods off nodes with the taints below.
+    pub inject_anti_affinities: bool,
+    /// Watch nodes, and move AppWrappers off those that must be left.
+    pub monitor_nodes: bool,
+    /// How strongly to prefer nodes without a `PreferNoSchedule` taint, 1 to 100.
+    pub prefer_no_schedule_weight: Option<i32>,
+    /// Per resource, the node labels that count as taints.
+    pub resource_taints: BTreeMap<String, Vec<ResourceTaint>>,
+}
+
+impl Default for Autopilot {
+    fn default() -> Self {
+        let gpu_health = |value: &str, effect: &str| ResourceTaint {
+            key: "autopilot.ibm.com/gpuhealth".into(),
+            value: value.into(),
+            effect: effect.into(),
+        };
+        let taints = vec![
+            gpu_health("WARN", "PreferNoSchedule"),
+            gpu_health("TESTING", "NoSchedule"),
+            gpu_health("EVICT", "NoExecute"),
+        ];
+        Self {
+            inject_anti_affinities: true,
+            monitor_nodes: true,
+            prefer_no_schedule_weight: Some(50),
+            resource_taints: BTreeMap::from([("nvidia.com/gpu".into(), taints)]),
+        }
+    }
+}
+
+/// A node label that counts as a taint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceTaint {
+    /// The key of the label.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// What it does: `PreferNoSchedule`, `NoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// When to give up, and how often to try again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FaultTolerance {
+    /// Time for wrapped objects to be created.
+    pub admission_grace_period: Nanoseconds,
+    /// Time for all pods to be ready.
+    pub warmup_grace_period: Nanoseconds,
+    /// Time a failure may last before a reset.
+    pub failure_grace_period: Nanoseconds,
+    /// Pause between a reset and the next try.
+    pub reset_pause: Nanoseconds,
+    /// Resets before giving up.
+    pub retry_limit: i32,
+    /// Time for deleted objects to go before they are forced to.
+    pub deletion_grace_period: Nanoseconds,
+    /// The longest grace period a user may ask for.
+    pub grace_period_ceiling: Nanoseconds,
+    /// The longest time a finished AppWrapper is kept.
+    #[serde(rename = "successTTLCeiling")]
+    pub success_ttl_ceiling: Nanoseconds,
+}
+
+impl Default for FaultTolerance {
+    fn default() -> Self {
+        Self {
+            admission_grace_period: Nanoseconds::from_secs(60),
+            warmup_grace_period: Nanoseconds::from_secs(5 * 60),
+            failure_grace_period: Nanoseconds::from_secs(60),
+            reset_pause: Nanoseconds::from_secs(90),
+            retry_limit: 3,
+            deletion_grace_period: Nanoseconds::from_secs(10 * 60),
+            grace_period_ceiling: Nanoseconds::from_secs(24 * 3600),
+            success_ttl_ceiling: Nanoseconds::from_secs(168 * 3600),
+        }
+    }
+}
+
+/// A duration that upstream writes as a number of nanoseconds; texts such as `5m` are read too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Nanoseconds(pub Duration);
+
+impl Nanoseconds {
+    const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl Serialize for Nanoseconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl<'de> Deserialize<'de> for Nanoseconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected a number of nanoseconds or a duration such as 5m")]
+        enum Either {
+            Number(u64),
+            Text(GoDuration),
+        }
+        Ok(match Either::deserialize(deserializer)? {
+            Either::Number(nanos) => Self(Duration::from_nanos(nanos)),
+            Either::Text(duration) => Self(duration.0),
+        })
+    }
+}
+
+/// The whole upstream document: what concerns CodeFlare, and what concerns the process.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Document {
+    #[serde(flatten)]
+    codeflare: CodeFlareConfiguration,
+    client_connection: Option<super::Client>,
+    metrics: Option<BindAddress>,
+    health: Option<BindAddress>,
+    leader_election: Option<LeaderElection>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BindAddress {
+    bind_address: Option<String>,
+}
+
+impl Document {
+    pub(super) fn apply(self, process: &mut Process, codeflare: &mut CodeFlareConfiguration) {
+        *codeflare = self.codeflare;
+        set(&mut process.client, self.client_connection);
+        set(&mut process.metrics_bind_address, self.metrics.and_then(|metrics| metrics.bind_address));
+        set(&mut process.health_bind_address, self.health.and_then(|health| health.bind_address));
+        set(&mut process.leader_election, self.leader_election);
+    }
+}

@@ -1,0 +1,143 @@
+//! What all components of one process share.
+
+use serde::{Deserialize, Serialize};
+
+use crate::duration::GoDuration;
+
+/// Settings of the process. Every address is `host:port`; an empty host means all interfaces, and `0` turns
+/// an endpoint off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Process {
+    /// The namespace Quintet runs in; absent, the pod's own.
+    pub namespace: Option<String>,
+    /// Namespaces to look after; all, unless some are named.
+    pub watch_namespaces: Vec<String>,
+    /// Where metrics are served.
+    pub metrics_bind_address: String,
+    /// Where `/healthz` and `/readyz` are served.
+    pub health_bind_address: String,
+    /// Who of several replicas does the work.
+    pub leader_election: LeaderElection,
+    /// The admission and conversion webhooks.
+    pub webhook: Webhook,
+    /// The connection to the API server.
+    pub client: Client,
+    /// What is logged, and how.
+    pub log: Log,
+    /// Objects worked on at the same time, per controller.
+    pub concurrency: usize,
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            watch_namespaces: Vec::new(),
+            metrics_bind_address: ":8080".into(),
+            health_bind_address: ":8081".into(),
+            leader_election: LeaderElection::default(),
+            webhook: Webhook::default(),
+            client: Client::default(),
+            log: Log::default(),
+            concurrency: 8,
+        }
+    }
+}
+
+/// Leader election by Lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct LeaderElection {
+    /// Whether replicas elect a leader; without it there may be only one replica.
+    pub leader_elect: bool,
+    /// The name of the Lease.
+    pub resource_name: String,
+    /// The namespace of the Lease; absent, Quintet's own.
+    pub resource_namespace: Option<String>,
+    /// How long a leader that is not heard of keeps the lead.
+    pub lease_duration: GoDuration,
+    /// How long a leader tries to renew before it gives up the lead.
+    pub renew_deadline: GoDuration,
+    /// How long to wait between tries.
+    pub retry_period: GoDuration,
+}
+
+impl Default for LeaderElection {
+    /// The durations every Kubernetes controller uses.
+    fn default() -> Self {
+        Self {
+            leader_elect: true,
+            resource_name: "quintet-leader".into(),
+            resource_namespace: None,
+            lease_duration: GoDuration::from_secs(15),
+            renew_deadline: GoDuration::from_secs(10),
+            retry_period: GoDuration::from_secs(2),
+        }
+    }
+}
+
+/// The webhook server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Webhook {
+    /// The address to listen on; empty means all interfaces.
+    pub host: String,
+    /// The port to listen on.
+    pub port: u16,
+    /// A directory with `tls.crt` and `tls.key` that somebody else provides; absent, Quintet makes its own.
+    pub cert_dir: Option<String>,
+    /// The Service through which the API server reaches the webhooks.
+    pub service_name: String,
+    /// The Secret in which Quintet keeps the certificate it made.
+    pub secret_name: String,
+}
+
+impl Default for Webhook {
+    fn default() -> Self {
+        Self {
+            host: String::new(),
+            port: 9443,
+            cert_dir: None,
+            service_name: "quintet-webhook".into(),
+            secret_name: "quintet-webhook-cert".into(),
+        }
+    }
+}
+
+/// Limits of the connection to the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Client {
+    /// Requests a second, on average; absent, as many as the API server bears.
+    pub qps: Option<u32>,
+    /// Requests at once after a pause.
+    pub burst: Option<u32>,
+}
+
+/// The log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Log {
+    /// What is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,kube=warn`.
+    pub level: String,
+    /// How it is written; absent, as text on a terminal and as JSON elsewhere.
+    pub format: Option<LogFormat>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".into(), format: None }
+    }
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[serde(alias = "console")]
+    Text,
+    /// For machines.
+    Json,
+}

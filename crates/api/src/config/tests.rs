@@ -1,0 +1,206 @@
+use super::kueue::{PreemptionStrategy, QuotaCheckStrategy, RequeuingTimestamp};
+use super::*;
+use crate::duration::GoDuration;
+
+fn read(text: &str) -> Configuration {
+    Configuration::from_yaml(text).unwrap()
+}
+
+fn error(text: &str) -> String {
+    Configuration::from_yaml(text).unwrap_err().to_string()
+}
+
+#[test]
+fn nothing_means_the_defaults() {
+    for text in ["", "---\n", "# only a comment\n"] {
+        assert_eq!(read(text), Configuration::default(), "{text:?}");
+    }
+    assert_eq!(read("").components(), Component::ALL);
+}
+
+#[test]
+fn own_format() {
+    let configuration = read(
+        "apiVersion: config.quintet.dev/v1alpha1
+kind: Configuration
+components: [ray, mlflow]
+metricsBindAddress: 127.0.0.1:9000
+leaderElection: {leaderElect: false, leaseDuration: 1m}
+webhook: {port: 10250, certDir: /certs}
+log: {level: debug, format: json}
+featureGates: {RayCronJob: true}
+ray: {batchScheduler: volcano}
+queue: {manageJobsWithoutQueueName: true}
+codeflare: {appwrapper: {enabled: true}}
+",
+    );
+    assert_eq!(configuration.components(), [Component::Ray, Component::MLflow]);
+    assert_eq!(configuration.process.metrics_bind_address, "127.0.0.1:9000");
+    assert!(!configuration.process.leader_election.leader_elect);
+    assert_eq!(configuration.process.leader_election.lease_duration, GoDuration::from_secs(60));
+    assert_eq!(configuration.process.webhook.cert_dir.as_deref(), Some("/certs"));
+    assert_eq!(configuration.ray.batch_scheduler.as_deref(), Some("volcano"));
+    assert!(configuration.queue.manage_jobs_without_queue_name);
+    assert!(configuration.codeflare.appwrapper.enabled);
+}
+
+#[test]
+fn what_is_written_can_be_read() {
+    let mut written = serde_json::to_value(Configuration::default()).unwrap();
+    written["apiVersion"] = API_VERSION.into();
+    written["kind"] = KIND.into();
+    assert_eq!(read(&written.to_string()), Configuration::default());
+}
+
+#[test]
+fn kuberay_format_sets_up_ray_and_the_process() {
+    let configuration = read(
+        "apiVersion: config.ray.io/v1alpha1
+kind: Configuration
+metricsAddr: ':9999'
+probeAddr: ':9998'
+enableLeaderElection: false
+watchNamespace: a, b
+reconcileConcurrency: 3
+qps: 7
+unknownToUs: true
+defaultPodLabels: {team: ml}
+headSidecarContainers: [{name: logs, image: fluent-bit}]
+",
+    );
+    assert_eq!(configuration.process.metrics_bind_address, ":9999");
+    assert_eq!(configuration.process.health_bind_address, ":9998");
+    assert!(!configuration.process.leader_election.leader_elect);
+    assert_eq!(configuration.process.watch_namespaces, ["a", "b"]);
+    assert_eq!(configuration.process.client.qps, Some(7));
+    assert_eq!(configuration.process.concurrency, 3);
+    assert_eq!(configuration.ray.default_pod_labels["team"], "ml");
+    assert_eq!(configuration.ray.head_sidecar_containers[0].name, "logs");
+}
+
+#[test]
+fn kueue_format_sets_up_the_queue_and_the_process() {
+    let configuration = read(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+namespace: kueue-system
+health: {healthProbeBindAddress: ':8181'}
+metrics: {bindAddress: ':8443', enableClusterQueueResources: true}
+webhook: {port: 9444}
+internalCertManagement: {enable: false}
+clientConnection: {qps: 50, burst: 100}
+featureGates: {PartialAdmission: false}
+waitForPodsReady: {requeuingStrategy: {timestamp: Creation}}
+resources:
+  transformations:
+  - {input: nvidia.com/mig-1g.5gb, strategy: Replace, outputs: {example.com/accelerator-memory: 5Gi}}
+",
+    );
+    assert_eq!(configuration.process.namespace.as_deref(), Some("kueue-system"));
+    assert_eq!(configuration.process.health_bind_address, ":8181");
+    assert_eq!(configuration.process.metrics_bind_address, ":8443");
+    assert_eq!(configuration.process.webhook.port, 9444);
+    assert_eq!(
+        configuration.process.webhook.cert_dir.as_deref(),
+        Some("/tmp/k8s-webhook-server/serving-certs"),
+        "somebody else provides certificates"
+    );
+    assert_eq!(configuration.process.client.qps, Some(50));
+    assert!(!configuration.feature_gates["PartialAdmission"]);
+    let waiting = configuration.queue.wait_for_pods_ready.unwrap();
+    assert_eq!(waiting.timeout, GoDuration::from_secs(1800));
+    assert_eq!(waiting.requeuing_strategy.timestamp, RequeuingTimestamp::Creation);
+    let output = configuration.queue.resources.transformations[0].outputs["example.com/accelerator-memory"];
+    assert_eq!(output.to_string(), "5Gi");
+}
+
+#[test]
+fn the_two_kueue_versions_differ_in_their_defaults() {
+    let old = |rest: &str| {
+        read(&format!("apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n{rest}")).queue
+    };
+    let new = |rest: &str| {
+        read(&format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{rest}")).queue
+    };
+    assert!(old("").wait_for_pods_ready.is_none());
+    assert!(new("").wait_for_pods_ready.is_some());
+    let waiting = old("waitForPodsReady: {enable: true}").wait_for_pods_ready.unwrap();
+    assert_eq!((waiting.timeout, waiting.block_admission), (GoDuration::from_secs(300), true));
+    assert!(old("fairSharing: {}").fair_sharing.is_none());
+    let both = [PreemptionStrategy::LessThanOrEqualToFinalShare, PreemptionStrategy::LessThanInitialShare];
+    assert_eq!(old("fairSharing: {enable: true}").fair_sharing.unwrap().preemption_strategies, both);
+    assert_eq!(old("integrations: {podOptions: {}, frameworks: [pod]}").integrations.frameworks, ["pod"]);
+    assert_eq!(
+        old("queueVisibility: {}").resources.quota_check_strategy,
+        QuotaCheckStrategy::BlockUndeclared
+    );
+}
+
+#[test]
+fn codeflare_format_has_no_type() {
+    let configuration = read(
+        "clientConnection: {qps: 50, burst: 100}
+metrics: {bindAddress: ':8080'}
+health: {bindAddress: ':8081'}
+kuberay: {rayDashboardOAuthEnabled: false, ingressDomain: kind}
+appwrapper: {enabled: true, Config: {faultTolerance: {retryLimit: 1, resetPause: 1000000000}}}
+",
+    );
+    assert!(!configuration.codeflare.kuberay.ray_dashboard_oauth_enabled);
+    assert!(configuration.codeflare.kuberay.mtls_enabled);
+    let fault_tolerance = configuration.codeflare.appwrapper.config.fault_tolerance;
+    assert_eq!((fault_tolerance.retry_limit, fault_tolerance.reset_pause.0.as_secs()), (1, 1));
+    assert_eq!(fault_tolerance.warmup_grace_period.0.as_secs(), 300);
+}
+
+#[test]
+fn several_documents_each_set_up_their_part() {
+    let configuration = read(
+        "apiVersion: config.ray.io/v1alpha1
+kind: Configuration
+batchScheduler: yunikorn
+---
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+manageJobsWithoutQueueName: true
+",
+    );
+    assert_eq!(configuration.ray.batch_scheduler.as_deref(), Some("yunikorn"));
+    assert!(configuration.queue.manage_jobs_without_queue_name);
+}
+
+#[test]
+fn a_broken_file_says_what_is_wrong_in_one_line() {
+    let own = "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\n";
+    let kueue = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+    for (text, expected) in [
+        ("a: [", "it is not valid YAML"),
+        (
+            "kind: Pod\napiVersion: v1",
+            "document 1 is a Pod of v1, which is not a configuration Quintet reads",
+        ),
+        ("hello: world", "document without apiVersion and kind"),
+        (&format!("{own}components: [rey]"), "unknown variant `rey`, expected one of `ray`, `queue`"),
+        (&format!("{own}webhook: {{prt: 1}}"), "unknown field `prt`"),
+        (&format!("{own}metricsAdress: :1"), "unknown field `metricsAdress`"),
+        (&format!("{own}leaderElection: {{leaseDuration: soon}}"), "\"soon\" is not a duration"),
+        (&format!("{kueue}fairSharring: {{}}"), "document 1 (Kueue): unknown field `fairSharring`"),
+        (&format!("{kueue}fairSharing: {{}}"), "fairSharing.preemptionStrategies: name LessThan"),
+        (&format!("{kueue}waitForPodsReady: {{timeout: 5}}"), "waitForPodsReady: invalid type"),
+        (
+            &format!(
+                "{kueue}resources: {{quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [a]}}"
+            ),
+            "resources.excludeResourcePrefixes: leave it out",
+        ),
+        (
+            "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nburst: 300.5",
+            "document 1 (KubeRay): invalid type",
+        ),
+        ("appwrapper: {enabled: sometimes}", "document 1 (CodeFlare): invalid type"),
+    ] {
+        let message = error(text);
+        assert!(message.contains(expected), "{text}\n{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+}

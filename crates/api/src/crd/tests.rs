@@ -1,0 +1,121 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::arbitrary;
+
+fn service() -> WebhookService {
+    WebhookService { namespace: "quintet-system".into(), name: "quintet-webhook".into() }
+}
+
+/// Walks a schema and everything below it.
+fn each_schema(schema: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
+    visit(path, schema);
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        each_schema(field, &format!("{path}.{name}"), visit);
+    }
+    for (inner, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if schema[inner].is_object() {
+            each_schema(&schema[inner], &format!("{path}{mark}"), visit);
+        }
+    }
+}
+
+#[test]
+fn every_version_of_every_crd_has_a_schema() {
+    let crds = all(&service());
+    assert_eq!(crds.len(), 22);
+    for crd in &crds {
+        assert_eq!(crd.spec.versions.iter().filter(|version| version.storage).count(), 1);
+        for version in &crd.spec.versions {
+            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            assert!(schema.is_some_and(|schema| schema.properties.is_some()), "{:?}", crd.metadata.name);
+        }
+    }
+}
+
+#[test]
+fn schemas_are_structural() {
+    for kind in kinds() {
+        each_schema(&(kind.schema)(), kind.name, &mut |path, schema| {
+            let has_type = schema["type"].is_string()
+                || schema["x-kubernetes-int-or-string"] == true
+                || schema["x-kubernetes-preserve-unknown-fields"] == true;
+            assert!(has_type, "{path} has no type: {schema}");
+            for rust_idiom in ["$ref", "oneOf", "const", "title", "allOf"] {
+                assert!(schema.get(rust_idiom).is_none(), "{path} has {rust_idiom}");
+            }
+            if schema["x-kubernetes-list-type"] == "map" {
+                let item = &schema["items"];
+                for key in schema["x-kubernetes-list-map-keys"].as_array().unwrap() {
+                    let key = key.as_str().unwrap();
+                    let is_always_there =
+                        item["required"].as_array().is_some_and(|all| all.contains(&json!(key)))
+                            || item["properties"][key].get("default").is_some();
+                    assert!(is_always_there, "{path} merges by {key}, which may be absent");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn every_field_of_ours_is_explained() {
+    let is_kubernetes_own = |path: &str| {
+        let embedded =
+            ["emplate.", "ervice.", "Policy", "esources.", "ontext", "nv[]", "nvFrom", "olumeMounts"];
+        embedded.iter().any(|part| path.contains(part))
+    };
+    for kind in kinds() {
+        for (name, field) in (kind.schema)()["properties"].as_object().unwrap() {
+            assert!(field["description"].is_string(), "{}.{name} has no description", kind.name);
+            for (inner, field) in field["properties"].as_object().into_iter().flatten() {
+                let path = format!("{}.{name}.{inner}", kind.name);
+                assert!(
+                    is_kubernetes_own(&path) || field["description"].is_string(),
+                    "{path} has no description"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn only_kinds_whose_versions_differ_in_shape_are_converted_by_webhook() {
+    let converted: Vec<String> = all(&service())
+        .into_iter()
+        .filter(|crd| crd.spec.conversion.is_some())
+        .map(|crd| crd.spec.names.kind)
+        .collect();
+    assert_eq!(
+        converted,
+        ["ClusterQueue", "Cohort", "LocalQueue", "ModelRegistry", "MultiKueueCluster", "Workload"]
+    );
+}
+
+#[test]
+fn a_crd_fits_into_one_request() {
+    for crd in all(&service()) {
+        let size = serde_json::to_vec(&crd).unwrap().len();
+        assert!(size < 512 * 1024, "{:?} has {size} bytes; the API server stores 1.5 MB", crd.metadata.name);
+    }
+}
+
+#[test]
+fn the_facts_about_kubernetes_types_name_types_and_fields_that_exist() {
+    kubernetes::tests::every_fact_applies();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the schema allows, the type keeps.
+    #[test]
+    fn reading_and_writing_an_object_loses_nothing(seed in any::<u64>()) {
+        for kind in kinds() {
+            let object = arbitrary::object(&kind, seed);
+            let written = (kind.reread)(object.clone());
+            let written = written.map_err(|error| TestCaseError::fail(format!("{} {error}: {object}", kind.name)))?;
+            prop_assert!(arbitrary::keeps(&object, &written), "{}\nbefore {object}\nafter  {written}", kind.name);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Names that fit: shortening, and short hashes that keep shortened names apart.
+
+use sha1::{Digest as _, Sha1};
+
+/// The longest DNS label, and so the longest label value and Service name.
+pub const MAX_LABEL: usize = 63;
+/// The longest DNS subdomain, and so the longest name of most objects.
+pub const MAX_SUBDOMAIN: usize = 253;
+
+const BASE32_HEX: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
+
+/// At most the first `max` bytes, never splitting a character.
+pub fn head(name: &str, max: usize) -> &str {
+    name.get(..name.floor_char_boundary(max)).unwrap_or(name)
+}
+
+/// At most the last `max` bytes, never splitting a character.
+pub fn tail(name: &str, max: usize) -> &str {
+    name.get(name.ceil_char_boundary(name.len().saturating_sub(max))..).unwrap_or(name)
+}
+
+/// The first `length` hexadecimal digits (40 at most) of the SHA-1 of a text.
+pub fn short_hash(text: &str, length: usize) -> String {
+    let digits = Sha1::digest(text).into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).take(length).collect()
+}
+
+/// `<prefix>-<hash>`, the prefix shortened so that the hash of `identity` always fits into `max` bytes.
+pub fn with_hash(prefix: &str, identity: &str, hash_length: usize, max: usize) -> String {
+    let hash = short_hash(identity, hash_length);
+    format!("{}-{hash}", head(prefix, max.saturating_sub(hash.len() + 1)))
+}
+
+/// The SHA-1 of some bytes in base 32 with the "extended hex" alphabet, 32 upper-case characters.
+pub fn base32_hash(bytes: &[u8]) -> String {
+    let digest = Sha1::digest(bytes);
+    // 160 bits are exactly 32 groups of five, so that no padding is ever needed.
+    (0..32)
+        .map(|group| {
+            let bits = (0..5).fold(0_usize, |value, bit| {
+                let position = group * 5 + bit;
+                let byte = digest.get(position / 8).copied().unwrap_or_default();
+                value << 1 | usize::from(byte >> (7 - position % 8) & 1)
+            });
+            char::from(BASE32_HEX.get(bits).copied().unwrap_or(b'0'))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn hashes_are_the_published_ones() {
+        // SHA-1 of "abc" is the first example of the standard.
+        assert_eq!(short_hash("abc", 40), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        assert_eq!(short_hash("abc", 5), "a9993");
+        assert_eq!(base32_hash(b"abc"), "L6CJSDI70Q0MLEHU4LONGK62DIED1M4T");
+    }
+
+    #[test]
+    fn long_names_that_differ_at_the_end_stay_apart() {
+        let (a, b) = ("x".repeat(300) + "a", "x".repeat(300) + "b");
+        let (short_a, short_b) = (with_hash(&a, &a, 5, MAX_LABEL), with_hash(&b, &b, 5, MAX_LABEL));
+        assert_ne!(short_a, short_b);
+        assert_eq!(short_a.len(), MAX_LABEL);
+    }
+
+    proptest! {
+        #[test]
+        fn shortened_names_fit(name in "\\PC{0,80}", max in 0_usize..100) {
+            prop_assert!(head(&name, max).len() <= max && name.starts_with(head(&name, max)));
+            prop_assert!(tail(&name, max).len() <= max && name.ends_with(tail(&name, max)));
+            prop_assert!(name.len() > max || (head(&name, max) == name && tail(&name, max) == name));
+        }
+    }
+}

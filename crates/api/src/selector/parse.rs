@@ -1,0 +1,111 @@
+//! The text form: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
+
+use std::str::FromStr;
+
+use super::{Requirement, Selector, SelectorError, Test};
+
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        let mut reader = Reader { text, rest: text.trim() };
+        let mut requirements = Vec::new();
+        if reader.rest.is_empty() {
+            return Ok(Self { requirements });
+        }
+        loop {
+            requirements.push(reader.requirement()?);
+            if reader.rest.is_empty() {
+                return Ok(Self { requirements });
+            }
+            reader.take(",").ok_or_else(|| reader.expected("a comma"))?;
+        }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+        if self.take("!").is_some() {
+            return Ok(Requirement { key: self.key()?, test: Test::DoesNotExist });
+        }
+        let key = self.key()?;
+        Ok(Requirement { key, test: self.test()? })
+    }
+
+    fn test(&mut self) -> Result<Test, SelectorError> {
+        if self.rest.is_empty() || self.rest.starts_with(',') {
+            return Ok(Test::Exists);
+        }
+        if self.take("==").is_some() || self.take("=").is_some() {
+            return Ok(Test::Is(self.word().into()));
+        }
+        if self.take("!=").is_some() {
+            return Ok(Test::IsNot(self.word().into()));
+        }
+        if self.take(">").is_some() {
+            return Ok(Test::GreaterThan(self.integer()?));
+        }
+        if self.take("<").is_some() {
+            return Ok(Test::LessThan(self.integer()?));
+        }
+        let before = self.rest;
+        match self.word() {
+            "in" => Ok(Test::In(self.values()?)),
+            "notin" => Ok(Test::NotIn(self.values()?)),
+            _ => {
+                self.rest = before;
+                Err(self.expected("one of =, ==, !=, >, <, in, notin"))
+            }
+        }
+    }
+
+    fn values(&mut self) -> Result<Vec<String>, SelectorError> {
+        self.take("(").ok_or_else(|| self.expected("an opening parenthesis"))?;
+        let mut values = Vec::new();
+        loop {
+            values.push(self.word().to_owned());
+            if self.take(")").is_some() {
+                return Ok(values);
+            }
+            self.take(",").ok_or_else(|| self.expected("a comma or a closing parenthesis"))?;
+        }
+    }
+
+    fn key(&mut self) -> Result<String, SelectorError> {
+        match self.word() {
+            "" => Err(self.expected("the key of a label")),
+            key => Ok(key.to_owned()),
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64, SelectorError> {
+        let before = self.rest;
+        self.word().parse().map_err(|_| {
+            self.rest = before;
+            self.expected("an integer")
+        })
+    }
+
+    /// The characters up to the next delimiter; perhaps none.
+    fn word(&mut self) -> &'a str {
+        let is_delimiter = |c: char| c.is_whitespace() || "=!<>(),".contains(c);
+        let end = self.rest.find(is_delimiter).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest.trim_start();
+        word
+    }
+
+    fn take(&mut self, token: &str) -> Option<()> {
+        self.rest = self.rest.strip_prefix(token)?.trim_start();
+        Some(())
+    }
+
+    fn expected(&self, expected: &'static str) -> SelectorError {
+        SelectorError::Text { text: self.text.into(), rest: self.rest.into(), expected }
+    }
+}

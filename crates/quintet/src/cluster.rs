@@ -1,0 +1,91 @@
+//! Reaching a cluster.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// How long a cluster may take to answer its first request. A pod that gives up is started again.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
+
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ClusterArguments {
+    /// The kubeconfig to use; otherwise $KUBECONFIG, ~/.kube/config, or the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig to use, if not its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+/// A cluster that has answered.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    pub(crate) address: String,
+    /// The namespace of the context or of the pod.
+    pub(crate) namespace: String,
+}
+
+impl ClusterArguments {
+    /// Connects, and makes sure that somebody is there.
+    pub(crate) async fn connect(self) -> anyhow::Result<Cluster> {
+        let source = self.source();
+        let config = self.config().await.with_context(|| format!("cannot use {source}"))?;
+        let (address, namespace) = (config.cluster_url.to_string(), config.default_namespace.clone());
+        let client = Client::try_from(config).with_context(|| format!("cannot use {source}"))?;
+        let answer = tokio::time::timeout(FIRST_ANSWER, client.apiserver_version()).await;
+        let advice = format!("cannot reach the Kubernetes API at {address}, named by {source}");
+        answer
+            .map_err(|_| anyhow!("no answer within {} s", FIRST_ANSWER.as_secs()))
+            .and_then(|answer| answer.map_err(plain))
+            .context(advice)?;
+        Ok(Cluster { client, address, namespace })
+    }
+
+    fn source(&self) -> String {
+        let context = self.context.as_ref().map(|name| format!(", context {name}")).unwrap_or_default();
+        match &self.kubeconfig {
+            Some(file) => format!("--kubeconfig {}{context}", file.display()),
+            None if std::env::var_os("KUBECONFIG").is_some() => format!("$KUBECONFIG{context}"),
+            None => format!("~/.kube/config or the pod's service account{context}"),
+        }
+    }
+
+    async fn config(self) -> anyhow::Result<Config> {
+        let options = KubeConfigOptions { context: self.context, ..KubeConfigOptions::default() };
+        if let Some(file) = self.kubeconfig {
+            let kubeconfig = Kubeconfig::read_from(file)?;
+            return Ok(Config::from_custom_kubeconfig(kubeconfig, &options).await?);
+        }
+        if options.context.is_some() {
+            return Ok(Config::from_kubeconfig(&options).await?);
+        }
+        Ok(Config::infer().await?)
+    }
+}
+
+/// The innermost reason: `connection refused` says more than `client error (Connect)`.
+fn plain(error: kube::Error) -> anyhow::Error {
+    let error = anyhow::Error::from(error);
+    match error.chain().last() {
+        Some(reason) => anyhow!("{reason}"),
+        None => error,
+    }
+}
+
+/// Runs an asynchronous command to its end.
+pub(crate) fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    // Fails only if one is installed already, which is as good.
+    let _ = provider.install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    Ok(runtime.block_on(future))
+}

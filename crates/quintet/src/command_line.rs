@@ -1,0 +1,114 @@
+//! What can be typed after `quintet`.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::{completion, crds, manifests, operator, output, version};
+
+/// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
+///
+/// Quintet does the work of five operators (KubeRay, Kueue, CodeFlare with AppWrapper, the Model Registry
+/// operator and the MLflow operator) and speaks their APIs, so that manifests made for them work unchanged.
+#[derive(Parser)]
+#[command(
+    name = "quintet",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "Start here:
+  quintet crds --apply                     teach a cluster the APIs
+  quintet manifests | kubectl apply --server-side -f -
+                                           install the operator
+  quintet operator --kubeconfig FILE       run it from here instead"
+)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Print the CustomResourceDefinitions, or apply them to a cluster.
+    Crds(crds::Arguments),
+    /// Print everything needed to install Quintet on a cluster.
+    Manifests(manifests::Arguments),
+    /// Run the operators against a cluster.
+    Operator(Box<operator::Arguments>),
+    /// Tell which version this is.
+    Version(version::Arguments),
+    /// Print a completion script for a shell.
+    Completion(completion::Arguments),
+}
+
+impl CommandLine {
+    /// Reads the arguments. A mistake is told in one line, with what to do about it.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                // Coloured on a terminal only.
+                let _ = error.print();
+                ExitCode::SUCCESS
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                output::complain(&error.render().to_string());
+                ExitCode::from(2)
+            }
+            _ => {
+                output::complain(&one_line(&error.render().to_string()));
+                ExitCode::from(2)
+            }
+        })
+    }
+}
+
+/// The message and the tip of clap's several lines, and where to read more.
+fn one_line(rendered: &str) -> String {
+    let mut message = String::new();
+    let mut command = "quintet";
+    for line in rendered.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(usage) = line.strip_prefix("Usage: ") {
+            let end = [" [", " <", " -"].iter().filter_map(|mark| usage.find(mark)).min();
+            command = end.and_then(|end| usage.get(..end)).unwrap_or(usage);
+        } else if let Some(tip) = line.strip_prefix("tip: ") {
+            message = format!("{message}; {tip}");
+        } else if !line.starts_with("For more information") {
+            let separator = if message.is_empty() { "" } else { " " };
+            message = format!("{message}{separator}{line}");
+        }
+    }
+    format!("{message}; see '{command} --help'\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn a_mistake_is_told_in_one_line() {
+        for (arguments, expected) in [
+            (
+                &["quintet", "operator", "--webhok-port", "1"][..],
+                "a similar argument exists: '--webhook-port'",
+            ),
+            (&["quintet", "oprator"], "a similar subcommand exists: 'operator'; see 'quintet --help'"),
+            (&["quintet", "operator", "--webhook-port", "x"], "invalid value 'x' for '--webhook-port"),
+            (&["quintet", "completion"], "<SHELL>; see 'quintet completion --help'"),
+        ] {
+            let Err(error) = CommandLine::try_parse_from(arguments) else {
+                panic!("{arguments:?} was accepted")
+            };
+            let line = one_line(&error.render().to_string());
+            assert!(line.contains(expected), "{line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
+        }
+    }
+}

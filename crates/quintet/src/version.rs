@@ -1,0 +1,30 @@
+//! `quintet version`.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::output::{self, Format};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Print JSON instead of text.
+    #[arg(short, long)]
+    output: Option<Format>,
+}
+
+/// The version of Kubernetes whose types Quintet is built with.
+const KUBERNETES: &str = "1.36";
+/// Set by whoever builds a release.
+const COMMIT: Option<&str> = option_env!("QUINTET_COMMIT");
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let commit = COMMIT.unwrap_or("unknown");
+    if arguments.output == Some(Format::Json) {
+        return output::print_json(
+            &json!({ "version": version, "commit": commit, "kubernetes": KUBERNETES }),
+        );
+    }
+    output::print(&format!("quintet {version} (commit {commit}, Kubernetes {KUBERNETES} types)\n"));
+    Ok(())
+}

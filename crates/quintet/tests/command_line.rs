@@ -1,0 +1,181 @@
+//! The program as a user meets it: what it prints, and how it ends.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+fn quintet(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_quintet"))
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A mistake: one line on standard error that says `expected`, nothing on standard output, and this code.
+fn complains(arguments: &[&str], code: i32, expected: &str) {
+    let output = quintet(arguments);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+    assert!(message.contains(expected), "{arguments:?}: {message}");
+    assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
+    assert!(message.starts_with("error: "), "{message}");
+    assert!(output.stdout.is_empty());
+}
+
+fn file(name: &str, content: &str) -> String {
+    let path = std::env::temp_dir().join(format!("quintet-{}-{name}", std::process::id()));
+    fs::write(&path, content).unwrap();
+    path.display().to_string()
+}
+
+fn kubeconfig(port: u16) -> String {
+    file(
+        &format!("kubeconfig-{port}"),
+        &format!(
+            "apiVersion: v1
+kind: Config
+clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]
+users: [{{name: a, user: {{}}}}]
+contexts: [{{name: a, context: {{cluster: a, user: a}}}}]
+current-context: a
+"
+        ),
+    )
+}
+
+/// A port of this machine that nobody listens on: it was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn an_unknown_flag_is_told_with_the_one_that_was_meant() {
+    complains(&["operator", "--webhok-port", "1"], 2, "'--webhook-port'; see 'quintet operator --help'");
+    complains(&["oprator"], 2, "a similar subcommand exists: 'operator'");
+    complains(&["crds", "--output", "xml"], 2, "invalid value 'xml'");
+    complains(&["operator", "--components", "rey"], 2, "choose from ray, queue, codeflare, registry, mlflow");
+    complains(&["operator", "--feature-gates", "RayCronJob"], 2, "write it as Gate=true or Gate=false");
+}
+
+#[test]
+fn a_broken_configuration_file_is_named_with_what_is_wrong() {
+    complains(
+        &["operator", "--config", "/nonexistent.yaml"],
+        1,
+        "cannot read the configuration file /nonexistent.yaml",
+    );
+    let broken = file("broken.yaml", "a: [");
+    complains(&["operator", "--config", &broken], 1, "it is not valid YAML");
+    let unknown =
+        file("unknown.yaml", "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\nlogs: {}\n");
+    complains(&["operator", "--config", &unknown], 1, "unknown field `logs`");
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_named_with_where_it_was_looked_for() {
+    complains(&["operator", "--kubeconfig", "/nonexistent"], 1, "cannot use --kubeconfig /nonexistent");
+    let port = free_port();
+    let config = kubeconfig(port);
+    let expected = format!(
+        "cannot reach the Kubernetes API at http://127.0.0.1:{port}/, named by --kubeconfig {config}"
+    );
+    complains(&["operator", "--kubeconfig", &config], 1, &expected);
+    complains(&["crds", "--apply", "--kubeconfig", &config], 1, &expected);
+    complains(&["operator", "--kubeconfig", &config, "--context", "b"], 1, "cannot use --kubeconfig");
+}
+
+#[test]
+fn an_unknown_kind_is_told_where_to_look() {
+    complains(&["crds", "raycluster", "foo"], 1, "there is no kind \"foo\"; see 'quintet crds --list'");
+}
+
+#[test]
+fn crds_are_printed_as_documents_that_can_be_read_again() {
+    let output = quintet(&["crds"]);
+    assert!(output.status.success());
+    let crds: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text(&output.stdout)).unwrap();
+    assert_eq!(crds.len(), 22);
+    assert!(crds.iter().all(|crd| crd["kind"] == "CustomResourceDefinition"));
+    let as_json: serde_json::Value =
+        serde_json::from_slice(&quintet(&["crds", "-o", "json"]).stdout).unwrap();
+    assert_eq!(as_json["items"], serde_json::Value::Array(crds));
+}
+
+#[test]
+fn crds_can_be_chosen_by_kind_plural_short_name_or_group() {
+    for (names, count) in
+        [(&["RayJob"][..], 1), (&["rayjobs", "cq"], 2), (&["kueue.x-k8s.io"], 11), (&["ray.io"], 4)]
+    {
+        let output = quintet(&[&["crds", "-o", "json"], names].concat());
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(list["items"].as_array().unwrap().len(), count, "{names:?}");
+    }
+    let table = text(&quintet(&["crds", "--list", "topo"]).stdout);
+    assert!(
+        table.starts_with("KIND       GROUP            VERSIONS           SCOPE     SHORT NAMES\nTopology"),
+        "{table}"
+    );
+}
+
+#[test]
+fn manifests_hold_all_that_an_installation_needs() {
+    let output = quintet(&["manifests", "--namespace", "ml", "--image", "registry.example/quintet:1"]);
+    let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text(&output.stdout)).unwrap();
+    let kinds: Vec<&str> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
+    for kind in [
+        "Namespace",
+        "CustomResourceDefinition",
+        "ServiceAccount",
+        "ClusterRole",
+        "Role",
+        "Service",
+        "Deployment",
+    ] {
+        assert!(kinds.contains(&kind), "{kind} is missing");
+    }
+    for object in &objects {
+        let namespace = &object["metadata"]["namespace"];
+        assert!(namespace.is_null() || namespace == "ml", "{object}");
+    }
+    let converted = objects.iter().find(|object| object["spec"]["conversion"].is_object()).unwrap();
+    assert_eq!(converted["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["namespace"], "ml");
+    let short = text(&quintet(&["manifests", "--no-crds"]).stdout);
+    assert!(!short.contains("kind: CustomResourceDefinition"));
+}
+
+#[test]
+fn help_teaches_and_has_no_colours_in_a_pipe() {
+    for arguments in [&["--help"][..], &["operator", "--help"], &["crds", "--help"]] {
+        let output = quintet(arguments);
+        assert!(output.status.success());
+        let help = text(&output.stdout);
+        assert!(help.contains("Usage: quintet") && !help.contains('\u{1b}'), "{help}");
+    }
+    assert_eq!(quintet(&[]).status.code(), Some(2), "no command is a mistake");
+}
+
+#[test]
+fn version_and_completions_are_there() {
+    assert!(text(&quintet(&["version"]).stdout).starts_with("quintet 0."));
+    let version: serde_json::Value =
+        serde_json::from_slice(&quintet(&["version", "-o", "json"]).stdout).unwrap();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(text(&quintet(&["completion", shell]).stdout).contains("quintet"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let command = format!("{} crds | head -c 1", env!("CARGO_BIN_EXE_quintet"));
+    let output = Command::new("bash").args(["-o", "pipefail", "-c", &command]).output().unwrap();
+    assert!(text(&output.stderr).is_empty(), "{}", text(&output.stderr));
+}
