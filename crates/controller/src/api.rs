@@ -34,6 +34,19 @@ impl Default for ApiSettings {
     }
 }
 
+/// A client for the cluster of `config`.
+///
+/// It does not repeat requests by itself: the limiter has to hear of every 429, and the queue knows best
+/// when to try again.
+pub fn connect(mut config: kube::Config) -> Result<kube::Client, Error> {
+    let server = config.cluster_url.to_string();
+    config.default_retry = false;
+    kube::Client::try_from(config).map_err(|error| {
+        let cause = format!("{error}; check the kubeconfig");
+        Error::new(Class::Invalid, format!("cannot set up a connection to {server}"), cause)
+    })
+}
+
 /// A connection to the API server.
 #[derive(Clone)]
 pub struct Api {

@@ -156,7 +156,8 @@ impl Runtime {
         Trigger { queue: self.0.queue.clone(), lane }
     }
 
-    /// Starts working as soon as the lease is held.
+    /// Starts working as soon as the lease is held. When the lease is lost the tasks are told to stop:
+    /// whoever waits for [`Tasks::stopping`] then calls [`Runtime::shut_down`], and the process ends.
     pub fn start(&self) {
         let shared = &self.0;
         for number in 0..shared.settings.workers {

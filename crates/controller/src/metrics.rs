@@ -67,6 +67,13 @@ struct ByKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKindAndResult {
+    group: String,
+    kind: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByVerb {
     verb: &'static str,
     result: &'static str,
@@ -92,7 +99,7 @@ pub struct Metrics {
     requests: Family<ByVerb, Counter>,
     request_time: Family<ByVerb, Histogram, fn() -> Histogram>,
     unreadable: Family<ByKind, Counter>,
-    watch_failures: Family<ByKind, Counter>,
+    watch_failures: Family<ByKindAndResult, Counter>,
     events: Family<ByOutcome, Counter>,
 }
 
@@ -104,19 +111,18 @@ fn seconds() -> Histogram {
 impl Metrics {
     /// Registers the machinery's metrics.
     pub fn register(registry: &MetricsRegistry) -> Arc<Self> {
-        let timed = || Family::new_with_constructor(seconds as fn() -> Histogram);
         let metrics = Self {
             reconciles: Family::default(),
             errors: Family::default(),
             panics: Family::default(),
-            reconcile_time: timed_by_controller(),
+            reconcile_time: Family::new_with_constructor(seconds),
             active: Family::default(),
             depth: Family::default(),
             adds: Family::default(),
             retries: Family::default(),
             waited: Family::new_with_constructor(seconds),
             requests: Family::default(),
-            request_time: timed(),
+            request_time: Family::new_with_constructor(seconds),
             unreadable: Family::default(),
             watch_failures: Family::default(),
             events: Family::default(),
@@ -220,17 +226,14 @@ impl Metrics {
         self.unreadable.get_or_create(&ByKind::of(kind)).inc();
     }
 
-    pub(crate) fn watch_failed(&self, kind: &ApiKind, _class: Class) {
-        self.watch_failures.get_or_create(&ByKind::of(kind)).inc();
+    pub(crate) fn watch_failed(&self, kind: &ApiKind, class: Class) {
+        let ByKind { group, kind } = ByKind::of(kind);
+        self.watch_failures.get_or_create(&ByKindAndResult { group, kind, result: class.label() }).inc();
     }
 
     pub(crate) fn event(&self, result: &'static str) {
         self.events.get_or_create(&ByOutcome { result }).inc();
     }
-}
-
-fn timed_by_controller() -> Family<ByController, Histogram, fn() -> Histogram> {
-    Family::new_with_constructor(seconds)
 }
 
 impl ByKind {

@@ -1,6 +1,6 @@
 //! Plans: what a controller has decided, as plain data.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -246,9 +246,6 @@ impl Event {
         Self { kind, reason: reason.to_owned(), action: action.to_owned(), note: note.into() }
     }
 }
-
-/// Labels or annotations, ordered so that plans compare.
-pub type Labels = BTreeMap<String, String>;
 
 #[cfg(test)]
 mod tests {

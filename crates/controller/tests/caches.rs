@@ -13,6 +13,7 @@ use quintet_controller::{
 };
 use serde_json::json;
 use support::{
+    faults::Odds,
     garden::{Plant, config_map_kind, garden_kind, project_plant},
     process::Process,
     server::Server,
@@ -46,7 +47,7 @@ fn names<T: Send + Sync + 'static>(cache: &Cache<T>) -> Vec<String> {
 
 /// Simulated time for news to arrive.
 async fn soon() {
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn a_gap_is_told_as_what_was_removed_added_and_changed() {
         make(&server, "returns", "x");
         make(&server, "comes", "x");
         soon().await;
-        server.with_faults(|faults| faults.odds = Default::default());
+        server.with_faults(|faults| faults.odds = Odds::default());
         soon().await;
         let mut told = told.lock().clone();
         told.sort_by(|a, b| a.0.cmp(&b.0));

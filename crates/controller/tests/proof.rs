@@ -197,6 +197,30 @@ fn stale_caches_change_nothing() {
     });
 }
 
+/// The writes of a whole run, without what only tells users.
+fn writes_of_a_run(watch_delay_ms: u64) -> Vec<String> {
+    simulate(async {
+        let server = Server::new(7);
+        server.with_faults(|faults| faults.odds.watch_delay_ms = watch_delay_ms);
+        let process = Process::start(&server, 7, None);
+        for step in 0..STEPS {
+            server.store(|store| user_does(step, store));
+            server.until("settled", |store| is_settled(step, store)).await;
+        }
+        tokio::time::sleep(Duration::from_hours(2)).await;
+        process.stop().await;
+        let mut writes = server.take_writes();
+        writes.retain(|write| !write.contains("/events"));
+        writes.sort();
+        writes
+    })
+}
+
+#[test]
+fn a_stale_cache_leads_to_no_write_that_a_fresh_one_would_not() {
+    assert_eq!(writes_of_a_run(0), writes_of_a_run(300_000));
+}
+
 #[test]
 fn conflicts_change_nothing() {
     assert_same_end("conflicts", 40, |server| {

@@ -1,5 +1,5 @@
 //! What happens around a turn: panics, refusals, calls, events, stopping.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 mod support;
 

@@ -13,126 +13,39 @@
 //! ```
 
 mod metadata;
+mod registry;
+mod report;
 mod selector;
 mod spec;
 mod store;
 mod watch;
 
 use std::{
-    any::Any,
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::{Mutex, RwLock};
-use serde::Serialize;
 use tokio::{sync::watch as signal, time::Instant};
 
 pub use metadata::{ObjectMetadata, Owner};
+pub use registry::{Caches, Knowledge, Known};
+pub use report::{Phase, WatchReport};
 pub use selector::Selector;
 pub use spec::WatchSpec;
 pub use store::{Cause, Change, Entry, IndexFn};
 
 use crate::{
-    api::Api,
-    backoff::Random,
-    error::{Class, Error},
     metrics::Metrics,
     object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
-    tasks::Tasks,
 };
 use store::Store;
 
 #[cfg(test)]
 mod tests;
-
-/// All caches of the process.
-#[derive(Clone)]
-pub struct Caches(Arc<Registry>);
-
-struct Registry {
-    api: Api,
-    tasks: Tasks,
-    metrics: Arc<Metrics>,
-    random: Random,
-    /// In the order of their making; there are tens of them, and looking one up is for start-up and
-    /// debug state.
-    caches: Mutex<Vec<Registered>>,
-    /// Who wants to hear of writes to a kind.
-    by_kind: RwLock<HashMap<ApiKind, Vec<Arc<dyn AnyCache>>>>,
-}
-
-struct Registered {
-    kind: ApiKind,
-    selector: Selector,
-    form: Form,
-    erased: Arc<dyn AnyCache>,
-    typed: Arc<dyn Any + Send + Sync>,
-}
-
-/// What the caches know of an object, whatever they keep of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Identity.
-    pub uid: Uid,
-    /// Version.
-    pub version: ResourceVersion,
-    /// Hash of everything but status and bookkeeping.
-    pub content: u64,
-}
-
-/// What the caches can say about an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Knowledge {
-    /// It is there.
-    Present(Known),
-    /// A synchronised watch that would select it does not have it.
-    Absent,
-    /// Nobody watches it, or the watch is not synchronised.
-    Unknown,
-}
-
-/// A watch as debug state shows it.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WatchReport {
-    /// Kind and group.
-    pub kind: String,
-    /// Namespace and labels it is restricted to.
-    pub selector: Selector,
-    /// Whole objects or metadata.
-    pub form: Form,
-    /// Starting, watching, absent or failing, with the error.
-    pub phase: Phase,
-    /// Whether its absence keeps the process from being ready.
-    pub optional: bool,
-    /// Objects held.
-    pub objects: usize,
-    /// Equal contents have equal checksums.
-    pub checksum: String,
-    /// Seconds since the last event or bookmark.
-    pub last_event_seconds: Option<f64>,
-    /// Lists so far.
-    pub lists: u64,
-    /// Objects that could not be decoded, with the reason.
-    pub unreadable: HashMap<String, String>,
-    /// Deletions of ours that the watch has not shown yet.
-    pub expected_gone: Vec<ObjectKey>,
-}
-
-/// How a watch is doing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Phase {
-    /// The first list is not complete.
-    Starting,
-    /// In step with the server.
-    Watching,
-    /// The server does not serve the kind (yet).
-    Absent,
-    /// The last request failed.
-    Failing(String),
-}
 
 /// One kind's cache, shared by whoever watches the same kind and selector.
 pub struct Cache<T>(Arc<Inner<T>>);
@@ -168,122 +81,10 @@ trait AnyCache: Send + Sync {
     fn form(&self) -> Form;
     fn written(&self, head: &Head<'_>);
     fn deleted(&self, key: &ObjectKey, uid: &Uid);
+    fn applied(&self, key: &ObjectKey, version: ResourceVersion, wish: u64);
     fn knowledge(&self, key: &ObjectKey) -> Knowledge;
     fn report(&self) -> WatchReport;
     fn missing(&self) -> Option<String>;
-}
-
-impl Caches {
-    /// No caches yet.
-    pub fn new(api: Api, tasks: Tasks, metrics: Arc<Metrics>, seed: Option<u64>) -> Self {
-        let random = seed.map_or_else(Random::from_entropy, Random::seeded);
-        let (caches, by_kind) = (Mutex::default(), RwLock::default());
-        Self(Arc::new(Registry { api, tasks, metrics, random, caches, by_kind }))
-    }
-
-    /// The cache for `spec`: the one that exists already, with the indexes it lacks, or a new one whose
-    /// watch starts at once.
-    ///
-    /// Fails if the same kind and selector are already cached as another type: one watch is one
-    /// projection.
-    pub fn watch<T: Send + Sync + 'static>(&self, spec: WatchSpec<T>) -> Result<Cache<T>, Error> {
-        let registry = &self.0;
-        let mut caches = registry.caches.lock();
-        let same = caches.iter().find(|other| {
-            other.kind == spec.kind && other.selector == spec.selector && other.form == spec.form
-        });
-        if let Some(same) = same {
-            let Ok(inner) = Arc::clone(&same.typed).downcast::<Inner<T>>() else {
-                return Err(Error::new(
-                    Class::Bug,
-                    format!("cannot watch {}", spec.kind),
-                    "another controller caches it as another type; share one projection",
-                ));
-            };
-            let mut store = inner.store.write();
-            for (name, keys_of) in &spec.indexes {
-                store.add_index(name, *keys_of);
-            }
-            drop(store);
-            return Ok(Cache(inner));
-        }
-        let mut store = Store::default();
-        for (name, keys_of) in &spec.indexes {
-            store.add_index(name, *keys_of);
-        }
-        let inner = Arc::new(Inner {
-            store: RwLock::new(store),
-            subscribers: Mutex::default(),
-            health: Mutex::new(Health {
-                phase: Phase::Starting,
-                last_event: None,
-                lists: 0,
-                unreadable: HashMap::new(),
-            }),
-            synced: signal::Sender::new(false),
-            metrics: Arc::clone(&registry.metrics),
-            spec,
-        });
-        let (kind, selector, form) = (inner.spec.kind.clone(), inner.spec.selector.clone(), inner.spec.form);
-        let erased: Arc<dyn AnyCache> = Arc::clone(&inner) as _;
-        registry.by_kind.write().entry(kind.clone()).or_default().push(Arc::clone(&erased));
-        let random = Random::seeded(registry.random.next());
-        let task = watch::Task::new(registry.api.clone(), Arc::clone(&inner), registry.tasks.clone(), random);
-        registry.tasks.spawn(format!("watch {kind}"), task.run());
-        let typed: Arc<dyn Any + Send + Sync> = Arc::clone(&inner) as _;
-        caches.push(Registered { kind, selector, form, erased, typed });
-        Ok(Cache(inner))
-    }
-
-    /// Takes the answer to a write of ours in: the object as it is now.
-    pub fn written(&self, kind: &ApiKind, text: &str) {
-        for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
-            match Head::read(text, cache.form()) {
-                Ok(head) => cache.written(&head),
-                Err(error) => tracing::error!(%kind, "the answer to a write is no object: {error}"),
-            }
-        }
-    }
-
-    /// Takes the answer to a delete of ours in. The server answers with the object while it lives on
-    /// (finalizers, a grace period), and otherwise it is gone.
-    pub fn deleted(&self, kind: &ApiKind, key: &ObjectKey, uid: Option<&Uid>, answer: &str) {
-        let head = Head::read(answer, Form::Whole).ok().filter(|head| head.key == *key);
-        match (&head, uid) {
-            (Some(head), _) if head.deleting => self.written(kind, answer),
-            (Some(head), None) => self.gone(kind, key, &head.uid),
-            (_, Some(uid)) => self.gone(kind, key, uid),
-            (None, None) => {}
-        }
-    }
-
-    /// Takes in that an incarnation of an object no longer exists.
-    pub fn gone(&self, kind: &ApiKind, key: &ObjectKey, uid: &Uid) {
-        for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
-            cache.deleted(key, uid);
-        }
-    }
-
-    /// What is known of an object without asking the server.
-    pub fn knowledge(&self, kind: &ApiKind, key: &ObjectKey) -> Knowledge {
-        let by_kind = self.0.by_kind.read();
-        let answers = by_kind.get(kind).into_iter().flatten().map(|cache| cache.knowledge(key));
-        answers.fold(Knowledge::Unknown, |best, next| match (best, next) {
-            (present @ Knowledge::Present(_), _) | (_, present @ Knowledge::Present(_)) => present,
-            (Knowledge::Absent, _) | (_, Knowledge::Absent) => Knowledge::Absent,
-            _ => Knowledge::Unknown,
-        })
-    }
-
-    /// The state of every watch.
-    pub fn report(&self) -> Vec<WatchReport> {
-        self.0.caches.lock().iter().map(|cache| cache.erased.report()).collect()
-    }
-
-    /// What keeps the caches from being complete, in words.
-    pub fn missing(&self) -> Vec<String> {
-        self.0.caches.lock().iter().filter_map(|cache| cache.erased.missing()).collect()
-    }
 }
 
 impl<T: Send + Sync + 'static> Cache<T> {
@@ -384,6 +185,7 @@ impl<T: Send + Sync + 'static> Inner<T> {
                     content: head.content,
                     deleting: head.deleting,
                     object,
+                    applied: AtomicU64::new(0),
                 })
             }
             Err(error) => {
@@ -430,12 +232,20 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
         self.update(|store| store.bury(key, uid, ResourceVersion(u64::MAX)));
     }
 
+    fn applied(&self, key: &ObjectKey, version: ResourceVersion, wish: u64) {
+        if let Some(entry) = self.store.read().get(key)
+            && entry.version == version
+        {
+            entry.applied.store(wish, Ordering::Relaxed);
+        }
+    }
+
     fn knowledge(&self, key: &ObjectKey) -> Knowledge {
         match self.store.read().get(key) {
             Some(entry) => Knowledge::Present(Known {
                 uid: entry.uid.clone(),
                 version: entry.version,
-                content: entry.content,
+                applied: entry.applied.load(Ordering::Relaxed),
             }),
             // A selector says nothing about objects outside of it.
             None if *self.synced.borrow() && self.spec.selector == Selector::all() => Knowledge::Absent,

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
@@ -23,6 +26,8 @@ pub struct Entry<T> {
     pub deleting: bool,
     /// The object, or what the projection keeps of it.
     pub object: T,
+    /// What our last apply wanted, hashed, while the content is still as that apply left it; else zero.
+    pub(crate) applied: AtomicU64,
 }
 
 /// Why a cache changed.
@@ -157,6 +162,11 @@ impl<T> Store<T> {
         }
         let entry = Arc::new(entry);
         let old = self.take(&entry.key);
+        if let Some(old) = &old
+            && old.content == entry.content
+        {
+            entry.applied.store(old.applied.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         for index in &mut self.indexes {
             index.insert(&entry);
         }

@@ -35,6 +35,8 @@ pub(super) struct Task<T> {
     tasks: Tasks,
     random: Random,
     failures: u32,
+    /// Watches in a row that ended before they brought anything.
+    barren: u32,
 }
 
 /// How a watch ended.
@@ -74,7 +76,7 @@ struct Bookmark {
 
 impl<T: Send + Sync + 'static> Task<T> {
     pub(super) fn new(api: Api, cache: Arc<Inner<T>>, tasks: Tasks, random: Random) -> Self {
-        Self { api, cache, tasks, random, failures: 0 }
+        Self { api, cache, tasks, random, failures: 0, barren: 0 }
     }
 
     pub(super) async fn run(mut self) {
@@ -98,11 +100,22 @@ impl<T: Send + Sync + 'static> Task<T> {
     /// Watches from `version` until there is a gap.
     async fn watch_from(&mut self, mut version: String) {
         loop {
-            match self.watch(&mut version).await {
-                Ok(End::Closed) => {}
-                Ok(End::Gap) => return,
-                Err(error) if error.is_not_found() || error.has_code(410) => return,
-                Err(error) => self.wait_after(&error).await,
+            let opened = Instant::now();
+            self.barren = self.barren.saturating_add(1);
+            let ended = match self.watch(&mut version).await {
+                Ok(end) => end,
+                Err(error) if error.is_not_found() || error.has_code(410) => End::Gap,
+                Err(error) => {
+                    self.wait_after(&error).await;
+                    continue;
+                }
+            };
+            // A server or proxy that ends watches at once must not be asked again at once.
+            if self.barren > 1 && opened.elapsed() < Duration::from_secs(1) {
+                tokio::time::sleep(RETRY.wait(self.barren, &self.random)).await;
+            }
+            if matches!(ended, End::Gap) {
+                return;
             }
         }
     }
@@ -169,6 +182,7 @@ impl<T: Send + Sync + 'static> Task<T> {
             if let Some(end) = self.take_line(&line, version)? {
                 return Ok(end);
             }
+            self.barren = 0;
             self.cache.health.lock().last_event = Some(Instant::now());
         }
     }

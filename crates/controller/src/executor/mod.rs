@@ -3,13 +3,10 @@
 mod unchanged;
 
 use std::{
-    collections::HashMap,
     future::Future,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
 };
 
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -26,15 +23,6 @@ use crate::{
 pub struct Executor {
     api: Api,
     caches: Caches,
-    applied: Arc<Mutex<HashMap<u64, Applied>>>,
-}
-
-/// What an object looked like when our apply last left it as we want it. Hashes only: it is kept for every
-/// object that we apply.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Applied {
-    desired: u64,
-    content: u64,
 }
 
 /// One write that was carried out.
@@ -62,7 +50,7 @@ pub struct Done {
 impl Executor {
     /// Writes through `api` and into `caches`.
     pub fn new(api: Api, caches: Caches) -> Self {
-        Self { api, caches, applied: Arc::default() }
+        Self { api, caches }
     }
 
     /// Carries `plan` for the root `key` out: its actions in order up to the first that fails, then the
@@ -141,31 +129,22 @@ impl Executor {
 
     async fn apply(&self, kind: &ApiKind, object: &Value, manager: &str) -> Result<Option<Written>, Error> {
         let key = key_of(kind, object)?;
-        let memo = hash(&(kind, &key, manager));
-        let desired = hash(&object.to_string());
-        let known = self.applied.lock().get(&memo).copied();
-        let same_wish = known.is_none_or(|known| known.desired == desired);
-        match self.caches.knowledge(kind, &key) {
-            Knowledge::Present(live) => {
-                if known == Some(Applied { desired, content: live.content }) {
-                    return Ok(None);
-                }
-                // Nothing is remembered (a restart), or somebody touched it: reading is cheaper than writing.
-                if same_wish && self.is_live(kind, &key, object, manager, memo, desired).await? {
-                    return Ok(None);
-                }
-            }
-            Knowledge::Unknown if same_wish => {
-                if self.is_live(kind, &key, object, manager, memo, desired).await? {
-                    return Ok(None);
-                }
-            }
-            Knowledge::Absent | Knowledge::Unknown => {}
+        let wish = wish(object, manager);
+        let look_first = match self.caches.knowledge(kind, &key) {
+            Knowledge::Present(live) if live.applied == wish => return Ok(None),
+            // Nothing is remembered (a restart), or somebody touched it: reading is cheaper than writing.
+            Knowledge::Present(live) => live.applied == 0,
+            Knowledge::Unknown => true,
+            Knowledge::Absent => false,
+        };
+        if look_first && self.is_live(kind, &key, object, manager).await? {
+            return Ok(None);
         }
         let patch = PatchKind::Apply { manager: manager.to_owned(), force: true };
         let answer = self.api.patch(kind, &key, None, &patch, object).await?;
-        self.remember(memo, desired, &answer);
-        Ok(Some(self.wrote(kind, &key, &answer)))
+        let written = self.wrote(kind, &key, &answer);
+        self.caches.applied(kind, &key, written.version.unwrap_or_default(), wish);
+        Ok(Some(written))
     }
 
     /// Whether the live object already is as we want it; if so, that is remembered.
@@ -175,25 +154,17 @@ impl Executor {
         key: &ObjectKey,
         object: &Value,
         manager: &str,
-        memo: u64,
-        desired: u64,
     ) -> Result<bool, Error> {
         let Some(text) = self.api.get(kind, key).await? else {
             return Ok(false);
         };
-        self.caches.written(kind, &text);
+        let read = self.wrote(kind, key, &text);
         let live: Value = serde_json::from_str(&text).unwrap_or_default();
         let unchanged = unchanged::is_unchanged(&live, object, manager);
         if unchanged {
-            self.remember(memo, desired, &text);
+            self.caches.applied(kind, key, read.version.unwrap_or_default(), wish(object, manager));
         }
         Ok(unchanged)
-    }
-
-    fn remember(&self, memo: u64, desired: u64, text: &str) {
-        if let Ok(head) = Head::read(text, Form::Whole) {
-            self.applied.lock().insert(memo, Applied { desired, content: head.content });
-        }
     }
 
     async fn create(&self, kind: &ApiKind, object: &Value) -> Result<Written, Error> {
@@ -276,8 +247,9 @@ fn controller_uid(object: &Value) -> Option<&str> {
     owners.iter().find(|owner| owner["controller"] == true)?.get("uid")?.as_str()
 }
 
-fn hash(value: &impl Hash) -> u64 {
+/// A hash of what an apply wants; never zero, which stands for nothing.
+fn wish(object: &Value, manager: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    (object.to_string(), manager).hash(&mut hasher);
+    hasher.finish().max(1)
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use quintet_controller::{
     Runtime, RuntimeParts, RuntimeSettings,
     api::{Api, ApiSettings},
-    cache::{Caches, Cause},
+    cache::Caches,
     clock::Clock,
     events::Recorder,
     leader::{Election, Leadership, LeaseSettings},
@@ -91,8 +91,4 @@ impl Process {
     pub async fn stop(&self) {
         assert_eq!(self.runtime.shut_down().await, Vec::<String>::new());
     }
-}
-
-pub fn was_there(cause: Cause) -> bool {
-    cause == Cause::Initial
 }

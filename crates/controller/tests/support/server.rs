@@ -252,9 +252,10 @@ impl Connection {
                 state.store.apply(&path.place(), query.get("fieldManager").unwrap(), &json())
             }
             Method::PATCH if content_type.contains("json-patch") => {
-                let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
+                let operations: json_patch::Patch = serde_json::from_slice(body).unwrap();
                 state.store.update(&path.place(), false, |live| {
-                    json_patch::patch(live, &patch).or_else(|error| refuse(422, "Invalid", error.to_string()))
+                    json_patch::patch(live, &operations)
+                        .or_else(|error| refuse(422, "Invalid", error.to_string()))
                 })
             }
             Method::PATCH => state.store.update(&path.place(), path.subresource == "status", |live| {

@@ -1,6 +1,6 @@
 //! The rules by which a store moves forward and never back.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::atomic::AtomicU64};
 
 use super::{
     Cause, Entry,
@@ -16,6 +16,7 @@ fn entry(name: &str, uid: &str, version: u64) -> Entry<u64> {
         content: 0,
         deleting: false,
         object: version,
+        applied: AtomicU64::new(0),
     }
 }
 
@@ -60,10 +61,6 @@ impl Fixture {
     }
 }
 
-fn held(uid: &str, version: u64) -> Option<(String, u64)> {
-    Some((uid.to_owned(), version))
-}
-
 #[test]
 fn a_lagging_watch_does_not_take_a_write_back() {
     let mut store = Fixture::default();
@@ -72,7 +69,7 @@ fn a_lagging_watch_does_not_take_a_write_back() {
     for late in 2..=5 {
         assert!(store.watch("u", late).is_none());
     }
-    assert_eq!(store.held(), held("u", 5));
+    assert_eq!(store.held(), Some(("u".to_owned(), 5)));
     assert!(store.watch("u", 6).is_some());
 }
 
@@ -81,7 +78,7 @@ fn a_late_answer_does_not_take_the_watch_back() {
     let mut store = Fixture::default();
     store.watch("u", 9);
     assert!(store.written("u", 5).is_none());
-    assert_eq!(store.held(), held("u", 9));
+    assert_eq!(store.held(), Some(("u".to_owned(), 9)));
 }
 
 #[test]
@@ -106,7 +103,7 @@ fn a_new_incarnation_lives_though_the_old_ones_end_is_news_to_the_watch() {
     store.written("new", 8);
     assert!(store.watch("old", 3).is_none());
     assert!(store.watch_deleted("old", 7).is_none());
-    assert_eq!(store.held(), held("new", 8));
+    assert_eq!(store.held(), Some(("new".to_owned(), 8)));
 }
 
 #[test]
@@ -163,7 +160,7 @@ fn a_tombstone_that_was_wrong_is_lifted_by_the_next_list() {
     store.watch("u", 1);
     store.deleted("u");
     store.relist(&[("a", "u", 1)], 5);
-    assert_eq!(store.held(), held("u", 1));
+    assert_eq!(store.held(), Some(("u".to_owned(), 1)));
 }
 
 #[test]
@@ -182,7 +179,7 @@ fn equal_contents_have_equal_checksums() {
 #[test]
 fn indexes_follow_every_change() {
     fn parity(entry: &Entry<u64>) -> Vec<String> {
-        vec![if entry.object % 2 == 0 { "even" } else { "odd" }.to_owned()]
+        vec![if entry.object.is_multiple_of(2) { "even" } else { "odd" }.to_owned()]
     }
     let mut store = Fixture::default();
     store.watch("u", 1);
