@@ -13,11 +13,12 @@ static SCHEMAS: LazyLock<BTreeMap<(&str, &str), Value>> = LazyLock::new(|| {
     crd::kinds().iter().map(|kind| ((kind.api_version, kind.name), (kind.schema)())).collect()
 });
 
-/// Values that CEL rules or another version restrict further than the schema at hand.
+/// Values that CEL rules or another version restrict further than the schema at hand; null leaves them out.
 fn restricted(field: &str) -> Option<Value> {
     match field {
         "admissionMode" => Some(json!("NoAdmissionFairSharing")),
         "delayedTopologyRequest" => Some(json!("Pending")),
+        "generateDeployment" | "oauthProxy" => Some(Value::Null),
         "priorityClassRef" => {
             Some(json!({ "group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "a" }))
         }
@@ -130,7 +131,9 @@ impl Maker {
             let is_wanted = depth < FULL_DEPTH && !is_type && self.below(2) == 1;
             if is_wanted || required.contains(&json!(name)) {
                 let value = restricted(name).unwrap_or_else(|| self.value(field, depth + 1));
-                fields.insert(name.clone(), value);
+                if !value.is_null() {
+                    fields.insert(name.clone(), value);
+                }
             }
         }
         fields.into()

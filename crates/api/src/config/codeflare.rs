@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Process;
-use super::process::LeaderElection;
+use super::process::rate;
 use super::ray::set;
+use super::{Client, Process};
 use crate::duration::GoDuration;
 
 /// Hardening of Ray clusters, and AppWrappers.
@@ -197,16 +197,31 @@ impl<'de> Deserialize<'de> for Nanoseconds {
     }
 }
 
-/// The whole upstream document: what concerns CodeFlare, and what concerns the process.
+/// CodeFlare's whole document: what concerns CodeFlare, and what concerns the process. Unknown keys are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Document {
     #[serde(flatten)]
     codeflare: CodeFlareConfiguration,
-    client_connection: Option<super::Client>,
+    client_connection: Option<ClientConnection>,
+    #[serde(flatten)]
+    endpoints: Endpoints,
+}
+
+/// The document of the AppWrapper operator when it runs alone.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AppWrapperDocument {
+    appwrapper: AppWrapperConfiguration,
+    controller_manager: Option<Endpoints>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoints {
     metrics: Option<BindAddress>,
     health: Option<BindAddress>,
-    leader_election: Option<LeaderElection>,
+    leader_election: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -215,12 +230,54 @@ struct BindAddress {
     bind_address: Option<String>,
 }
 
+#[derive(Deserialize)]
+struct ClientConnection {
+    #[serde(default, deserialize_with = "rate")]
+    qps: Option<u32>,
+    burst: Option<u32>,
+}
+
 impl Document {
     pub(super) fn apply(self, process: &mut Process, codeflare: &mut CodeFlareConfiguration) {
         *codeflare = self.codeflare;
-        set(&mut process.client, self.client_connection);
+        set(
+            &mut process.client,
+            self.client_connection.map(|client| Client { qps: client.qps, burst: client.burst }),
+        );
+        self.endpoints.apply(process);
+    }
+}
+
+impl AppWrapperDocument {
+    pub(super) fn apply(self, process: &mut Process, codeflare: &mut CodeFlareConfiguration) {
+        codeflare.appwrapper = AppWrapperSwitch { enabled: true, config: self.appwrapper };
+        if let Some(endpoints) = self.controller_manager {
+            endpoints.apply(process);
+        }
+    }
+}
+
+impl Endpoints {
+    fn apply(self, process: &mut Process) {
         set(&mut process.metrics_bind_address, self.metrics.and_then(|metrics| metrics.bind_address));
         set(&mut process.health_bind_address, self.health.and_then(|health| health.bind_address));
-        set(&mut process.leader_election, self.leader_election);
+        // A switch for AppWrapper alone, a section for CodeFlare, in which only what we know counts.
+        let election = &mut process.leader_election;
+        match self.leader_election {
+            Some(serde_json::Value::Bool(elect)) => election.leader_elect = elect,
+            Some(section) => {
+                fn part<T: serde::de::DeserializeOwned>(section: &serde_json::Value, key: &str) -> Option<T> {
+                    section.get(key).and_then(|value| serde_json::from_value(value.clone()).ok())
+                }
+                election.leader_elect = part(&section, "leaderElect").unwrap_or(false);
+                set(&mut election.resource_name, part(&section, "resourceName"));
+                set(&mut election.lease_duration, part(&section, "leaseDuration"));
+                set(&mut election.renew_deadline, part(&section, "renewDeadline"));
+                set(&mut election.retry_period, part(&section, "retryPeriod"));
+                election.resource_namespace =
+                    part(&section, "resourceNamespace").or_else(|| election.resource_namespace.take());
+            }
+            None => {}
+        }
     }
 }

@@ -13,7 +13,7 @@ pub enum ConfigurationError {
     Yaml(String),
     /// A document of a kind nobody here reads.
     #[error(
-        "document {position} is a {what}, which is not a configuration Quintet reads; it reads Configuration of {API_VERSION}, config.ray.io/v1alpha1, config.kueue.x-k8s.io/v1beta1 and v1beta2, and CodeFlare's"
+        "document {position} is a {what}, which is not a configuration Quintet reads; it reads Configuration of {API_VERSION}, config.ray.io/v1alpha1, config.kueue.x-k8s.io/v1beta1 and v1beta2, and those of CodeFlare and AppWrapper"
     )]
     Unknown {
         /// Which document of the file, from 1.
@@ -21,6 +21,15 @@ pub enum ConfigurationError {
         /// What it says it is.
         what: String,
     },
+    /// Quintet's own document says everything, so what came before it would be lost.
+    #[error("document {position} is Quintet's own and must be the first of the file")]
+    NotFirst {
+        /// Which document of the file, from 1.
+        position: usize,
+    },
+    /// Settings that do not go together.
+    #[error("{0}")]
+    Contradiction(String),
     /// A key or a value that is wrong.
     #[error("document {position} ({what}): {reason}")]
     Invalid {
@@ -39,6 +48,7 @@ enum Format {
     KubeRay,
     Kueue,
     CodeFlare,
+    AppWrapper,
 }
 
 impl Configuration {
@@ -50,8 +60,9 @@ impl Configuration {
         let mut configuration = Self::default();
         for (index, document) in documents.into_iter().enumerate().filter(|(_, document)| !document.is_null())
         {
-            configuration.read(document, index + 1)?;
+            configuration.read(without_nulls(document), index + 1)?;
         }
+        configuration.check().map_err(ConfigurationError::Contradiction)?;
         Ok(configuration)
     }
 
@@ -65,10 +76,10 @@ impl Configuration {
             reason: error.to_string(),
         };
         match format {
-            Format::Quintet => {
-                *self = parse(without_type(document)).map_err(invalid)?;
-                kueue_document::check(&self.queue).map_err(invalid)?;
+            Format::Quintet if *self != Self::default() => {
+                return Err(ConfigurationError::NotFirst { position });
             }
+            Format::Quintet => *self = parse(without_type(document)).map_err(invalid)?,
             Format::KubeRay => {
                 let document: ray::Document = parse(document).map_err(invalid)?;
                 document.apply(&mut self.process, &mut self.ray);
@@ -79,6 +90,10 @@ impl Configuration {
             }
             Format::CodeFlare => {
                 let document: codeflare::Document = parse(document).map_err(invalid)?;
+                document.apply(&mut self.process, &mut self.codeflare);
+            }
+            Format::AppWrapper => {
+                let document: codeflare::AppWrapperDocument = parse(document).map_err(invalid)?;
                 document.apply(&mut self.process, &mut self.codeflare);
             }
         }
@@ -95,11 +110,20 @@ impl Format {
             (Some("config.kueue.x-k8s.io/v1beta1" | "config.kueue.x-k8s.io/v1beta2"), Some(KIND)) => {
                 Some(Self::Kueue)
             }
-            (None, None) if document.get("kuberay").is_some() || document.get("appwrapper").is_some() => {
-                Some(Self::CodeFlare)
-            }
+            (None, None) => Self::untyped(document),
             _ => None,
         }
+    }
+
+    /// CodeFlare's document and that of AppWrapper alone have no type; their keys tell them apart.
+    fn untyped(document: &Value) -> Option<Self> {
+        let has = |key: &str| document.get(key).is_some();
+        if has("kuberay") || has("kubeRay") {
+            return Some(Self::CodeFlare);
+        }
+        let appwrapper = document.get("appwrapper")?;
+        let is_switch = ["enabled", "Config", "config"].iter().any(|key| appwrapper.get(key).is_some());
+        Some(if is_switch { Self::CodeFlare } else { Self::AppWrapper })
     }
 
     fn name(&self) -> &'static str {
@@ -108,12 +132,27 @@ impl Format {
             Self::KubeRay => "KubeRay",
             Self::Kueue => "Kueue",
             Self::CodeFlare => "CodeFlare",
+            Self::AppWrapper => "AppWrapper",
         }
     }
 }
 
 fn parse<T: DeserializeOwned>(document: Value) -> Result<T, serde_json::Error> {
     serde_json::from_value(document)
+}
+
+/// A key without a value is a key that is not there.
+fn without_nulls(document: Value) -> Value {
+    match document {
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| (key, without_nulls(value)))
+                .collect(),
+        ),
+        other => other,
+    }
 }
 
 fn without_type(mut document: Value) -> Value {

@@ -57,6 +57,25 @@ impl Default for QueueConfiguration {
 }
 
 impl QueueConfiguration {
+    pub(super) fn check(&self) -> Result<(), String> {
+        use PreemptionStrategy::{LessThanInitialShare, LessThanOrEqualToFinalShare};
+        if let Some(fair_sharing) = &self.fair_sharing
+            && !matches!(
+                fair_sharing.preemption_strategies[..],
+                [LessThanOrEqualToFinalShare | LessThanInitialShare]
+                    | [LessThanOrEqualToFinalShare, LessThanInitialShare]
+            )
+        {
+            return Err("fairSharing.preemptionStrategies: name LessThanOrEqualToFinalShare, LessThanInitialShare, or both in this order".into());
+        }
+        if self.resources.quota_check_strategy == QuotaCheckStrategy::IgnoreUndeclared
+            && !self.resources.exclude_resource_prefixes.is_empty()
+        {
+            return Err("resources.excludeResourcePrefixes: leave it out, because IgnoreUndeclared already ignores resources without quota".into());
+        }
+        Ok(())
+    }
+
     /// Namespaces whose jobs are looked after; `namespace` is Quintet's own.
     pub fn managed_namespaces(&self, namespace: &str) -> LabelSelector {
         self.managed_jobs_namespace_selector.clone().unwrap_or_else(|| LabelSelector {

@@ -9,10 +9,9 @@ use serde_json::{Map, Value};
 
 use super::kueue::{
     AdmissionFairSharing, FairSharing, Integrations, Metrics, MultiKueue, ObjectRetentionPolicies,
-    PreemptionStrategy, QueueConfiguration, QuotaCheckStrategy, Resources, VisibilityServer,
-    WaitForPodsReady,
+    PreemptionStrategy, QueueConfiguration, Resources, VisibilityServer, WaitForPodsReady,
 };
-use super::process::LeaderElection;
+use super::process::{LeaderElection, rate};
 use super::ray::set;
 use super::{Configuration, Process};
 use crate::duration::GoDuration;
@@ -87,7 +86,8 @@ struct Health {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClientConnection {
-    qps: Option<f64>,
+    #[serde(default, deserialize_with = "rate")]
+    qps: Option<u32>,
     burst: Option<u32>,
 }
 
@@ -116,7 +116,6 @@ impl Document {
             metrics: self.metrics,
             visibility_server: self.visibility_server,
         };
-        check(&queue)?;
         configuration.queue = queue;
         configuration.feature_gates.extend(self.feature_gates);
         let process = &mut configuration.process;
@@ -132,14 +131,7 @@ impl Document {
 
 fn apply_client(process: &mut Process, connection: Option<ClientConnection>) {
     let Some(connection) = connection else { return };
-    // A negative rate means no limit.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate in requests a second"
-    )]
-    let qps = connection.qps.filter(|qps| *qps > 0.0).map(|qps| qps.ceil() as u32);
-    process.client.qps = qps;
+    process.client.qps = connection.qps;
     process.client.burst = connection.burst.or(process.client.burst);
 }
 
@@ -210,28 +202,4 @@ fn fair_sharing(
 fn section<T: DeserializeOwned>(name: &str, block: Map<String, Value>) -> Result<T, serde_json::Error> {
     serde_json::from_value(Value::Object(block))
         .map_err(|error| de::Error::custom(format!("{name}: {error}")))
-}
-
-/// What the types alone cannot rule out.
-pub(super) fn check(queue: &QueueConfiguration) -> Result<(), serde_json::Error> {
-    use PreemptionStrategy::{LessThanInitialShare, LessThanOrEqualToFinalShare};
-    if let Some(fair_sharing) = &queue.fair_sharing
-        && !matches!(
-            fair_sharing.preemption_strategies[..],
-            [LessThanOrEqualToFinalShare | LessThanInitialShare]
-                | [LessThanOrEqualToFinalShare, LessThanInitialShare]
-        )
-    {
-        return Err(de::Error::custom(
-            "fairSharing.preemptionStrategies: name LessThanOrEqualToFinalShare, LessThanInitialShare, or both in this order",
-        ));
-    }
-    if queue.resources.quota_check_strategy == QuotaCheckStrategy::IgnoreUndeclared
-        && !queue.resources.exclude_resource_prefixes.is_empty()
-    {
-        return Err(de::Error::custom(
-            "resources.excludeResourcePrefixes: leave it out, because IgnoreUndeclared already ignores resources without quota",
-        ));
-    }
-    Ok(())
 }

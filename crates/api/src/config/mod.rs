@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use document::ConfigurationError;
-pub use process::{Client, LeaderElection, Log, LogFormat, Process, Webhook};
+pub use process::{Client, LeaderElection, Log, LogFormat, Process, ResourceLock, Webhook};
 
 /// The group and version of Quintet's own document.
 pub const API_VERSION: &str = "config.quintet.dev/v1alpha1";
@@ -78,6 +78,15 @@ impl Component {
 }
 
 impl Configuration {
+    /// What the types alone cannot rule out. Reading a file checks it; check again after changing it.
+    pub fn check(&self) -> Result<(), String> {
+        self.process.leader_election.check()?;
+        if self.process.concurrency == 0 {
+            return Err("concurrency (reconcileConcurrency in KubeRay's format) must be at least 1".into());
+        }
+        self.queue.check()
+    }
+
     /// The components to run.
     pub fn components(&self) -> &[Component] {
         self.components.as_deref().unwrap_or(&Component::ALL)

@@ -1,6 +1,6 @@
 //! What all components of one process share.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::duration::GoDuration;
 
@@ -61,6 +61,31 @@ pub struct LeaderElection {
     pub renew_deadline: GoDuration,
     /// How long to wait between tries.
     pub retry_period: GoDuration,
+    /// What the lead is kept in; only `leases` is known.
+    pub resource_lock: ResourceLock,
+}
+
+/// What the lead is kept in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResourceLock {
+    /// A Lease.
+    #[default]
+    Leases,
+}
+
+impl LeaderElection {
+    /// Two replicas must never both believe that they lead, and none may spin.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let is_ordered = self.lease_duration > self.renew_deadline && self.renew_deadline > self.retry_period;
+        if self.leader_elect && !(is_ordered && self.retry_period > GoDuration::default()) {
+            return Err(format!(
+                "leaderElection: leaseDuration ({}) must be longer than renewDeadline ({}), that longer than retryPeriod ({}), and that longer than 0s",
+                self.lease_duration, self.renew_deadline, self.retry_period
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Default for LeaderElection {
@@ -73,6 +98,7 @@ impl Default for LeaderElection {
             lease_duration: GoDuration::from_secs(15),
             renew_deadline: GoDuration::from_secs(10),
             retry_period: GoDuration::from_secs(2),
+            resource_lock: ResourceLock::Leases,
         }
     }
 }
@@ -109,10 +135,18 @@ impl Default for Webhook {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Client {
-    /// Requests a second, on average; absent, as many as the API server bears.
+    /// Requests a second, on average; absent or negative, as many as the API server bears.
+    #[serde(deserialize_with = "rate")]
     pub qps: Option<u32>,
     /// Requests at once after a pause.
     pub burst: Option<u32>,
+}
+
+/// Reads a rate, which upstream's formats write with or without a fraction. A negative one is no limit.
+pub(super) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let rate = Option::<f64>::deserialize(deserializer)?.filter(|rate| *rate > 0.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and it saturates")]
+    Ok(rate.map(|rate| rate.ceil() as u32))
 }
 
 /// The log.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar};
 use serde::{Deserialize, Serialize};
 
 use super::Process;
-use super::process::LogFormat;
+use super::process::{LogFormat, rate};
 
 /// How Ray clusters are made. Unknown keys are ignored, as KubeRay ignores them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,7 @@ pub(super) struct Document {
     reconcile_concurrency: Option<usize>,
     watch_namespace: Option<String>,
     log_stdout_encoder: Option<LogFormat>,
+    #[serde(default, deserialize_with = "rate")]
     qps: Option<u32>,
     burst: Option<u32>,
 }

@@ -154,6 +154,35 @@ appwrapper: {enabled: true, Config: {faultTolerance: {retryLimit: 1, resetPause:
 }
 
 #[test]
+fn appwrapper_alone_has_a_document_of_its_own() {
+    let configuration = read(
+        "appwrapper: {userRBACAdmissionCheck: false, faultTolerance: {retryLimit: 99}}
+controllerManager: {metrics: {bindAddress: ':8443'}, leaderElection: true}
+webhooksEnabled: true
+",
+    );
+    let appwrapper = configuration.codeflare.appwrapper;
+    assert!(appwrapper.enabled && !appwrapper.config.user_rbac_admission_check);
+    assert_eq!(appwrapper.config.fault_tolerance.retry_limit, 99);
+    assert_eq!(configuration.process.metrics_bind_address, ":8443");
+}
+
+#[test]
+fn what_go_reads_is_read() {
+    let kueue = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+    read(&format!(
+        "{kueue}resources:\nintegrations:\n  frameworks:\nleaderElection: {{resourceLock: leases}}\n"
+    ));
+    assert_eq!(read(&format!("{kueue}clientConnection: {{qps: 49.5}}")).process.client.qps, Some(50));
+    assert_eq!(read(&format!("{kueue}clientConnection: {{qps: -1}}")).process.client.qps, None);
+    let ray = "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\n";
+    assert_eq!(read(&format!("{ray}qps: 100.0")).process.client.qps, Some(100));
+    let codeflare =
+        read("kubeRay: {}\nleaderElection: {leaderElect: true, unknown: 1, resourceLock: leases}\n");
+    assert!(codeflare.process.leader_election.leader_elect);
+}
+
+#[test]
 fn several_documents_each_set_up_their_part() {
     let configuration = read(
         "apiVersion: config.ray.io/v1alpha1
@@ -196,6 +225,19 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
         (
             "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nburst: 300.5",
             "document 1 (KubeRay): invalid type",
+        ),
+        (
+            &format!("{own}leaderElection: {{leaseDuration: 5s}}"),
+            "leaseDuration (5s) must be longer than renewDeadline (10s)",
+        ),
+        (&format!("{own}leaderElection: {{retryPeriod: 0s}}"), "retryPeriod (0s), and that longer than 0s"),
+        (
+            &format!("{kueue}manageJobsWithoutQueueName: true\n---\n{own}log: {{level: debug}}"),
+            "document 2 is Quintet's own and must be the first",
+        ),
+        (
+            "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nreconcileConcurrency: 0",
+            "must be at least 1",
         ),
         ("appwrapper: {enabled: sometimes}", "document 1 (CodeFlare): invalid type"),
     ] {

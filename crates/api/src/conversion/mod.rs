@@ -15,6 +15,10 @@ mod tests;
 use serde_json::{Map, Value};
 
 use object::text;
+use stash::Stash;
+
+use crate::kueue::{v1beta1, v1beta2};
+use crate::modelregistry as registry;
 
 /// Why an object cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,37 +48,40 @@ pub enum ConversionError {
     },
 }
 
-type Convert = fn(&mut Map<String, Value>) -> Result<(), ConversionError>;
+type Object = Map<String, Value>;
+type Convert = fn(&mut Object) -> Result<(), ConversionError>;
 
-/// Kinds whose versions differ in shape: group, kind, old version, new version, up, down.
-const CONVERSIONS: &[(&str, &str, &str, &str, Convert, Convert)] = &[
-    ("kueue.x-k8s.io", "Workload", "v1beta1", "v1beta2", kueue::workload_up, kueue::workload_down),
-    (
-        "kueue.x-k8s.io",
-        "ClusterQueue",
-        "v1beta1",
-        "v1beta2",
-        kueue::cluster_queue_up,
-        kueue::cluster_queue_down,
-    ),
-    ("kueue.x-k8s.io", "LocalQueue", "v1beta1", "v1beta2", kueue::local_queue_up, kueue::local_queue_down),
-    ("kueue.x-k8s.io", "Cohort", "v1beta1", "v1beta2", kueue::cohort_up, kueue::cohort_down),
-    (
-        "kueue.x-k8s.io",
-        "MultiKueueCluster",
-        "v1beta1",
-        "v1beta2",
-        kueue::multikueue_cluster_up,
-        kueue::multikueue_cluster_down,
-    ),
-    (
-        "modelregistry.opendatahub.io",
-        "ModelRegistry",
-        "v1alpha1",
-        "v1beta1",
-        modelregistry::up,
-        modelregistry::down,
-    ),
+/// A kind whose versions differ in shape.
+struct Conversion {
+    kind: &'static str,
+    old: &'static str,
+    new: &'static str,
+    up: Convert,
+    down: Convert,
+    /// Whether an object can be read as the new version.
+    is_readable: fn(&Object) -> bool,
+}
+
+macro_rules! conversion {
+    ($old:ty => $new:ty, $up:path, $down:path) => {
+        Conversion {
+            kind: <$new as k8s_openapi::Resource>::KIND,
+            old: <$old as k8s_openapi::Resource>::API_VERSION,
+            new: <$new as k8s_openapi::Resource>::API_VERSION,
+            up: $up,
+            down: $down,
+            is_readable: |object| <$new as serde::Deserialize>::deserialize(object).is_ok(),
+        }
+    };
+}
+
+const CONVERSIONS: &[Conversion] = &[
+    conversion!(v1beta1::Workload => v1beta2::Workload, kueue::workload_up, kueue::workload_down),
+    conversion!(v1beta1::ClusterQueue => v1beta2::ClusterQueue, kueue::cluster_queue_up, kueue::cluster_queue_down),
+    conversion!(v1beta1::LocalQueue => v1beta2::LocalQueue, kueue::local_queue_up, kueue::local_queue_down),
+    conversion!(v1beta1::Cohort => v1beta2::Cohort, kueue::cohort_up, kueue::cohort_down),
+    conversion!(v1beta1::MultiKueueCluster => v1beta2::MultiKueueCluster, kueue::multikueue_cluster_up, kueue::multikueue_cluster_down),
+    conversion!(registry::v1alpha1::ModelRegistry => registry::v1beta1::ModelRegistry, modelregistry::up, modelregistry::down),
 ];
 
 /// Converts an object to `api_version`, such as `kueue.x-k8s.io/v1beta2`.
@@ -86,24 +93,35 @@ pub fn convert(object: Value, api_version: &str) -> Result<Value, ConversionErro
     if from == api_version {
         return Ok(Value::Object(object));
     }
-    let convert = conversion(kind, from, api_version).ok_or_else(|| ConversionError::Unknown {
-        kind: kind.into(),
-        from: from.into(),
-        to: api_version.into(),
-    })?;
-    convert(&mut object)?;
+    let unknown =
+        || ConversionError::Unknown { kind: kind.into(), from: from.into(), to: api_version.into() };
+    let versions = (from, api_version);
+    let mut conversions = CONVERSIONS.iter().filter(|conversion| conversion.kind == kind);
+    let conversion = conversions
+        .find(|known| versions == (known.old, known.new) || versions == (known.new, known.old))
+        .ok_or_else(unknown)?;
+    if api_version == conversion.old {
+        (conversion.down)(&mut object)?;
+    } else {
+        object = up(conversion, object)?;
+    }
     object.insert("apiVersion".into(), api_version.into());
     Ok(Value::Object(object))
 }
 
-fn conversion(kind: &str, from: &str, to: &str) -> Option<Convert> {
-    let (group, from) = from.split_once('/')?;
-    let (to_group, to) = to.split_once('/')?;
-    CONVERSIONS.iter().filter(|(g, k, ..)| *g == group && *g == to_group && *k == kind).find_map(
-        |(_, _, old, new, up, down)| match (from, to) {
-            versions if versions == (*old, *new) => Some(*up),
-            versions if versions == (*new, *old) => Some(*down),
-            _ => None,
-        },
-    )
+/// Anybody who may write the older version may write the annotation, and nobody validates what it puts
+/// back: if the result is no object of the newer version, the annotation counts for nothing.
+fn up(conversion: &Conversion, mut object: Object) -> Result<Object, ConversionError> {
+    let without_stash = Stash::is_in(&object).then(|| {
+        let mut object = object.clone();
+        Stash::from_annotation(&mut object);
+        object
+    });
+    (conversion.up)(&mut object)?;
+    let Some(mut plain) = without_stash else { return Ok(object) };
+    if (conversion.is_readable)(&object) {
+        return Ok(object);
+    }
+    (conversion.up)(&mut plain)?;
+    Ok(plain)
 }

@@ -13,7 +13,8 @@ use super::stash::Stash;
 type Object = Map<String, Value>;
 
 const NEW_PROXY: &[&str] = &["kubeRBACProxy"];
-const NEW_POSTGRES: &[&str] = &["generateDeployment", "image"];
+const GENERATED_POSTGRES: &[&str] = &["generateDeployment"];
+const POSTGRES_IMAGE: &[&str] = &["image"];
 
 pub(super) fn up(object: &mut Object) -> Result<(), ConversionError> {
     let mut stash = Stash::from_annotation(object);
@@ -24,12 +25,18 @@ pub(super) fn up(object: &mut Object) -> Result<(), ConversionError> {
         if is_empty(spec.get("grpc")) {
             spec.remove("grpc");
         }
-        stash.put_back("spec", Some(&mut *spec), NEW_PROXY);
+        // What the older version's client has set since wins over its rival.
+        if !spec.contains_key("oauthProxy") {
+            stash.put_back("spec", Some(&mut *spec), NEW_PROXY);
+        }
         if let Some(postgres) = child(spec, "postgres") {
             if is_empty(postgres.get("database")) {
                 postgres.remove("database");
             }
-            stash.put_back("spec.postgres", Some(postgres), NEW_POSTGRES);
+            if is_empty(postgres.get("host")) && is_empty(postgres.get("hostAddress")) {
+                stash.put_back("spec.postgres", Some(&mut *postgres), GENERATED_POSTGRES);
+            }
+            stash.put_back("spec.postgres", Some(postgres), POSTGRES_IMAGE);
         }
     }
     Ok(())
@@ -41,7 +48,8 @@ pub(super) fn down(object: &mut Object) -> Result<(), ConversionError> {
         stash.take("spec", Some(&mut *spec), NEW_PROXY);
         // The older version requires these two, if only in name.
         if let Some(postgres) = child(spec, "postgres") {
-            stash.take("spec.postgres", Some(&mut *postgres), NEW_POSTGRES);
+            stash.take("spec.postgres", Some(&mut *postgres), GENERATED_POSTGRES);
+            stash.take("spec.postgres", Some(&mut *postgres), POSTGRES_IMAGE);
             postgres.entry("database").or_insert_with(|| json!(""));
         }
         spec.entry("grpc").or_insert_with(|| json!({}));

@@ -12,6 +12,11 @@ const ANNOTATION: &str = "api.quintet.dev/newer-fields";
 pub(super) struct Stash(Map<String, Value>);
 
 impl Stash {
+    /// Whether an object carries one.
+    pub(super) fn is_in(object: &Map<String, Value>) -> bool {
+        object.get("metadata").is_some_and(|metadata| metadata["annotations"].get(ANNOTATION).is_some())
+    }
+
     /// Takes fields out of an object; `parent` names the object in the stash.
     pub(super) fn take(&mut self, parent: &str, object: Option<&mut Map<String, Value>>, fields: &[&str]) {
         let Some(object) = object else { return };

@@ -12,14 +12,10 @@ fn converted(object: Value, to: &str) -> Value {
 
 /// The kinds with a conversion, each in its old and its new version.
 fn pairs() -> Vec<(crd::Kind, crd::Kind)> {
-    let find = |group: &str, version: &str, kind: &str| {
-        let api_version = format!("{group}/{version}");
+    let find = |api_version: &str, kind: &str| {
         crd::kinds().into_iter().find(|k| k.api_version == api_version && k.name == kind).unwrap()
     };
-    CONVERSIONS
-        .iter()
-        .map(|(group, kind, old, new, ..)| (find(group, old, kind), find(group, new, kind)))
-        .collect()
+    CONVERSIONS.iter().map(|known| (find(known.old, known.kind), find(known.new, known.kind))).collect()
 }
 
 /// Nulls and empty values aside, which no version tells from absent ones, and topology cut into one slice.
@@ -141,7 +137,7 @@ fn an_old_client_takes_nothing_away() {
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": { "name": "a" },
         "spec": {
             "preemptionGates": [{ "name": "g" }],
-            "podSets": [{ "name": "main", "count": 1, "topologyRequest": {
+            "podSets": [{ "name": "main", "count": 1, "template": {}, "topologyRequest": {
                 "podsetSliceRequiredTopologyConstraints": [{ "topology": "host", "size": 2 }],
             }}],
         },
@@ -161,6 +157,33 @@ fn a_damaged_annotation_is_ignored() {
         "metadata": { "annotations": { "api.quintet.dev/newer-fields": "{" } }, "spec": {},
     });
     assert_eq!(converted(old, "kueue.x-k8s.io/v1beta2")["metadata"], json!({}));
+}
+
+#[test]
+fn an_annotation_cannot_smuggle_in_what_the_newer_version_cannot_read() {
+    let old = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "spec": {},
+        "metadata": { "annotations": { "api.quintet.dev/newer-fields": r#"{"spec.preemptionGates":"x"}"# } },
+    });
+    let new = converted(old, "kueue.x-k8s.io/v1beta2");
+    assert_eq!(new["spec"], json!({}));
+    assert_eq!(new["metadata"], json!({}));
+}
+
+#[test]
+fn what_an_old_client_sets_wins_over_its_newer_rival() {
+    let new = json!({
+        "apiVersion": "modelregistry.opendatahub.io/v1beta1", "kind": "ModelRegistry", "metadata": { "name": "a" },
+        "spec": { "rest": {}, "kubeRBACProxy": {}, "postgres": { "generateDeployment": true, "image": "pg" } },
+    });
+    let mut old = converted(new, "modelregistry.opendatahub.io/v1alpha1");
+    old["spec"]["oauthProxy"] = json!({});
+    old["spec"]["postgres"]["host"] = json!("db");
+    let back = converted(old, "modelregistry.opendatahub.io/v1beta1");
+    assert_eq!(
+        back["spec"],
+        json!({ "rest": {}, "oauthProxy": {}, "postgres": { "host": "db", "image": "pg" } })
+    );
 }
 
 #[test]
