@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quintet_controller::{
     Action, Class, Error, ObjectKey, Plan, StatusPatch,
-    cache::{Cache, WatchSpec},
+    cache::{Cache, Selector, WatchSpec},
     executor::{Done, Executor},
 };
 use serde_json::{Value, json};
@@ -188,6 +188,31 @@ fn an_apply_that_changes_nothing_is_not_sent() {
         }
         fixture.process.kill();
         fresh.kill();
+    });
+}
+
+#[test]
+fn a_watch_that_would_select_an_object_knows_that_it_is_not_there() {
+    simulate(async {
+        let server = Server::new(1);
+        let process = Process::bare(&server, 1, None);
+        let caches = process.runtime.caches();
+        let spec = WatchSpec::projected(config_map_kind(), |text| serde_json::from_str::<Value>(text));
+        let cache = caches.watch(spec.select(Selector::all().label("garden", "rose"))).unwrap();
+        cache.synced().await;
+        let executor = Executor::new(process.api.clone(), caches.clone());
+        requests(&server);
+        for (name, garden, expected) in
+            [("selected", "rose", 1), ("other", "tulip", 2), ("other", "tulip", 1)]
+        {
+            let metadata = json!({"name": name, "namespace": "default", "labels": {"garden": garden}});
+            let apply = Action::apply(config_map_kind(), "us", &json!({"metadata": metadata}));
+            let plan = Plan { actions: vec![apply], ..Plan::default() };
+            let no_calls = |_, _| std::future::ready(Ok(()));
+            executor.carry_out(&garden_kind(), &root_key(), &plan, no_calls).await.unwrap();
+            assert_eq!(requests(&server), expected, "{name}");
+        }
+        process.stop().await;
     });
 }
 
