@@ -44,6 +44,11 @@ fn a_standby_waits_with_warm_caches_and_follows_at_once_when_the_leader_leaves()
         assert!(second.runtime.caches().missing().is_empty());
         assert_eq!(second.runtime.caches().report()[1].objects, 3, "warm");
         assert!(!second.leadership.report().leading);
+        let status = |process: &Process| {
+            let metrics = process.registry.encode();
+            metrics.contains("leader_election_master_status{name=\"quintet\"} 1")
+        };
+        assert_eq!((status(&first), status(&second)), (true, false));
         assert_eq!(holder(&server), "first");
         first.stop().await;
         assert_eq!(holder(&server), "", "given back");
