@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use quintet_controller::{
     Action, Class, Error, ObjectKey, Plan, StatusPatch,
+    api::PatchKind,
     cache::{Cache, Selector, WatchSpec},
     executor::{Done, Executor},
 };
@@ -231,6 +232,24 @@ fn a_delete_takes_the_incarnation_it_means_and_no_other() {
         assert!(fixture.children.is_empty(), "and so it is in the cache");
         let living = fixture.server.store(|store| store.objects[&child_place("child")].clone());
         assert_eq!(living["data"]["colour"], "blue");
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn the_answer_of_a_subresource_is_not_taken_for_the_object() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let before = fixture.roots.get(&root_key()).unwrap().version;
+        let scale = Action::Patch {
+            kind: garden_kind(),
+            key: root_key(),
+            subresource: Some("scale".to_owned()),
+            patch_kind: PatchKind::Merge,
+            patch: json!({"spec": {"plants": 7}}),
+        };
+        fixture.act(scale).await.unwrap();
+        assert_eq!(fixture.roots.get(&root_key()).unwrap().version, before);
         fixture.process.kill();
     });
 }

@@ -92,7 +92,11 @@ impl Executor {
             Action::Patch { kind, key, subresource, patch_kind, patch } => {
                 let subresource = subresource.as_deref();
                 let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
-                Ok(Some(self.wrote(kind, key, &answer)))
+                Ok(Some(match subresource {
+                    None | Some("status") => self.wrote(kind, key, &answer),
+                    // Other subresources (scale, ...) answer with an object of their own kind.
+                    Some(_) => Written { kind: kind.clone(), key: key.clone(), version: None },
+                }))
             }
             Action::Delete { kind, key, uid, propagation, grace_seconds } => {
                 let answer = self.api.delete(kind, key, Some(uid), *propagation, *grace_seconds).await;
