@@ -1,0 +1,1 @@
+//! The embedded Kubernetes API: storage, watch, requests, admission, custom resources, authentication, RBAC.
