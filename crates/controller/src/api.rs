@@ -115,6 +115,10 @@ impl Api {
         Self { fence: Some(leadership), ..self.clone() }
     }
 
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// The limiter, for debug state.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter

@@ -1,6 +1,8 @@
 //! Controllers: what an operator's author writes, and how it is run.
 
-use std::{borrow::Cow, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow, collections::BTreeMap, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::RwLock;
@@ -337,7 +339,7 @@ fn report(shared: &Shared, reconciler: &dyn Reconciler, key: &ObjectKey, events:
     if events.is_empty() {
         return;
     }
-    let Knowledge::Present(known) = shared.caches.knowledge(reconciler.kind(), key) else {
+    let Knowledge::Present(known) = shared.caches.knowledge(reconciler.kind(), key, &BTreeMap::new()) else {
         return;
     };
     let regarding = Regarding { kind: reconciler.kind().clone(), key: key.clone(), uid: known.uid };

@@ -145,10 +145,12 @@ impl Election {
 
     /// Runs until the tasks stop, then gives the lease back; or until the lease is lost.
     pub async fn run(mut self, tasks: Tasks) {
+        self.api.metrics().leading(&self.settings.name, false);
         let stop = tasks.stop_token();
         let stopped = stop.run_until_cancelled(self.compete()).await.is_none();
         let held = matches!(*self.standing.borrow(), Standing::Until(_));
         self.standing.send_replace(Standing::Lost);
+        self.api.metrics().leading(&self.settings.name, false);
         if stopped
             && held
             && let Err(error) = self.release().await
@@ -166,6 +168,7 @@ impl Election {
                     let end = started + self.settings.renew_deadline;
                     let before = self.standing.send_replace(Standing::Until(end));
                     if before == Standing::Standby {
+                        self.api.metrics().leading(&self.settings.name, true);
                         tracing::info!(identity = self.settings.identity, "leading");
                     }
                 }

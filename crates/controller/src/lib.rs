@@ -9,6 +9,53 @@
 //!       ^                     ^                                                  │
 //!       └──────── writes ─────┴───────────── write-through ──── executor <──────┘
 //! ```
+//!
+//! An operator gives the root kind, what else it watches, `observe` and `plan`, and gets the rest:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+//! use quintet_controller::{
+//!     Action, ApiKind, Controller, Error, ObjectKey, Plan, Runtime,
+//!     cache::{Cache, Entry, WatchSpec},
+//! };
+//! use serde_json::json;
+//!
+//! /// Every namespace has a ConfigMap with its name in it.
+//! struct Greeter {
+//!     namespaces: Cache<Namespace>,
+//! }
+//!
+//! impl Controller for Greeter {
+//!     type Seen = Arc<Entry<Namespace>>;
+//!     const NAME: &'static str = "greeter";
+//!
+//!     async fn observe(&self, key: &ObjectKey) -> Result<Option<Self::Seen>, Error> {
+//!         Ok(self.namespaces.get(key))
+//!     }
+//!
+//!     fn plan(&self, namespace: &Self::Seen) -> Plan {
+//!         let name = namespace.key.name();
+//!         let greeting = json!({
+//!             "metadata": { "name": "greeting", "namespace": name },
+//!             "data": { "text": format!("welcome to {name}") },
+//!         });
+//!         let apply = Action::apply(ApiKind::of::<ConfigMap>(), "greeter", &greeting);
+//!         Plan { actions: vec![apply], ..Plan::default() }
+//!     }
+//! }
+//!
+//! fn add_greeter(runtime: &Runtime) -> Result<(), Error> {
+//!     let namespaces = runtime.caches().watch(WatchSpec::<Namespace>::typed())?;
+//!     let greetings = runtime.caches().watch(WatchSpec::metadata(ApiKind::of::<ConfigMap>()))?;
+//!     let greeter = Greeter { namespaces: namespaces.clone() };
+//!     runtime
+//!         .add(greeter, &namespaces, 4)
+//!         .watches(&greetings, |entry| entry.key.namespace().map(ObjectKey::cluster).into_iter().collect())
+//!         .done();
+//!     Ok(())
+//! }
+//! ```
 
 pub mod admin;
 pub mod api;

@@ -84,6 +84,11 @@ struct ByOutcome {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByLease {
+    name: String,
+}
+
 /// The machinery's own metrics.
 #[derive(Debug)]
 pub struct Metrics {
@@ -101,6 +106,7 @@ pub struct Metrics {
     unreadable: Family<ByKind, Counter>,
     watch_failures: Family<ByKindAndResult, Counter>,
     events: Family<ByOutcome, Counter>,
+    leading: Family<ByLease, Gauge>,
 }
 
 fn seconds() -> Histogram {
@@ -126,6 +132,7 @@ impl Metrics {
             unreadable: Family::default(),
             watch_failures: Family::default(),
             events: Family::default(),
+            leading: Family::default(),
         };
         registry.register(|registry| metrics.add_to(registry));
         Arc::new(metrics)
@@ -186,7 +193,16 @@ impl Metrics {
             "Times a list or watch failed and was tried again",
             self.watch_failures.clone(),
         );
+        registry.register(
+            "leader_election_master_status",
+            "Whether this replica holds the lease",
+            self.leading.clone(),
+        );
         registry.register("quintet_events", "Events recorded, aggregated or dropped", self.events.clone());
+    }
+
+    pub(crate) fn leading(&self, lease: &str, leads: bool) {
+        self.leading.get_or_create(&ByLease { name: lease.to_owned() }).set(i64::from(leads));
     }
 
     pub(crate) fn reconciled(&self, controller: &'static str, result: &'static str, took: Duration) {

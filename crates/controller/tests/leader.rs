@@ -5,8 +5,9 @@ mod support;
 
 use std::time::Duration;
 
+use quintet_controller::ObjectKey;
 use serde_json::{Value, json};
-use support::{process::Process, server::Server, simulate, store::Place};
+use support::{garden::config_map_kind, process::Process, server::Server, simulate, store::Place};
 use tokio::time::Instant;
 
 fn lease() -> Place {
@@ -43,6 +44,11 @@ fn a_standby_waits_with_warm_caches_and_follows_at_once_when_the_leader_leaves()
         assert!(second.runtime.caches().missing().is_empty());
         assert_eq!(second.runtime.caches().report()[1].objects, 3, "warm");
         assert!(!second.leadership.report().leading);
+        let status = |process: &Process| {
+            let metrics = process.registry.encode();
+            metrics.contains("leader_election_master_status{name=\"quintet\"} 1")
+        };
+        assert_eq!((status(&first), status(&second)), (true, false));
         assert_eq!(holder(&server), "first");
         first.stop().await;
         assert_eq!(holder(&server), "", "given back");
@@ -118,5 +124,32 @@ fn a_short_outage_of_the_server_does_not_cost_the_lease() {
         tokio::time::sleep(Duration::from_mins(2)).await;
         assert!(process.leadership.report().leading);
         process.stop().await;
+    });
+}
+
+#[test]
+fn who_does_not_hold_the_lease_does_not_write() {
+    simulate(async {
+        let server = Server::new(5);
+        let process = Process::bare(&server, 5, Some("first"));
+        process.leadership.acquired().await;
+        let standby = Process::bare(&server, 6, Some("second"));
+        let write = async |process: &Process, name: &str| {
+            let object = json!({"metadata": {"name": name, "namespace": "default"}});
+            let key = ObjectKey::new("default", name);
+            process.api.fenced(process.leadership.clone()).create(&config_map_kind(), &key, &object).await
+        };
+        write(&process, "a").await.unwrap();
+        let refused = write(&standby, "b").await.unwrap_err();
+        assert!(refused.to_string().ends_with("this replica does not hold the lease"), "{refused}");
+        // Only the lease cannot be reached; everything else could still be written.
+        server.store(|store| store.served.remove("coordination.k8s.io/v1/leases"));
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        assert!(write(&process, "c").await.is_err());
+        let written: Vec<_> =
+            server.take_writes().into_iter().filter(|write| write.contains("configmaps")).collect();
+        assert_eq!(written.len(), 1, "{written:?}");
+        process.kill();
+        standby.kill();
     });
 }

@@ -21,6 +21,11 @@ fn garden(name: &str) -> Place {
     ("test.quintet.dev/v1/gardens".to_owned(), NAMESPACE.to_owned(), name.to_owned())
 }
 
+/// How many seeds to run: as many as `QUINTET_SEEDS` says, for a long search, or else `usual`.
+fn seeds(usual: u64) -> u64 {
+    std::env::var("QUINTET_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 /// What users do, one step after the other.
 const STEPS: usize = 6;
 
@@ -171,9 +176,9 @@ fn a_crash_between_any_two_writes_changes_nothing() {
 }
 
 /// Runs all steps under faults, each to its end, and compares.
-fn assert_same_end(name: &str, seeds: u64, prepare: impl Fn(&Server)) {
+fn assert_same_end(name: &str, usual: u64, prepare: impl Fn(&Server)) {
     let calm = calm_end();
-    for seed in 0..seeds {
+    for seed in 0..seeds(usual) {
         let name = format!("{name}, seed {seed}");
         simulate(async {
             let server = Server::new(seed);
@@ -264,7 +269,7 @@ fn everything_at_once_changes_nothing() {
 #[test]
 fn a_server_that_is_away_for_a_minute_changes_nothing() {
     let calm = calm_end();
-    for seed in 0..40 {
+    for seed in 0..seeds(40) {
         simulate(async {
             let server = Server::new(seed);
             let process = Process::start(&server, seed, None);
@@ -286,7 +291,7 @@ fn a_server_that_is_away_for_a_minute_changes_nothing() {
 #[test]
 fn changes_in_quick_succession_under_faults_and_crashes_end_the_same() {
     let (calm, _) = calm_end();
-    for seed in 0..200 {
+    for seed in 0..seeds(200) {
         simulate(async {
             let server = Server::new(seed);
             server.with_faults(|faults| faults.odds = Odds::stormy());

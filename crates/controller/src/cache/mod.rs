@@ -82,7 +82,7 @@ trait AnyCache: Send + Sync {
     fn written(&self, head: &Head<'_>);
     fn deleted(&self, key: &ObjectKey, uid: &Uid);
     fn applied(&self, key: &ObjectKey, version: ResourceVersion, wish: u64);
-    fn knowledge(&self, key: &ObjectKey) -> Knowledge;
+    fn knowledge(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> Knowledge;
     fn report(&self) -> WatchReport;
     fn missing(&self) -> Option<String>;
 }
@@ -240,7 +240,7 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
         }
     }
 
-    fn knowledge(&self, key: &ObjectKey) -> Knowledge {
+    fn knowledge(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> Knowledge {
         match self.store.read().get(key) {
             Some(entry) => Knowledge::Present(Known {
                 uid: entry.uid.clone(),
@@ -248,7 +248,9 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
                 applied: entry.applied.load(Ordering::Relaxed),
             }),
             // A selector says nothing about objects outside of it.
-            None if *self.synced.borrow() && self.spec.selector == Selector::all() => Knowledge::Absent,
+            None if *self.synced.borrow() && self.spec.selector.matches(key.namespace(), labels) => {
+                Knowledge::Absent
+            }
             None => Knowledge::Unknown,
         }
     }

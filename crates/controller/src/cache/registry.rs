@@ -1,6 +1,10 @@
 //! All caches of the process, found by kind.
 
-use std::{any::Any, collections::HashMap, sync::Arc};
+use std::{
+    any::Any,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as signal;
@@ -59,6 +63,18 @@ pub enum Knowledge {
     Absent,
     /// Nobody watches it, or the watch is not synchronised.
     Unknown,
+}
+
+impl Knowledge {
+    /// Of several answers the one that says most counts.
+    fn worth(&self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::Absent => 1,
+            Self::Present(known) if known.applied == 0 => 2,
+            Self::Present(_) => 3,
+        }
+    }
 }
 
 impl Caches {
@@ -159,15 +175,12 @@ impl Caches {
         }
     }
 
-    /// What is known of an object without asking the server.
-    pub fn knowledge(&self, kind: &ApiKind, key: &ObjectKey) -> Knowledge {
+    /// What is known of an object without asking the server. `labels` are those it would have if it were
+    /// there: a watch that selects by them can then tell that it is not.
+    pub fn knowledge(&self, kind: &ApiKind, key: &ObjectKey, labels: &BTreeMap<String, String>) -> Knowledge {
         let by_kind = self.0.by_kind.read();
-        let answers = by_kind.get(kind).into_iter().flatten().map(|cache| cache.knowledge(key));
-        answers.fold(Knowledge::Unknown, |best, next| match (best, next) {
-            (present @ Knowledge::Present(_), _) | (_, present @ Knowledge::Present(_)) => present,
-            (Knowledge::Absent, _) | (_, Knowledge::Absent) => Knowledge::Absent,
-            _ => Knowledge::Unknown,
-        })
+        let answers = by_kind.get(kind).into_iter().flatten().map(|cache| cache.knowledge(key, labels));
+        answers.max_by_key(Knowledge::worth).unwrap_or(Knowledge::Unknown)
     }
 
     /// The state of every watch.

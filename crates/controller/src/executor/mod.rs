@@ -3,6 +3,7 @@
 mod unchanged;
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     hash::{DefaultHasher, Hash, Hasher},
 };
@@ -91,7 +92,11 @@ impl Executor {
             Action::Patch { kind, key, subresource, patch_kind, patch } => {
                 let subresource = subresource.as_deref();
                 let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
-                Ok(Some(self.wrote(kind, key, &answer)))
+                Ok(Some(match subresource {
+                    None | Some("status") => self.wrote(kind, key, &answer),
+                    // Other subresources (scale, ...) answer with an object of their own kind.
+                    Some(_) => Written { kind: kind.clone(), key: key.clone(), version: None },
+                }))
             }
             Action::Delete { kind, key, uid, propagation, grace_seconds } => {
                 let answer = self.api.delete(kind, key, Some(uid), *propagation, *grace_seconds).await;
@@ -130,7 +135,7 @@ impl Executor {
     async fn apply(&self, kind: &ApiKind, object: &Value, manager: &str) -> Result<Option<Written>, Error> {
         let key = key_of(kind, object)?;
         let wish = wish(object, manager);
-        let look_first = match self.caches.knowledge(kind, &key) {
+        let look_first = match self.caches.knowledge(kind, &key, &labels_of(object)) {
             Knowledge::Present(live) if live.applied == wish => return Ok(None),
             // Nothing is remembered (a restart), or somebody touched it: reading is cheaper than writing.
             Knowledge::Present(live) => live.applied == 0,
@@ -240,6 +245,11 @@ fn key_of(kind: &ApiKind, object: &Value) -> Result<ObjectKey, Error> {
         return Err(Error::new(Class::Bug, format!("cannot write {kind} {name}"), cause));
     }
     Ok(ObjectKey::new(namespace.unwrap_or_default(), name))
+}
+
+fn labels_of(object: &Value) -> BTreeMap<String, String> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 fn controller_uid(object: &Value) -> Option<&str> {

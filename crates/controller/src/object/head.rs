@@ -94,15 +94,15 @@ impl<'a> Head<'a> {
         let mut hasher = DefaultHasher::new();
         let mut json = serde_json::Deserializer::from_str(text);
         Top { meta: &mut meta, hasher: &mut hasher, form }.deserialize(&mut json)?;
-        let name = meta.name.ok_or_else(|| serde::de::Error::missing_field("metadata.name"))?;
-        let version = meta.version.as_deref().map(ResourceVersion::from).unwrap_or_default();
+        let Text(name) = meta.name.ok_or_else(|| serde::de::Error::missing_field("metadata.name"))?;
+        let version = meta.version.map(|text| ResourceVersion::from(&*text.0)).unwrap_or_default();
         if form == Form::Metadata {
             // Without the body nobody can say that it did not change.
             version.hash(&mut hasher);
         }
         Ok(Head {
-            key: ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), &name),
-            uid: meta.uid.as_deref().unwrap_or_default().into(),
+            key: ObjectKey::new(&meta.namespace.map(|text| text.0).unwrap_or_default(), &name),
+            uid: meta.uid.map(|text| Uid::from(&*text.0)).unwrap_or_default(),
             version,
             deleting: meta.deleting,
             content: hasher.finish(),
@@ -130,12 +130,16 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Text that is borrowed from the input, unless it has escapes.
+#[derive(Hash, Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
 #[derive(Default)]
 struct Meta<'a> {
-    name: Option<Cow<'a, str>>,
-    namespace: Option<Cow<'a, str>>,
-    uid: Option<Cow<'a, str>>,
-    version: Option<Cow<'a, str>>,
+    name: Option<Text<'a>>,
+    namespace: Option<Text<'a>>,
+    uid: Option<Text<'a>>,
+    version: Option<Text<'a>>,
     deleting: bool,
     labels: Option<&'a RawValue>,
     managed_fields: Option<&'a RawValue>,
@@ -164,7 +168,7 @@ impl<'de> Visitor<'de> for Top<'_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(field) = map.next_key::<Cow<'de, str>>()? {
+        while let Some(Text(field)) = map.next_key()? {
             match &*field {
                 "metadata" => map.next_value_seed(MetaSeed { meta: self.meta, hasher: self.hasher })?,
                 // `kind` and `apiVersion` differ between a list's items and a write's answer.
@@ -206,7 +210,7 @@ impl<'de> Visitor<'de> for MetaSeed<'_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(field) = map.next_key::<Cow<'de, str>>()? {
+        while let Some(Text(field)) = map.next_key()? {
             match &*field {
                 "name" => self.meta.name = map.next_value()?,
                 "namespace" => self.meta.namespace = map.next_value()?,

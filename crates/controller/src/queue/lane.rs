@@ -82,6 +82,11 @@ impl Lane {
         }
     }
 
+    /// Whether there is a turn to be had.
+    pub(super) fn can_give(&self) -> bool {
+        self.open && self.ready > 0 && self.running < self.workers
+    }
+
     pub(super) fn take(&mut self, priority: Priority, now: Instant) -> Option<(ObjectKey, Reason, u32)> {
         if !self.open || self.running >= self.workers {
             return None;

@@ -197,6 +197,10 @@ impl Queue {
                     return None;
                 }
                 if let Some(job) = state.take(Instant::now()) {
+                    // Timers that were due together wake one worker: it wakes the next.
+                    if state.lanes.iter().any(Lane::can_give) {
+                        self.0.ready.notify_one();
+                    }
                     return Some(job);
                 }
                 state.timers.peek().map(|Reverse((at, ..))| *at)

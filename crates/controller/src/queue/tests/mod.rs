@@ -180,6 +180,31 @@ async fn a_timer_comes_when_it_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn timers_that_are_due_together_wake_as_many_as_there_are() {
+    let (queue, lanes) = queue(&[("a", 4)]);
+    let mut waiting: Vec<_> = (0..4)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { take(&queue).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    for name in ["x", "y"] {
+        queue.add(lanes[0], key(name), CHANGED);
+    }
+    for _ in 0..2 {
+        let (job, _, others) = futures::future::select_all(waiting).await;
+        waiting = others;
+        queue.finish(job.unwrap(), Outcome::After(Duration::from_mins(1)));
+    }
+    let started = Instant::now();
+    for job in futures::future::join_all(waiting).await {
+        assert_eq!(job.unwrap().reason, Reason::Timer);
+    }
+    assert_eq!(started.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lane_gives_nothing_out_before_it_is_opened() {
     let queue = Queue::new(Metrics::register(&MetricsRegistry::new()), Some(1));
     let lane = queue.add_lane("a", 1);

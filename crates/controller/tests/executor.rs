@@ -1,0 +1,292 @@
+//! The executor's promises, one by one.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod support;
+
+use std::time::Duration;
+
+use quintet_controller::{
+    Action, Class, Error, ObjectKey, Plan, StatusPatch,
+    api::PatchKind,
+    cache::{Cache, Selector, WatchSpec},
+    executor::{Done, Executor},
+};
+use serde_json::{Value, json};
+use support::{
+    garden::{config_map_kind, garden_kind},
+    process::Process,
+    server::Server,
+    simulate,
+    store::{Place, merge},
+};
+
+/// A root, an executor, and a watch that shows nothing of what happens after the start.
+struct Fixture {
+    server: Server,
+    process: Process,
+    executor: Executor,
+    roots: Cache<Value>,
+    children: Cache<Value>,
+}
+
+fn root_key() -> ObjectKey {
+    ObjectKey::new("default", "root")
+}
+
+fn root_place() -> Place {
+    ("test.quintet.dev/v1/gardens".to_owned(), "default".to_owned(), "root".to_owned())
+}
+
+fn child_place(name: &str) -> Place {
+    ("v1/configmaps".to_owned(), "default".to_owned(), name.to_owned())
+}
+
+fn child(colour: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": "child", "namespace": "default",
+            "ownerReferences": [{"kind": "Garden", "name": "root", "uid": "uid-1", "controller": true}],
+        },
+        "data": {"colour": colour},
+    })
+}
+
+/// How many requests there were, but for watches.
+fn requests(server: &Server) -> usize {
+    server.take_requests().iter().filter(|request| !request.contains("watch=true")).count()
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let server = Server::new(1);
+        server.with_faults(|faults| faults.odds.watch_delay_ms = 1_000_000_000);
+        server.store(|store| {
+            store.create(&root_place(), json!({"metadata": {}, "spec": {"plants": 1}})).unwrap()
+        });
+        let process = Process::bare(&server, 1, None);
+        let caches = process.runtime.caches();
+        let whole = |text: &str| serde_json::from_str(text);
+        let roots = caches.watch(WatchSpec::projected(garden_kind(), whole)).unwrap();
+        let children = caches.watch(WatchSpec::projected(config_map_kind(), whole)).unwrap();
+        roots.synced().await;
+        children.synced().await;
+        server.take_requests();
+        let executor = Executor::new(process.api.clone(), caches.clone());
+        Self { server, process, executor, roots, children }
+    }
+
+    async fn carry_out(&self, plan: Plan) -> Result<Done, Error> {
+        let no_calls = |_, _| std::future::ready(Ok(()));
+        self.executor.carry_out(&garden_kind(), &root_key(), &plan, no_calls).await
+    }
+
+    async fn act(&self, action: Action) -> Result<Done, Error> {
+        self.carry_out(Plan { actions: vec![action], ..Plan::default() }).await
+    }
+
+    fn somebody_edits(&self, place: &Place, patch: &Value) {
+        self.server.store(|store| {
+            store
+                .update(place, false, |object| {
+                    merge(object, patch);
+                    Ok(())
+                })
+                .unwrap()
+        });
+    }
+
+    fn status(&self, grown: u32) -> Option<StatusPatch> {
+        let root = self.roots.get(&root_key()).unwrap();
+        StatusPatch::between(&root, &root.object["status"], &json!({"grown": grown}))
+    }
+}
+
+#[test]
+fn a_repeated_create_finds_what_the_first_made() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let create = || Action::create(config_map_kind(), &child("red"));
+        // The first takes effect, but its answer is lost.
+        fixture.server.with_faults(|faults| faults.odds.answer_lost = 1000);
+        assert_eq!(fixture.act(create()).await.unwrap_err().class(), Class::Transient);
+        assert!(fixture.children.is_empty(), "nobody knows of it");
+        fixture.server.with_faults(|faults| faults.odds.answer_lost = 0);
+        fixture.act(create()).await.unwrap();
+        assert_eq!(fixture.children.len(), 1);
+        assert_eq!(fixture.server.store(|store| store.creations["child"]), 1);
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn a_status_is_written_only_on_the_state_it_was_derived_from() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let status = fixture.status(3);
+        fixture.somebody_edits(&root_place(), &json!({"spec": {"plants": 9}}));
+        let refused = fixture.carry_out(Plan { status, ..Plan::default() }).await.unwrap_err();
+        assert_eq!(refused.class(), Class::Conflict, "{refused}");
+        assert_eq!(fixture.server.store(|store| store.objects[&root_place()].get("status").cloned()), None);
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn a_status_that_did_not_change_is_no_patch() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let status = fixture.status(3);
+        fixture.carry_out(Plan { status, ..Plan::default() }).await.unwrap();
+        assert_eq!(fixture.status(3), None, "seen at once, though the watch has shown nothing");
+        assert_eq!(fixture.status(4).unwrap().status, json!({"grown": 4}));
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn a_plan_that_changes_the_root_leaves_the_status_to_the_next() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        let plan = Plan {
+            actions: vec![Action::merge(garden_kind(), root_key(), label)],
+            status: fixture.status(3),
+            ..Plan::default()
+        };
+        assert!(fixture.carry_out(plan).await.unwrap().status_waits);
+        let status = fixture.status(3);
+        let done = fixture.carry_out(Plan { status, ..Plan::default() }).await.unwrap();
+        assert!(!done.status_waits);
+        assert_eq!(done.written.len(), 1);
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn an_apply_that_changes_nothing_is_not_sent() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let apply = |colour: &str| Action::apply(config_map_kind(), "us", &child(colour));
+        assert_eq!(fixture.act(apply("red")).await.unwrap().written.len(), 1);
+        assert_eq!(requests(&fixture.server), 1, "absent: no look before");
+        assert!(fixture.act(apply("red")).await.unwrap().written.is_empty());
+        assert!(requests(&fixture.server) == 0, "remembered: not even a look");
+        assert_eq!(fixture.act(apply("blue")).await.unwrap().written.len(), 1);
+        assert_eq!(requests(&fixture.server), 1, "another wish: no look before");
+        // A process that has just started looks once, and writes nothing.
+        let fresh = Process::bare(&fixture.server, 2, None);
+        let whole = |text: &str| serde_json::from_str::<Value>(text);
+        let children = fresh.runtime.caches().watch(WatchSpec::projected(config_map_kind(), whole)).unwrap();
+        children.synced().await;
+        let executor = Executor::new(fresh.api.clone(), fresh.runtime.caches().clone());
+        fixture.server.take_requests();
+        for looks in [1, 0] {
+            let plan = Plan { actions: vec![apply("blue")], ..Plan::default() };
+            let no_calls = |_, _| std::future::ready(Ok(()));
+            let done = executor.carry_out(&garden_kind(), &root_key(), &plan, no_calls).await.unwrap();
+            assert!(done.written.is_empty());
+            assert_eq!(requests(&fixture.server), looks);
+        }
+        fixture.process.kill();
+        fresh.kill();
+    });
+}
+
+#[test]
+fn a_watch_that_would_select_an_object_knows_that_it_is_not_there() {
+    simulate(async {
+        let server = Server::new(1);
+        let process = Process::bare(&server, 1, None);
+        let caches = process.runtime.caches();
+        let spec = WatchSpec::projected(config_map_kind(), |text| serde_json::from_str::<Value>(text));
+        let cache = caches.watch(spec.select(Selector::all().label("garden", "rose"))).unwrap();
+        cache.synced().await;
+        let executor = Executor::new(process.api.clone(), caches.clone());
+        requests(&server);
+        for (name, garden, expected) in
+            [("selected", "rose", 1), ("other", "tulip", 2), ("other", "tulip", 1)]
+        {
+            let metadata = json!({"name": name, "namespace": "default", "labels": {"garden": garden}});
+            let apply = Action::apply(config_map_kind(), "us", &json!({"metadata": metadata}));
+            let plan = Plan { actions: vec![apply], ..Plan::default() };
+            let no_calls = |_, _| std::future::ready(Ok(()));
+            executor.carry_out(&garden_kind(), &root_key(), &plan, no_calls).await.unwrap();
+            assert_eq!(requests(&server), expected, "{name}");
+        }
+        process.stop().await;
+    });
+}
+
+#[test]
+fn a_delete_takes_the_incarnation_it_means_and_no_other() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        fixture.act(Action::create(config_map_kind(), &child("red"))).await.unwrap();
+        let old = fixture.children.all().remove(0);
+        fixture.server.store(|store| {
+            store.delete(&child_place("child"), None).unwrap();
+            store.create(&child_place("child"), child("blue")).unwrap();
+        });
+        let done = fixture.act(Action::delete(config_map_kind(), &old)).await.unwrap();
+        assert!(done.written.is_empty(), "it is gone already");
+        assert!(fixture.children.is_empty(), "and so it is in the cache");
+        let living = fixture.server.store(|store| store.objects[&child_place("child")].clone());
+        assert_eq!(living["data"]["colour"], "blue");
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn the_answer_of_a_subresource_is_not_taken_for_the_object() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let before = fixture.roots.get(&root_key()).unwrap().version;
+        let scale = Action::Patch {
+            kind: garden_kind(),
+            key: root_key(),
+            subresource: Some("scale".to_owned()),
+            patch_kind: PatchKind::Merge,
+            patch: json!({"spec": {"plants": 7}}),
+        };
+        fixture.act(scale).await.unwrap();
+        assert_eq!(fixture.roots.get(&root_key()).unwrap().version, before);
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn a_refused_action_ends_the_plan_there() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let plan = Plan {
+            actions: vec![
+                Action::apply(config_map_kind(), "us", &child("red")),
+                Action::apply(config_map_kind(), "us", &json!({"metadata": {"name": "x"}})),
+                Action::apply(
+                    config_map_kind(),
+                    "us",
+                    &json!({"metadata": {"name": "y", "namespace": "default"}}),
+                ),
+            ],
+            status: fixture.status(3),
+            ..Plan::default()
+        };
+        let refused = fixture.carry_out(plan).await.unwrap_err();
+        assert_eq!(refused.to_string(), "cannot write ConfigMap x: it has no namespace");
+        assert_eq!(fixture.server.take_writes().len(), 1);
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        fixture.process.connection.kill();
+        let started = tokio::time::Instant::now();
+        let error = fixture.act(Action::create(config_map_kind(), &child("red"))).await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot create ConfigMap default/child: no answer within 30s");
+        assert!(started.elapsed() < Duration::from_secs(31));
+        fixture.process.kill();
+    });
+}
