@@ -9,6 +9,13 @@ pub const MAX_SUBDOMAIN: usize = 253;
 
 const BASE32_HEX: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
 
+/// Whether a text is a DNS label, as the names of namespaces are.
+pub fn is_dns_label(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let ends_well = !name.starts_with('-') && !name.ends_with('-');
+    !name.is_empty() && name.len() <= MAX_LABEL && ends_well && name.bytes().all(is_inner)
+}
+
 /// At most the first `max` bytes, never splitting a character.
 pub fn head(name: &str, max: usize) -> &str {
     name.get(..name.floor_char_boundary(max)).unwrap_or(name)
@@ -59,6 +66,14 @@ mod tests {
         assert_eq!(short_hash("abc", 40), "a9993e364706816aba3e25717850c26c9cd0d89d");
         assert_eq!(short_hash("abc", 5), "a9993");
         assert_eq!(base32_hash(b"abc"), "L6CJSDI70Q0MLEHU4LONGK62DIED1M4T");
+    }
+
+    #[test]
+    fn a_dns_label_is_lower_case_and_short() {
+        let longest = "a".repeat(63);
+        assert!(["a", "a-1", "0", longest.as_str()].into_iter().all(is_dns_label));
+        let too_long = "a".repeat(64);
+        assert!(!["", "-a", "a-", "A", "a.b", "a_b", "ä", too_long.as_str()].into_iter().any(is_dns_label));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Health, metrics and debug state over plain HTTP.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
     Json, Router,
@@ -34,16 +37,6 @@ pub struct Admin {
     pub api: Api,
     /// The tasks of the process.
     pub tasks: Tasks,
-}
-
-/// The address cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen at {address}: {source}; is it in use?")]
-pub struct ListenError {
-    /// Where.
-    pub address: SocketAddr,
-    /// Why not.
-    pub source: std::io::Error,
 }
 
 impl Admin {
@@ -81,11 +74,8 @@ impl Admin {
             .with_state(Arc::new(self))
     }
 
-    /// Listens at `address` and serves until the tasks stop; returns where it listens.
-    pub async fn start(self, address: SocketAddr) -> Result<SocketAddr, ListenError> {
-        let listen = |source| ListenError { address, source };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+    /// Serves on a listener until the tasks stop.
+    pub fn serve(self, listener: TcpListener) {
         let (tasks, stopping) = (self.tasks.clone(), self.tasks.clone());
         let service = self.router().into_make_service_with_connect_info::<SocketAddr>();
         tasks.spawn("admin", async move {
@@ -94,8 +84,22 @@ impl Admin {
                 tracing::error!("the admin server ended: {error}");
             }
         });
-        Ok(address)
     }
+}
+
+/// Takes an address to listen at. All interfaces means those of IPv4 alone where the kernel has no IPv6.
+pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) && is_unsupported(&error) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        outcome => outcome,
+    }
+}
+
+fn is_unsupported(error: &std::io::Error) -> bool {
+    // EAFNOSUPPORT and EADDRNOTAVAIL, for which there are no stable names.
+    matches!(error.raw_os_error(), Some(97 | 99))
 }
 
 async fn healthz(State(admin): State<Arc<Admin>>) -> Response {

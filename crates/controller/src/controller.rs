@@ -327,24 +327,29 @@ async fn turn(shared: &Shared, reconciler: &dyn Reconciler, job: &Job) -> Outcom
             });
             if error.class().deserves_event() {
                 let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
-                report(shared, reconciler, &job.key, &[event]);
+                report(shared, reconciler, regarding(shared, reconciler, &job.key).as_ref(), &[event]);
             }
             Outcome::Failed(error.class(), error.retry_after())
         }
     }
 }
 
-/// Records events about a root.
-fn report(shared: &Shared, reconciler: &dyn Reconciler, key: &ObjectKey, events: &[Event]) {
-    if events.is_empty() {
-        return;
+/// The root as events name it, while it is there.
+fn regarding(shared: &Shared, reconciler: &dyn Reconciler, key: &ObjectKey) -> Option<Regarding> {
+    match shared.caches.knowledge(reconciler.kind(), key, &BTreeMap::new()) {
+        Knowledge::Present(known) => {
+            Some(Regarding { kind: reconciler.kind().clone(), key: key.clone(), uid: known.uid })
+        }
+        Knowledge::Absent | Knowledge::Unknown => None,
     }
-    let Knowledge::Present(known) = shared.caches.knowledge(reconciler.kind(), key, &BTreeMap::new()) else {
-        return;
-    };
-    let regarding = Regarding { kind: reconciler.kind().clone(), key: key.clone(), uid: known.uid };
+}
+
+/// Records events about a root.
+fn report(shared: &Shared, reconciler: &dyn Reconciler, regarding: Option<&Regarding>, events: &[Event]) {
     for event in events {
-        shared.recorder.record(reconciler.name(), regarding.clone(), event.clone());
+        if let Some(regarding) = regarding {
+            shared.recorder.record(reconciler.name(), regarding.clone(), event.clone());
+        }
     }
 }
 
@@ -381,8 +386,12 @@ impl<C: Controller> Reconciler for Running<C> {
             let plan = self.controller.plan(&seen);
             tracing::trace!(plan = %serde_json::to_string(&plan).unwrap_or_default(), "planned");
             let call = |name: String, input: Value| async move { self.controller.call(&name, &input).await };
-            let done = shared.executor.carry_out(&self.kind, key, &plan, call).await?;
-            report(&shared, self, key, &plan.events);
+            // Before anything is written: the plan may let the root go.
+            let regarding = regarding(&shared, self, key);
+            let written = shared.executor.act_out(&plan.actions, call).await?;
+            // The actions took place, whatever becomes of the status.
+            report(&shared, self, regarding.as_ref(), &plan.events);
+            let done = shared.executor.set_status(&self.kind, key, plan.status.as_ref(), written).await?;
             Ok(match plan.next {
                 _ if done.status_waits => Outcome::Again,
                 Next::AwaitChange => Outcome::Done,

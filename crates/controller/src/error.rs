@@ -125,7 +125,8 @@ fn classify(error: &kube::Error) -> Class {
             409 => Class::Conflict,
             429 => Class::Throttled,
             // The namespace, kind or owner may come; a proxy's 408 or a server's 5xx will pass.
-            404 | 408 | 410 | 500..=599 => Class::Transient,
+            // A 401 is a token that is being rotated.
+            401 | 404 | 408 | 410 | 500..=599 => Class::Transient,
             _ => Class::Invalid,
         },
         kube::Error::HyperError(_)

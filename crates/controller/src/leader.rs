@@ -104,6 +104,11 @@ impl Leadership {
         }
     }
 
+    /// Whether we took part and can lead no more.
+    pub fn is_lost(&self) -> bool {
+        *self.0.borrow() == Standing::Lost
+    }
+
     /// Resolves when we held the lease and lost it.
     pub async fn lost(&self) {
         let mut standing = self.0.clone();
@@ -164,7 +169,7 @@ impl Election {
         loop {
             let started = Instant::now();
             match self.take_or_renew().await {
-                Ok(true) => {
+                Ok(Attempt::Ours) => {
                     let end = started + self.settings.renew_deadline;
                     let before = self.standing.send_replace(Standing::Until(end));
                     if before == Standing::Standby {
@@ -172,11 +177,12 @@ impl Election {
                         tracing::info!(identity = self.settings.identity, "leading");
                     }
                 }
-                Ok(false) if self.leads() => {
+                Ok(Attempt::Theirs) if self.leads() => {
                     tracing::error!("the lease was taken by somebody else");
                     return;
                 }
-                Ok(false) => {}
+                // Somebody wrote to the lease, perhaps only an annotation: the next look tells who holds it.
+                Ok(Attempt::Theirs | Attempt::Raced) => {}
                 Err(error) => tracing::warn!("{error}; trying again"),
             }
             if let Standing::Until(end) = *self.standing.borrow()
@@ -201,8 +207,8 @@ impl Election {
         (ApiKind::of::<Lease>(), ObjectKey::new(&self.settings.namespace, &self.settings.name))
     }
 
-    /// One attempt; whether the lease is ours now.
-    async fn take_or_renew(&mut self) -> Result<bool, Error> {
+    /// One attempt to take or renew the lease.
+    async fn take_or_renew(&mut self) -> Result<Attempt, Error> {
         // An answer that comes after the next renewal is due is of no use.
         let patience = self.settings.renew_deadline / 2;
         if let Ok(answer) = tokio::time::timeout(patience, self.attempt()).await {
@@ -213,7 +219,7 @@ impl Election {
         }
     }
 
-    async fn attempt(&mut self) -> Result<bool, Error> {
+    async fn attempt(&mut self) -> Result<Attempt, Error> {
         let (kind, key) = self.kind_and_key();
         let Some(text) = self.api.get(&kind, &key).await? else {
             let lease = Lease {
@@ -231,7 +237,7 @@ impl Election {
         })?;
         let seen = lease.spec.take().unwrap_or_default();
         if !self.may_take(&seen) {
-            return Ok(false);
+            return Ok(Attempt::Theirs);
         }
         lease.spec = Some(self.record(Some(&seen)));
         // With the resource version we read: if somebody was faster, this is a conflict.
@@ -296,11 +302,20 @@ impl Election {
     }
 }
 
-/// Whether a write to the lease made it ours: a conflict means that somebody was faster.
-fn won(answer: Result<String, Error>) -> Result<bool, Error> {
+/// What became of an attempt to take or renew the lease.
+enum Attempt {
+    /// It is ours.
+    Ours,
+    /// Somebody else holds it.
+    Theirs,
+    /// Somebody wrote to it between our look and our write.
+    Raced,
+}
+
+fn won(answer: Result<String, Error>) -> Result<Attempt, Error> {
     match answer {
-        Ok(_) => Ok(true),
-        Err(error) if error.class() == Class::Conflict => Ok(false),
+        Ok(_) => Ok(Attempt::Ours),
+        Err(error) if error.class() == Class::Conflict => Ok(Attempt::Raced),
         Err(error) => Err(error),
     }
 }

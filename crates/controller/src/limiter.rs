@@ -18,6 +18,8 @@ pub struct LimiterSettings {
     pub min: usize,
     /// The limit never rises above.
     pub max: usize,
+    /// Requests a second, on average, and how many at once after a pause; `None` leaves that to the server.
+    pub rate: Option<(u32, u32)>,
     /// An answer that takes this many times longer than the quickest recent ones means a queue
     /// forms at the server.
     pub slowdown: f64,
@@ -27,7 +29,7 @@ impl Default for LimiterSettings {
     /// An API server's priority level for service accounts has tens of seats: start in that range, and
     /// let latency and 429s say how far to go.
     fn default() -> Self {
-        Self { initial: 16, min: 1, max: 256, slowdown: 4.0 }
+        Self { initial: 16, min: 1, max: 256, rate: None, slowdown: 4.0 }
     }
 }
 
@@ -57,6 +59,8 @@ struct State {
     calm_until: Instant,
     /// The server asked for silence until then.
     closed_until: Instant,
+    /// When the allowed rate has paid for all requests so far.
+    paid_until: Instant,
     throttled: u64,
 }
 
@@ -109,6 +113,7 @@ impl Limiter {
                 learnt: now,
                 calm_until: now,
                 closed_until: now,
+                paid_until: now,
                 throttled: 0,
             }),
         })))
@@ -121,8 +126,8 @@ impl Limiter {
         };
         // The semaphore is never closed, so that an error cannot happen; without it, go on unlimited.
         let permit = Arc::clone(&adaptive.semaphore).acquire_owned().await.ok();
-        let closed_until = adaptive.state.lock().closed_until;
-        tokio::time::sleep_until(closed_until).await;
+        let open_at = adaptive.state.lock().open_at(adaptive.settings.rate);
+        tokio::time::sleep_until(open_at).await;
         Permit { started: Instant::now(), held: permit.map(|permit| (Arc::clone(adaptive), permit)) }
     }
 
@@ -135,6 +140,21 @@ impl Limiter {
             in_flight: state.permits.saturating_sub(adaptive.semaphore.available_permits()),
             throttled: state.throttled,
         })
+    }
+}
+
+impl State {
+    /// When the next request may go, and takes that place.
+    fn open_at(&mut self, rate: Option<(u32, u32)>) -> Instant {
+        let now = Instant::now();
+        let Some((per_second, burst)) = rate.filter(|(per_second, _)| *per_second > 0) else {
+            return self.closed_until;
+        };
+        let price = Duration::from_secs(1) / per_second;
+        let credit = price * burst.max(1).saturating_sub(1);
+        let go = self.paid_until.checked_sub(credit).unwrap_or(now);
+        self.paid_until = self.paid_until.max(now) + price;
+        go.max(self.closed_until)
     }
 }
 
@@ -163,17 +183,19 @@ impl Adaptive {
                 state.learnt = now;
                 // Below a few milliseconds ratios are noise.
                 let slow = seconds > 0.025 && seconds > usual * self.settings.slowdown;
-                if slow {
+                // A slow answer to one of few requests says something about the request, not about the load.
+                let busy = 2 * self.semaphore.available_permits() <= state.permits;
+                if slow && busy {
                     self.decrease(&mut state, 0.9, latency, now);
-                } else if self.semaphore.available_permits() == 0 {
+                } else if !slow && self.semaphore.available_permits() == 0 {
                     state.limit = (state.limit + 1.0 / state.limit.max(1.0)).min(as_float(self.settings.max));
                 }
             }
             Answer::Overloaded => self.decrease(&mut state, 0.7, latency, now),
             Answer::Throttled(wait) => {
                 state.throttled += 1;
-                self.decrease(&mut state, 0.5, latency, now);
                 let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(30));
+                self.decrease(&mut state, 0.5, latency.max(wait), now);
                 state.closed_until = state.closed_until.max(now + wait);
             }
         }
@@ -189,10 +211,11 @@ impl Adaptive {
         }
     }
 
-    fn decrease(&self, state: &mut State, factor: f64, latency: Duration, now: Instant) {
+    /// Decreases once for all answers that tell of the same congestion: those of the next `calm`.
+    fn decrease(&self, state: &mut State, factor: f64, calm: Duration, now: Instant) {
         if now >= state.calm_until {
             state.limit = (state.limit * factor).max(as_float(self.settings.min.max(1)));
-            state.calm_until = now + latency;
+            state.calm_until = now + calm;
         }
     }
 }
@@ -230,6 +253,29 @@ mod tests {
 
     fn limit(limiter: &Limiter) -> usize {
         limiter.report().unwrap().limit
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keeps_to_a_rate_after_a_burst() {
+        let settings = LimiterSettings { initial: 100, rate: Some((10, 5)), ..LimiterSettings::default() };
+        let limiter = Limiter::adaptive(settings);
+        let start = Instant::now();
+        send(&limiter, 25, Duration::ZERO, Answer::Served).await;
+        assert_eq!(start.elapsed().as_millis() / 100, 20, "5 at once, 20 more at 10 a second");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let start = Instant::now();
+        send(&limiter, 5, Duration::ZERO, Answer::Served).await;
+        assert!(start.elapsed() < Duration::from_millis(50), "a pause earns a burst");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_answer_to_a_lonely_request_says_nothing_of_the_load() {
+        let limiter = Limiter::adaptive(LimiterSettings::default());
+        send(&limiter, 4, Duration::from_millis(5), Answer::Served).await;
+        for _ in 0..20 {
+            send(&limiter, 1, Duration::from_millis(200), Answer::Served).await;
+        }
+        assert_eq!(limit(&limiter), 16);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! What the machinery counts.
 //!
-//! Names and labels are those of controller-runtime and client-go, so that dashboards and alerts made
-//! for the Go operators go on working.
+//! What controller-runtime and client-go count too has their names and labels, so that dashboards and alerts
+//! made for the Go operators go on working; the rest begins with `quintet_`.
 
 use std::{sync::Arc, time::Duration};
 

@@ -77,7 +77,8 @@ impl Fixture {
 
     async fn carry_out(&self, plan: Plan) -> Result<Done, Error> {
         let no_calls = |_, _| std::future::ready(Ok(()));
-        self.executor.carry_out(&garden_kind(), &root_key(), &plan, no_calls).await
+        let written = self.executor.act_out(&plan.actions, no_calls).await?;
+        self.executor.set_status(&garden_kind(), &root_key(), plan.status.as_ref(), written).await
     }
 
     async fn act(&self, action: Action) -> Result<Done, Error> {
@@ -181,10 +182,9 @@ fn an_apply_that_changes_nothing_is_not_sent() {
         let executor = Executor::new(fresh.api.clone(), fresh.runtime.caches().clone());
         fixture.server.take_requests();
         for looks in [1, 0] {
-            let plan = Plan { actions: vec![apply("blue")], ..Plan::default() };
             let no_calls = |_, _| std::future::ready(Ok(()));
-            let done = executor.carry_out(&garden_kind(), &root_key(), &plan, no_calls).await.unwrap();
-            assert!(done.written.is_empty());
+            let written = executor.act_out(&[apply("blue")], no_calls).await.unwrap();
+            assert!(written.is_empty());
             assert_eq!(requests(&fixture.server), looks);
         }
         fixture.process.kill();
@@ -208,9 +208,8 @@ fn a_watch_that_would_select_an_object_knows_that_it_is_not_there() {
         {
             let metadata = json!({"name": name, "namespace": "default", "labels": {"garden": garden}});
             let apply = Action::apply(config_map_kind(), "us", &json!({"metadata": metadata}));
-            let plan = Plan { actions: vec![apply], ..Plan::default() };
             let no_calls = |_, _| std::future::ready(Ok(()));
-            executor.carry_out(&garden_kind(), &root_key(), &plan, no_calls).await.unwrap();
+            executor.act_out(&[apply], no_calls).await.unwrap();
             assert_eq!(requests(&server), expected, "{name}");
         }
         process.stop().await;

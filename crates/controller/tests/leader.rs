@@ -128,6 +128,22 @@ fn a_short_outage_of_the_server_does_not_cost_the_lease() {
 }
 
 #[test]
+fn a_lost_race_on_the_lease_is_not_a_lost_lease() {
+    simulate(async {
+        let server = Server::new(5);
+        let process = Process::start(&server, 5, Some("only"));
+        process.leadership.acquired().await;
+        // Somebody annotates the lease, again and again.
+        server.with_faults(|faults| faults.odds.conflict = 300);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        server.with_faults(|faults| faults.odds.conflict = 0);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(process.leadership.report().leading && !process.leadership.is_lost());
+        process.stop().await;
+    });
+}
+
+#[test]
 fn who_does_not_hold_the_lease_does_not_write() {
     simulate(async {
         let server = Server::new(5);

@@ -261,13 +261,15 @@ async fn questions_are_answered_over_https() {
     let settings = KeeperSettings { period: Duration::from_millis(20), ..settings() };
     let keeper = Keeper::start(process.api.clone(), process.clock.clone(), settings, &process.tasks);
     let listen = WebhookSettings::new("127.0.0.1:0".parse().unwrap());
-    let https = WebhookServer::start(listen, routes(), keeper.clone(), &process.tasks).await.unwrap();
+    let https = WebhookServer::bind(listen).await.unwrap();
+    let address = https.address();
+    https.serve(routes(), keeper.clone(), &process.tasks).unwrap();
     while keeper.missing().is_some() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let ca = bundle(&server, &validating(), "/webhooks/0/clientConfig/caBundle");
     let ask = async |path: &str, body: &str| {
-        let (code, body) = post(https.address(), &ca, path, body).await.unwrap();
+        let (code, body) = post(address, &ca, path, body).await.unwrap();
         (code, serde_json::from_str::<Value>(&body).unwrap_or(Value::String(body)))
     };
 
@@ -310,20 +312,15 @@ async fn questions_are_answered_over_https() {
 
     let stranger =
         Certificates::make(&[NAME.to_owned()], process.clock.now(), Duration::from_hours(1), "").unwrap();
-    assert!(post(https.address(), &stranger.ca, "/validate", "{}").await.is_err());
+    assert!(post(address, &stranger.ca, "/validate", "{}").await.is_err());
     process.stop().await;
-    assert!(TcpStream::connect(https.address()).await.is_err());
+    assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]
 async fn a_port_in_use_is_said_in_one_line() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = Server::new(1);
-    let process = Process::bare(&server, 1, None);
-    let keeper = Keeper::start(process.api.clone(), process.clock.clone(), settings(), &process.tasks);
     let listen = WebhookSettings::new(taken.local_addr().unwrap());
-    let error =
-        WebhookServer::start(listen, Routes::new(), keeper, &process.tasks).await.unwrap_err().to_string();
+    let error = WebhookServer::bind(listen).await.unwrap_err().to_string();
     assert!(error.contains("in use") && !error.contains('\n'), "{error}");
-    process.stop().await;
 }

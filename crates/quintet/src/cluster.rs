@@ -37,7 +37,8 @@ impl ClusterArguments {
         let source = self.source();
         let config = self.config().await.with_context(|| format!("cannot use {source}"))?;
         let (address, namespace) = (config.cluster_url.to_string(), config.default_namespace.clone());
-        let client = Client::try_from(config).with_context(|| format!("cannot use {source}"))?;
+        let client =
+            quintet_controller::api::connect(config).with_context(|| format!("cannot use {source}"))?;
         let answer = tokio::time::timeout(FIRST_ANSWER, client.apiserver_version()).await;
         let advice = format!("cannot reach the Kubernetes API at {address}, named by {source}");
         answer

@@ -15,8 +15,8 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-pub(crate) fn run(arguments: &Arguments) {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut script = Vec::new();
     generate(arguments.shell, &mut CommandLine::command(), "quintet", &mut script);
-    output::print(&String::from_utf8_lossy(&script));
+    output::print(&String::from_utf8_lossy(&script))
 }

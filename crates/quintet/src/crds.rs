@@ -38,8 +38,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let Arguments { names, output, list, apply, webhook_service, cluster } = arguments;
     let crds = selected(crd::all(&webhook_service), &names)?;
     if list {
-        output::print(&output::table(&["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"], &rows(&crds)));
-        return Ok(());
+        let header = ["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"];
+        return output::print(&output::table(&header, &rows(&crds)));
     }
     if apply {
         return crate::cluster::block_on(apply_all(crds, cluster))?;
@@ -108,7 +108,7 @@ async fn apply_all(crds: Vec<CustomResourceDefinition>, cluster: ClusterArgument
         api.patch(&name, &parameters, &Patch::Apply(&crd))
             .await
             .with_context(|| format!("cannot apply {name} to {}", cluster.address))?;
-        output::print(&format!("{name} applied\n"));
+        output::print(&format!("{name} applied\n"))?;
     }
     Ok(())
 }

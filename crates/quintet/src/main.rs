@@ -24,10 +24,7 @@ fn main() -> ExitCode {
         Command::Manifests(arguments) => manifests::run(arguments),
         Command::Operator(arguments) => operator::run(*arguments),
         Command::Version(arguments) => version::run(&arguments),
-        Command::Completion(arguments) => {
-            completion::run(&arguments);
-            Ok(())
-        }
+        Command::Completion(arguments) => completion::run(&arguments),
     };
     output::exit_code(outcome)
 }

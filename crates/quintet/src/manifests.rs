@@ -1,9 +1,10 @@
 //! `quintet manifests`.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
-use quintet_api::config::{LeaderElection, Webhook};
+use quintet_api::config::{Process, Webhook};
 use quintet_api::crd::{self, WebhookService};
+use quintet_api::names::{MAX_LABEL, is_dns_label};
 use serde_json::{Value, json};
 
 use crate::output::{self, Format};
@@ -37,14 +38,15 @@ const NOBODY: i64 = 65532;
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let Arguments { namespace, image, replicas, no_crds, output } = arguments;
-    let webhook = Webhook::default();
-    let service = WebhookService { namespace: namespace.clone(), name: webhook.service_name.clone() };
+    ensure!(
+        is_dns_label(&namespace),
+        "\"{namespace}\" is no name of a namespace; use lower-case letters, digits and hyphens, at most {MAX_LABEL}"
+    );
+    let process = Process::default();
+    let service = WebhookService { namespace: namespace.clone(), name: process.webhook.service_name.clone() };
     let crds = crd::all(&service);
-    let converted: Vec<&str> = crds
-        .iter()
-        .filter(|crd| crd.spec.conversion.is_some())
-        .filter_map(|crd| crd.metadata.name.as_deref())
-        .collect();
+    let converted = crd::converted();
+    let converted: Vec<&str> = converted.iter().map(String::as_str).collect();
 
     let mut objects =
         vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } })];
@@ -52,9 +54,9 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         let crds = crds.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>();
         objects.extend(crds.context("cannot write the definitions")?);
     }
-    objects.extend(permissions(&namespace, &converted, &webhook));
-    objects.extend(services(&namespace, &webhook));
-    objects.push(deployment(&namespace, &image, replicas, &webhook));
+    objects.extend(permissions(&namespace, &converted, &process));
+    objects.extend(services(&namespace, &process));
+    objects.push(deployment(&namespace, &image, replicas, &process));
     output::print_objects(&objects, output)
 }
 
@@ -67,8 +69,9 @@ fn metadata(namespace: &str, name: &str) -> Value {
 }
 
 /// The least that the machinery needs; each component adds what it looks after.
-fn permissions(namespace: &str, converted: &[&str], webhook: &Webhook) -> Vec<Value> {
-    let lease = LeaderElection::default().resource_name;
+fn permissions(namespace: &str, converted: &[&str], process: &Process) -> Vec<Value> {
+    let Process { leader_election, webhook, .. } = process;
+    let lease = &leader_election.resource_name;
     let subject = json!([{ "kind": "ServiceAccount", "name": NAME, "namespace": namespace }]);
     let reference =
         |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME });
@@ -98,7 +101,7 @@ fn permissions(namespace: &str, converted: &[&str], webhook: &Webhook) -> Vec<Va
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata(namespace, NAME),
             "rules": [
                 rule("coordination.k8s.io", &["leases"], &[], &["create"]),
-                rule("coordination.k8s.io", &["leases"], &[&lease], &["get", "update"]),
+                rule("coordination.k8s.io", &["leases"], &[lease], &["get", "update"]),
                 rule("", &["secrets"], &[], &["create"]),
                 rule("", &["secrets"], &[&webhook.secret_name], &["get", "update"]),
             ],
@@ -110,7 +113,8 @@ fn permissions(namespace: &str, converted: &[&str], webhook: &Webhook) -> Vec<Va
     ]
 }
 
-fn services(namespace: &str, webhook: &Webhook) -> Vec<Value> {
+fn services(namespace: &str, process: &Process) -> Vec<Value> {
+    let Webhook { service_name, .. } = &process.webhook;
     let service = |name: &str, port: Value| {
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": metadata(namespace, name),
@@ -118,12 +122,20 @@ fn services(namespace: &str, webhook: &Webhook) -> Vec<Value> {
         })
     };
     vec![
-        service(&webhook.service_name, json!({ "name": "https", "port": 443, "targetPort": "webhook" })),
-        service("quintet-metrics", json!({ "name": "http", "port": 8080, "targetPort": "metrics" })),
+        service(service_name, json!({ "name": "https", "port": 443, "targetPort": "webhook" })),
+        service(
+            "quintet-metrics",
+            json!({ "name": "http", "port": port(&process.metrics_bind_address), "targetPort": "metrics" }),
+        ),
     ]
 }
 
-fn deployment(namespace: &str, image: &str, replicas: u32, webhook: &Webhook) -> Value {
+/// The port of an address such as `:8080`.
+fn port(address: &str) -> Option<u16> {
+    address.rsplit(':').next()?.parse().ok()
+}
+
+fn deployment(namespace: &str, image: &str, replicas: u32, process: &Process) -> Value {
     let probe = |path: &str| json!({ "httpGet": { "path": path, "port": "health" } });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(namespace, NAME),
@@ -140,9 +152,9 @@ fn deployment(namespace: &str, image: &str, replicas: u32, webhook: &Webhook) ->
                     "containers": [{
                         "name": NAME, "image": image, "args": ["operator"],
                         "ports": [
-                            { "name": "webhook", "containerPort": webhook.port },
-                            { "name": "metrics", "containerPort": 8080 },
-                            { "name": "health", "containerPort": 8081 },
+                            { "name": "webhook", "containerPort": process.webhook.port },
+                            { "name": "metrics", "containerPort": port(&process.metrics_bind_address) },
+                            { "name": "health", "containerPort": port(&process.health_bind_address) },
                         ],
                         "livenessProbe": probe("/healthz"), "readinessProbe": probe("/readyz"),
                         "resources": { "requests": { "cpu": "50m", "memory": "64Mi" }, "limits": { "memory": "1Gi" } },

@@ -17,10 +17,15 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Prints to standard output. A reader that went away, as `head` does, is no error.
-pub(crate) fn print(text: &str) {
+/// Prints to standard output. A reader that went away, as `head` does, is no error; a full disk is.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write the output")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints to standard error.
@@ -37,19 +42,22 @@ pub(crate) fn print_objects(objects: &[serde_json::Value], format: Format) -> an
                 text += "---\n";
                 text += &yaml(object)?;
             }
-            print(&text);
+            print(&text)
         }
         Format::Json => {
-            print_json(&serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": objects }))?;
+            print_json(&serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": objects }))
         }
     }
-    Ok(())
 }
 
 /// Prints a value as JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&(serde_json::to_string_pretty(value).context("cannot write JSON")? + "\n"));
-    Ok(())
+    print(&(serde_json::to_string_pretty(value).context("cannot write JSON")? + "\n"))
+}
+
+/// Prints a value as YAML.
+pub(crate) fn print_yaml(value: &impl Serialize) -> anyhow::Result<()> {
+    print(&yaml(value)?)
 }
 
 fn yaml(value: &impl Serialize) -> anyhow::Result<String> {

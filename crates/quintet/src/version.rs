@@ -7,7 +7,7 @@ use crate::output::{self, Format};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Print JSON instead of text.
+    /// Print YAML or JSON instead of text.
     #[arg(short, long)]
     output: Option<Format>,
 }
@@ -20,11 +20,12 @@ const COMMIT: Option<&str> = option_env!("QUINTET_COMMIT");
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let commit = COMMIT.unwrap_or("unknown");
-    if arguments.output == Some(Format::Json) {
-        return output::print_json(
-            &json!({ "version": version, "commit": commit, "kubernetes": KUBERNETES }),
-        );
+    let facts = json!({ "version": version, "commit": commit, "kubernetes": KUBERNETES });
+    match arguments.output {
+        Some(Format::Json) => output::print_json(&facts),
+        Some(Format::Yaml) => output::print_yaml(&facts),
+        None => {
+            output::print(&format!("quintet {version} (commit {commit}, Kubernetes {KUBERNETES} types)\n"))
+        }
     }
-    output::print(&format!("quintet {version} (commit {commit}, Kubernetes {KUBERNETES} types)\n"));
-    Ok(())
 }

@@ -147,6 +147,7 @@ fn manifests_hold_all_that_an_installation_needs() {
     }
     let converted = objects.iter().find(|object| object["spec"]["conversion"].is_object()).unwrap();
     assert_eq!(converted["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["namespace"], "ml");
+    complains(&["manifests", "--namespace", "Bad_NS!"], 1, "\"Bad_NS!\" is no name of a namespace");
     let short = text(&quintet(&["manifests", "--no-crds"]).stdout);
     assert!(!short.contains("kind: CustomResourceDefinition"));
 }
@@ -174,8 +175,14 @@ fn version_and_completions_are_there() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
-    let command = format!("{} crds | head -c 1", env!("CARGO_BIN_EXE_quintet"));
-    let output = Command::new("bash").args(["-o", "pipefail", "-c", &command]).output().unwrap();
-    assert!(text(&output.stderr).is_empty(), "{}", text(&output.stderr));
+fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
+    let run = |rest: &str| {
+        let command = format!("{} crds {rest}", env!("CARGO_BIN_EXE_quintet"));
+        Command::new("bash").args(["-o", "pipefail", "-c", &command]).output().unwrap()
+    };
+    let output = run("| head -c 1");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let output = run("> /dev/full");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("error: cannot write the output: "), "{}", text(&output.stderr));
 }

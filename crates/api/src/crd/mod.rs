@@ -59,6 +59,12 @@ fn definitions() -> Vec<Definition> {
     .collect()
 }
 
+/// The names of the CRDs whose versions are converted by webhook.
+pub fn converted() -> Vec<String> {
+    let converted = definitions().into_iter().filter(|definition| definition.is_converted);
+    converted.filter_map(|definition| definition.name()).collect()
+}
+
 /// Every kind in every served version, grouped as the CRDs are.
 pub fn kinds() -> Vec<Kind> {
     definitions().into_iter().flat_map(|definition| definition.versions).map(|(kind, _)| kind).collect()
@@ -189,14 +195,16 @@ impl Definition {
         Self { is_converted: true, ..self }
     }
 
+    fn name(&self) -> Option<String> {
+        let (stored, _) = self.versions.first()?;
+        Some(format!("{}.{}", stored.plural, self.group))
+    }
+
     fn crd(&self, webhooks: &WebhookService) -> Option<CustomResourceDefinition> {
         let (stored, _) = self.versions.first()?;
         let versions = self.versions.iter().enumerate();
         Some(CustomResourceDefinition {
-            metadata: ObjectMeta {
-                name: Some(format!("{}.{}", stored.plural, self.group)),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { name: self.name(), ..ObjectMeta::default() },
             spec: CustomResourceDefinitionSpec {
                 conversion: self.is_converted.then(|| conversion_by(webhooks)),
                 group: self.group.into(),

@@ -139,9 +139,14 @@ impl Caches {
         Ok(Cache(inner))
     }
 
+    /// The caches of a kind. Out of the lock: whoever hears of a change may look into caches itself.
+    fn of_kind(&self, kind: &ApiKind) -> Vec<Arc<dyn AnyCache>> {
+        self.0.by_kind.read().get(kind).cloned().unwrap_or_default()
+    }
+
     /// Takes the answer to a write of ours in: the object as it is now.
     pub fn written(&self, kind: &ApiKind, text: &str) {
-        for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
+        for cache in self.of_kind(kind) {
             match Head::read(text, cache.form()) {
                 Ok(head) => cache.written(&head),
                 Err(error) => tracing::error!(%kind, "the answer to a write is no object: {error}"),
@@ -163,14 +168,14 @@ impl Caches {
 
     /// Takes in that an incarnation of an object no longer exists.
     pub fn gone(&self, kind: &ApiKind, key: &ObjectKey, uid: &Uid) {
-        for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
+        for cache in self.of_kind(kind) {
             cache.deleted(key, uid);
         }
     }
 
     /// Remembers that this state of an object is what an apply of `wish` leaves.
     pub(crate) fn applied(&self, kind: &ApiKind, key: &ObjectKey, version: ResourceVersion, wish: u64) {
-        for cache in self.0.by_kind.read().get(kind).into_iter().flatten() {
+        for cache in self.of_kind(kind) {
             cache.applied(key, version, wish);
         }
     }
@@ -178,8 +183,8 @@ impl Caches {
     /// What is known of an object without asking the server. `labels` are those it would have if it were
     /// there: a watch that selects by them can then tell that it is not.
     pub fn knowledge(&self, kind: &ApiKind, key: &ObjectKey, labels: &BTreeMap<String, String>) -> Knowledge {
-        let by_kind = self.0.by_kind.read();
-        let answers = by_kind.get(kind).into_iter().flatten().map(|cache| cache.knowledge(key, labels));
+        let caches = self.of_kind(kind);
+        let answers = caches.iter().map(|cache| cache.knowledge(key, labels));
         answers.max_by_key(Knowledge::worth).unwrap_or(Knowledge::Unknown)
     }
 

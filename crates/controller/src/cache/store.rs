@@ -90,6 +90,10 @@ pub(super) struct Store<T> {
     tombstones: HashMap<ObjectKey, Tombstone>,
     epoch: u64,
     checksum: u64,
+    /// The newest version seen, of whatever object.
+    newest: ResourceVersion,
+    /// The server has gone back in time, as after a restore: the list at hand is right, however old it looks.
+    rewound: bool,
 }
 
 impl<T> Default for Store<T> {
@@ -100,6 +104,8 @@ impl<T> Default for Store<T> {
             tombstones: HashMap::new(),
             epoch: 0,
             checksum: 0,
+            newest: ResourceVersion::default(),
+            rewound: false,
         }
     }
 }
@@ -156,10 +162,11 @@ impl<T> Store<T> {
         }
         if let Some(known) = self.entries.get(&entry.key) {
             let comparable = entry.version != ResourceVersion::default();
-            if comparable && entry.version <= known.version {
+            if comparable && entry.version <= known.version && !self.rewound {
                 return None;
             }
         }
+        self.newest = self.newest.max(entry.version);
         let entry = Arc::new(entry);
         let old = self.take(&entry.key);
         if let Some(old) = &old
@@ -197,12 +204,12 @@ impl<T> Store<T> {
 
     /// We know that `uid` is gone, or out of the selection as of `until`; the watch will show it later.
     pub(super) fn bury(&mut self, key: &ObjectKey, uid: &Uid, until: ResourceVersion) -> Option<Change<T>> {
-        let known = self.entries.get(key);
-        if known.is_some_and(|known| known.uid != *uid || known.version > until) {
+        // What is not here needs no tombstone: either the watch was faster, or it never was ours to show.
+        let known = self.entries.get(key)?;
+        if known.uid != *uid || known.version > until {
             return None;
         }
-        let floor = known.map(|known| known.version).unwrap_or_default();
-        let tombstone = Tombstone { uid: uid.clone(), until, floor, epoch: self.epoch };
+        let tombstone = Tombstone { uid: uid.clone(), until, floor: known.version, epoch: self.epoch };
         self.tombstones.insert(key.clone(), tombstone);
         let old = self.take(key)?;
         Some(Change { old: Some(old), new: None, cause: Cause::Write })
@@ -211,6 +218,15 @@ impl<T> Store<T> {
     /// A list begins: what is buried from now on may still be in it.
     pub(super) fn begin_list(&mut self) {
         self.epoch += 1;
+    }
+
+    /// The list at hand is of this version: if that is long past, the server was restored from a backup.
+    pub(super) fn list_is_at(&mut self, version: ResourceVersion) {
+        if version < self.newest && version != ResourceVersion::default() {
+            self.rewound = true;
+            self.newest = version;
+            self.tombstones.clear();
+        }
     }
 
     /// One listed object.
@@ -231,7 +247,9 @@ impl<T> Store<T> {
     ) -> Vec<Change<T>> {
         let epoch = self.epoch;
         self.tombstones.retain(|_, tombstone| tombstone.epoch >= epoch);
-        let is_gone = |entry: &&Arc<Entry<T>>| !listed.contains(&entry.key) && entry.version <= version;
+        let rewound = std::mem::take(&mut self.rewound);
+        let is_gone =
+            |entry: &&Arc<Entry<T>>| !listed.contains(&entry.key) && (entry.version <= version || rewound);
         let gone: Vec<_> = self.entries.values().filter(is_gone).map(|entry| entry.key.clone()).collect();
         let remove = |key: ObjectKey| Change { old: self.take(&key), new: None, cause: Cause::Relist };
         gone.into_iter().map(remove).collect()

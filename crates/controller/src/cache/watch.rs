@@ -23,6 +23,13 @@ const WATCH_LENGTH: Duration = Duration::from_secs(290);
 /// How much longer than that silence is believed.
 const WATCH_GRACE: Duration = Duration::from_secs(10);
 
+/// Servers send a bookmark about once a minute: a connection that is silent for longer is half open.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// After this many failures in a row the version we watch from may be one the server does not know, as after a
+/// restore from a backup: list again.
+const GIVE_UP: u32 = 5;
+
 /// How often to look whether an absent kind has come.
 const ABSENT_POLL: Duration = Duration::from_secs(10);
 
@@ -37,6 +44,8 @@ pub(super) struct Task<T> {
     failures: u32,
     /// Watches in a row that ended before they brought anything.
     barren: u32,
+    /// The version we watch from may be one the server does not know.
+    unwatchable: bool,
 }
 
 /// How a watch ended.
@@ -76,7 +85,7 @@ struct Bookmark {
 
 impl<T: Send + Sync + 'static> Task<T> {
     pub(super) fn new(api: Api, cache: Arc<Inner<T>>, tasks: Tasks, random: Random) -> Self {
-        Self { api, cache, tasks, random, failures: 0, barren: 0 }
+        Self { api, cache, tasks, random, failures: 0, barren: 0, unwatchable: false }
     }
 
     pub(super) async fn run(mut self) {
@@ -107,6 +116,10 @@ impl<T: Send + Sync + 'static> Task<T> {
                 Err(error) if error.is_not_found() || error.has_code(410) => End::Gap,
                 Err(error) => {
                     self.wait_after(&error).await;
+                    if self.failures >= GIVE_UP {
+                        self.unwatchable = true;
+                        return;
+                    }
                     continue;
                 }
             };
@@ -133,6 +146,9 @@ impl<T: Send + Sync + 'static> Task<T> {
             let text = self.api.list(&self.cache.spec.kind, page).await?;
             let page: ListPage<'_> =
                 serde_json::from_str(&text).map_err(|error| self.garbled("list", &error))?;
+            if token.is_none() && self.unwatchable {
+                self.cache.store.write().list_is_at(page.metadata.resource_version.as_str().into());
+            }
             for item in page.items {
                 self.take_listed(item.get(), cause, &mut listed);
             }
@@ -144,6 +160,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         let up_to = ResourceVersion::from(version.as_str());
         self.cache.health.lock().unreadable.retain(|name, _| listed.iter().any(|key| key.as_str() == name));
         self.cache.update(|store| store.end_list(&listed, up_to));
+        self.unwatchable = false;
         self.in_step(true);
         Ok(version)
     }
@@ -171,7 +188,8 @@ impl<T: Send + Sync + 'static> Task<T> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            match tokio::time::timeout_at(end, lines.read_until(b'\n', &mut line)).await {
+            let silence = end.min(Instant::now() + SILENCE);
+            match tokio::time::timeout_at(silence, lines.read_until(b'\n', &mut line)).await {
                 Err(_) | Ok(Ok(0)) => return Ok(End::Closed),
                 Ok(Err(error)) => {
                     let error = kube::Error::ReadEvents(error);

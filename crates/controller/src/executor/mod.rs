@@ -16,7 +16,7 @@ use crate::{
     cache::{Caches, Knowledge},
     error::{Class, Error},
     object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
-    plan::{Action, Plan, StatusPatch},
+    plan::{Action, StatusPatch},
 };
 
 /// Carries out plans, and lets the caches know at once.
@@ -54,27 +54,36 @@ impl Executor {
         Self { api, caches }
     }
 
-    /// Carries `plan` for the root `key` out: its actions in order up to the first that fails, then the
-    /// status. `call` does what the operator itself does.
-    pub async fn carry_out<F>(
+    /// Carries the actions of a plan out, in order, up to the first that fails. `call` does what the operator
+    /// itself does.
+    pub async fn act_out<F>(
         &self,
-        kind: &ApiKind,
-        key: &ObjectKey,
-        plan: &Plan,
+        actions: &[Action],
         call: impl Fn(String, Value) -> F,
-    ) -> Result<Done, Error>
+    ) -> Result<Vec<Written>, Error>
     where
         F: Future<Output = Result<(), Error>>,
     {
-        let Plan { actions, status, events: _, next: _ } = plan;
-        let mut done = Done::default();
+        let mut written = Vec::new();
         for action in actions {
             if let Action::Call { name, input } = action {
                 call(name.clone(), input.clone()).await?;
             } else {
-                done.written.extend(self.act(action).await?);
+                written.extend(self.act(action).await?);
             }
         }
+        Ok(written)
+    }
+
+    /// Writes the status of the root `key`, after the actions of the same plan have `written` what they did.
+    pub async fn set_status(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        status: Option<&StatusPatch>,
+        written: Vec<Written>,
+    ) -> Result<Done, Error> {
+        let mut done = Done { written, status_waits: false };
         if let Some(status) = status {
             done.status_waits =
                 done.written.iter().any(|written| written.key == *key && written.kind == *kind);

@@ -53,8 +53,8 @@ fn covers(live: &Value, desired: &Value, owned: Option<&Map<String, Value>>) -> 
             let owned = owned.and_then(|owned| owned.get(&format!("f:{name}"))).and_then(Value::as_object);
             match live.get(name) {
                 Some(live) => covers(live, value, owned),
-                // The server drops what is empty.
-                None => value.is_null() || is_hollow(value),
+                // Empty is not absent: a selector of `{}` selects everything.
+                None => value.is_null(),
             }
         }),
         (Value::Array(live), Value::Array(desired)) => match owned.filter(|owned| is_keyed(owned)) {
@@ -115,14 +115,6 @@ fn keyed_entries(
 fn has_key(item: &Value, key: &Map<String, Value>) -> bool {
     key.iter().all(|(name, value)| item.get(name).is_none_or(|found| found == value))
         && key.iter().any(|(name, value)| item.get(name) == Some(value))
-}
-
-fn is_hollow(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => fields.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -147,17 +147,28 @@ impl Lane {
         again.is_none()
     }
 
-    /// Ends a turn that failed; returns how often it did in a row.
+    /// Ends a turn that failed; returns how often it did in a row, and whether something changed meanwhile.
     ///
-    /// Changes that came meanwhile do not cut the backoff short: most are the failed turn's own writes,
-    /// and would turn it into a hot loop.
-    pub(super) fn fail(&mut self, key: &ObjectKey) -> Option<u32> {
+    /// Changes that came meanwhile do not end the backoff: most are the failed turn's own writes, and would turn it
+    /// into a hot loop.
+    pub(super) fn fail(&mut self, key: &ObjectKey) -> Option<(u32, bool)> {
         let item = self.items.get_mut(key)?;
+        let has_changed = matches!(item.place, Place::Running(Some(_)));
         self.running -= 1;
         item.failures = item.failures.saturating_add(1);
         item.reason = Reason::Retry;
         self.metrics.retries.inc();
-        Some(item.failures)
+        Some((item.failures, has_changed))
+    }
+
+    /// How many objects wait for a time.
+    pub(super) fn waiting(&self) -> usize {
+        self.items.len() - self.ready - self.running
+    }
+
+    /// Whether an object still waits for the timer with this ticket.
+    pub(super) fn waits_for(&self, key: &ObjectKey, ticket: u64) -> bool {
+        self.items.get(key).is_some_and(|item| item.place == Place::Waiting(ticket))
     }
 
     pub(super) fn wait(&mut self, key: &ObjectKey, ticket: u64) {
@@ -194,7 +205,7 @@ impl Lane {
             open: self.open,
             ready: self.ready,
             running: self.running,
-            waiting: self.items.len() - self.ready - self.running,
+            waiting: self.waiting(),
             oldest: oldest.map(|(key, item)| (key.clone(), item.since.elapsed().as_secs_f64())),
             failing,
         }

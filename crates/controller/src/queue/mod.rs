@@ -107,6 +107,12 @@ fn backoff(class: Class) -> Backoff {
     Backoff { first, cap }
 }
 
+/// When something changed while an object was being refused, it may have been mended: look soon.
+const MENDED: Duration = Duration::from_secs(5);
+
+/// So few timers are not worth tidying up.
+const FEW_TIMERS: usize = 64;
+
 /// Out of this many turns one goes to the background first, so that a stream of changes cannot starve it.
 const BACKGROUND_SHARE: u64 = 8;
 
@@ -232,14 +238,17 @@ impl Queue {
                 None
             }
             Outcome::After(wait) => lane.pause(&job.key, Reason::Timer).then_some(wait),
-            Outcome::Failed(class, asked) => lane
-                .fail(&job.key)
-                .map(|failures| backoff(class).wait(failures, &self.0.random).max(asked.unwrap_or_default())),
+            Outcome::Failed(class, asked) => lane.fail(&job.key).map(|(failures, has_changed)| {
+                let wait = backoff(class).wait(failures, &self.0.random).max(asked.unwrap_or_default());
+                let may_be_mended = has_changed && matches!(class, Class::Invalid | Class::Bug);
+                if may_be_mended { wait.min(MENDED) } else { wait }
+            }),
         };
         if let Some(wait) = wait {
             state.tickets += 1;
             lane.wait(&job.key, state.tickets);
             state.timers.push(Reverse((Instant::now() + wait, state.tickets, job.lane.0, job.key)));
+            state.drop_void_timers();
         }
         drop(guard);
         // A place among the workers of the lane has become free, and there may be a new timer.
@@ -284,6 +293,18 @@ impl State {
             }
         }
         None
+    }
+
+    /// An object that changes often leaves a void timer behind each time; once most are void, they go.
+    fn drop_void_timers(&mut self) {
+        let waiting: usize = self.lanes.iter().map(Lane::waiting).sum();
+        if self.timers.len() <= 2 * waiting + FEW_TIMERS {
+            return;
+        }
+        let lanes = &self.lanes;
+        self.timers.retain(|Reverse((_, ticket, lane, key))| {
+            lanes.get(*lane).is_some_and(|lane| lane.waits_for(key, *ticket))
+        });
     }
 
     fn wake(&mut self, now: Instant) {

@@ -1,5 +1,7 @@
 //! Admission: a typed question, an answer, and the difference as a JSON patch.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -10,6 +12,8 @@ use serde_json::{Value, json};
 pub struct AdmissionRequest {
     /// Identifies the question; the answer repeats it.
     pub uid: String,
+    /// Group, version and kind of the object as it is sent.
+    pub kind: RequestKind,
     /// Subresource, if one is written.
     pub sub_resource: Option<String>,
     /// Name of the object; empty if the server has yet to choose one.
@@ -28,14 +32,30 @@ pub struct AdmissionRequest {
     pub old_object: Value,
 }
 
+/// What kind an object is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RequestKind {
+    /// Group; empty for the core.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+}
+
 /// Who writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
     /// User or service account.
     pub username: String,
+    /// Identity of the user, where the authenticator knows one.
+    pub uid: String,
     /// Groups of the user.
     pub groups: Vec<String>,
+    /// What else the authenticator knows.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// What is done to an object.
@@ -133,7 +153,7 @@ pub(super) fn answer(uid: &str, verdict: &Verdict) -> Value {
     let mut response = json!({ "uid": uid, "allowed": verdict.denials.is_empty() });
     if !verdict.denials.is_empty() {
         response["status"] =
-            json!({ "code": 422, "reason": "Invalid", "message": verdict.denials.join("; ") });
+            json!({ "code": 403, "reason": "Forbidden", "message": verdict.denials.join("; ") });
     }
     if !verdict.warnings.is_empty() {
         response["warnings"] = json!(verdict.warnings);

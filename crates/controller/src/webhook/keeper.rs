@@ -69,7 +69,7 @@ pub enum Publication {
 pub struct KeeperSettings {
     /// Where certificates come from.
     pub source: CertificateSource,
-    /// Names under which the API server calls us: `service.namespace.svc` and the like.
+    /// Names in the certificate; the first is the one the API server calls, `service.namespace.svc`.
     pub names: Vec<String>,
     /// Where the authorities are published.
     pub publications: Vec<Publication>,
@@ -132,6 +132,18 @@ impl Keeper {
     }
 }
 
+impl Keeper {
+    /// Takes the outcome of a look in. What was verified goes on being served while the API server has trouble of
+    /// its own: taking all replicas away from it then would only make things worse.
+    fn looked(&self, error: Option<&Error>) {
+        let mut state = self.0.write();
+        let is_only_unsure = error.is_some_and(|error| error.class() != Class::Invalid);
+        if state.missing.is_some() || !is_only_unsure {
+            state.missing = error.map(ToString::to_string);
+        }
+    }
+}
+
 impl ResolvesServerCert for Keeper {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.read().served.as_ref().map(|(_, key)| Arc::clone(key))
@@ -149,11 +161,10 @@ impl Work {
     async fn run(self) {
         loop {
             let result = self.look().await;
-            let missing = result.as_ref().err().map(ToString::to_string);
-            if let Some(missing) = &missing {
-                tracing::warn!("webhook certificates: {missing}");
+            if let Err(error) = &result {
+                tracing::warn!("webhook certificates: {error}");
             }
-            self.keeper.0.write().missing = missing;
+            self.keeper.looked(result.as_ref().err());
             // Until all is well, look often: the process is not ready meanwhile.
             let wait = if result.is_ok() { self.settings.period } else { Duration::from_secs(2) };
             tokio::time::sleep(wait.min(self.settings.period)).await;
@@ -165,11 +176,11 @@ impl Work {
         match &self.settings.source {
             CertificateSource::Own { secret, lifetime } => {
                 let certificates = self.own(secret, *lifetime, now).await?;
-                let mut news = false;
                 for publication in &self.settings.publications {
-                    news |= self.publish(publication, &certificates).await?;
+                    self.publish(publication, &certificates).await?;
                 }
-                if news && self.keeper.served().is_some() {
+                // Whoever published it, perhaps a moment ago: API servers learn of it by a watch.
+                if self.keeper.served().is_some_and(|served| served != certificates) {
                     tokio::time::sleep(self.settings.grace).await;
                 }
                 self.serve(certificates)?;
@@ -222,8 +233,8 @@ impl Work {
         }
     }
 
-    /// Publishes the authorities where the newest is missing; returns whether it was.
-    async fn publish(&self, publication: &Publication, certificates: &Certificates) -> Result<bool, Error> {
+    /// Publishes the authorities where the newest is missing.
+    async fn publish(&self, publication: &Publication, certificates: &Certificates) -> Result<(), Error> {
         let (kind, key, object) = self.publication(publication).await?;
         let newest = certificates.newest_authority();
         let bundles = bundle_paths(publication, &object);
@@ -232,13 +243,12 @@ impl Work {
             .map(|path| json!({ "op": "add", "path": path, "value": ByteString(certificates.ca.clone().into_bytes()) }))
             .collect();
         if patch.is_empty() {
-            return Ok(false);
+            return Ok(());
         }
         // Positions in a list are worth something only for the state they were read from.
         let version = object.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
         patch.insert(0, json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }));
-        self.api.patch(&kind, &key, None, &PatchKind::Json, &Value::Array(patch)).await?;
-        Ok(true)
+        self.api.patch(&kind, &key, None, &PatchKind::Json, &Value::Array(patch)).await.map(drop)
     }
 
     async fn publication(&self, publication: &Publication) -> Result<(ApiKind, ObjectKey, Value), Error> {
@@ -269,7 +279,7 @@ impl Work {
         Ok(())
     }
 
-    /// Checks the served certificate against what is published, under every name.
+    /// Checks the served certificate against what is published, under the name the API server calls.
     async fn verify(&self, now: Timestamp) -> Result<(), Error> {
         let Some(served) = self.keeper.served() else {
             return Ok(());
@@ -278,12 +288,11 @@ impl Work {
             let (kind, key, object) = self.publication(publication).await?;
             for path in bundle_paths(publication, &object) {
                 let authorities = read_bundle(&object, &path);
-                for name in &self.settings.names {
-                    served.verify(&authorities, name, now).map_err(|error| {
-                        let attempt = format!("the API server cannot trust webhooks by {kind} {key}");
-                        Error::new(Class::Transient, attempt, error.to_string())
-                    })?;
-                }
+                let Some(name) = self.settings.names.first() else { continue };
+                served.verify(&authorities, name, now).map_err(|error| {
+                    let attempt = format!("the API server cannot trust webhooks by {kind} {key}");
+                    Error::new(Class::Invalid, attempt, error.to_string())
+                })?;
             }
         }
         Ok(())

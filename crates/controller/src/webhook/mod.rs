@@ -15,7 +15,7 @@ mod keeper;
 mod routes;
 mod server;
 
-pub use admission::{Admission, AdmissionRequest, Operation, UserInfo, Verdict};
+pub use admission::{Admission, AdmissionRequest, Operation, RequestKind, UserInfo, Verdict};
 pub use certificate::{CertificateError, Certificates};
 pub use keeper::{CertificateSource, Keeper, KeeperSettings, Publication};
 pub use routes::Routes;

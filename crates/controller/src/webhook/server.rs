@@ -16,7 +16,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{Keeper, Routes};
-use crate::tasks::Tasks;
+use crate::{admin, tasks::Tasks};
 
 /// How webhooks are served.
 #[derive(Clone, Debug)]
@@ -27,12 +27,14 @@ pub struct WebhookSettings {
     pub deadline: Duration,
     /// Connections at a time; API servers share a few among all requests.
     pub connections: usize,
+    /// How long to go on accepting once the process stops: others learn only then that it is not ready.
+    pub linger: Duration,
 }
 
 impl WebhookSettings {
     /// At `address`, with usual limits.
     pub fn new(address: SocketAddr) -> Self {
-        Self { address, deadline: Duration::from_secs(10), connections: 512 }
+        Self { address, deadline: Duration::from_secs(10), connections: 512, linger: Duration::ZERO }
     }
 }
 
@@ -54,24 +56,31 @@ pub enum ServeError {
     Tls(#[from] rustls::Error),
 }
 
-/// A server that listens.
+/// A server that listens, and does not answer yet.
 #[derive(Debug)]
 pub struct WebhookServer {
+    settings: WebhookSettings,
+    listener: TcpListener,
     address: SocketAddr,
 }
 
 impl WebhookServer {
-    /// Listens, and serves until the tasks stop.
-    pub async fn start(
-        settings: WebhookSettings,
-        routes: Routes,
-        keeper: Keeper,
-        tasks: &Tasks,
-    ) -> Result<Self, ServeError> {
-        let WebhookSettings { address, deadline, connections } = settings;
-        let listen = |source| ServeError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
+    /// Takes the address.
+    pub async fn bind(settings: WebhookSettings) -> Result<Self, ServeError> {
+        let listen = |source| ServeError::Listen { address: settings.address, source };
+        let listener = admin::bind(settings.address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        Ok(Self { settings, listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the tasks stop.
+    pub fn serve(self, routes: Routes, keeper: Keeper, tasks: &Tasks) -> Result<(), ServeError> {
+        let WebhookSettings { address: _, deadline, connections, linger } = self.settings;
         let mut tls = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
@@ -85,15 +94,11 @@ impl WebhookServer {
             router: routes.into_router().layer(timed),
             acceptor: TlsAcceptor::from(Arc::new(tls)),
             room: Arc::new(Semaphore::new(connections)),
+            linger,
             tasks: tasks.clone(),
         };
-        tasks.spawn("webhooks", serving.run(listener));
-        Ok(Self { address })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        tasks.spawn("webhooks", serving.run(self.listener));
+        Ok(())
     }
 }
 
@@ -101,6 +106,7 @@ struct Serving {
     router: Router,
     acceptor: TlsAcceptor,
     room: Arc<Semaphore>,
+    linger: Duration,
     tasks: Tasks,
 }
 
@@ -115,7 +121,7 @@ impl Serving {
         let graceful = GracefulShutdown::new();
         loop {
             let accepted = tokio::select! {
-                () = self.tasks.stopping() => break,
+                () = self.lingered() => break,
                 accepted = accept(&listener, &self.room) => accepted,
             };
             let Some((stream, room)) = accepted else { continue };
@@ -146,6 +152,14 @@ impl Serving {
         drop(listener);
         // Answer what was asked.
         let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+    }
+}
+
+impl Serving {
+    /// Resolves when it is time to accept no more.
+    async fn lingered(&self) {
+        self.tasks.stopping().await;
+        tokio::time::sleep(self.linger).await;
     }
 }
 

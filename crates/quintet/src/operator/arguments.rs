@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Error};
 use clap::{ArgAction, Args};
 use quintet_api::config::{Component, Configuration};
 
@@ -95,7 +95,6 @@ impl Arguments {
             watch_namespaces.unwrap_or_else(|| std::mem::take(&mut process.watch_namespaces));
         process.leader_election.leader_elect = leader_elect.unwrap_or(process.leader_election.leader_elect);
         process.concurrency = concurrency.unwrap_or(process.concurrency);
-        ensure!(process.concurrency > 0, "--concurrency must be at least 1");
         overlay(&mut process.metrics_bind_address, metrics_bind_address);
         overlay(&mut process.health_bind_address, health_probe_bind_address);
         overlay(&mut process.webhook.host, webhook_host);
@@ -104,6 +103,7 @@ impl Arguments {
         process.webhook.cert_dir = cert_dir.or_else(|| process.webhook.cert_dir.take());
         overlay(&mut process.log.level, log_level);
         process.log.format = log_format.or(process.log.format);
+        configuration.check().map_err(Error::msg)?;
         Ok((configuration, cluster))
     }
 }

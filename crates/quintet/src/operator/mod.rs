@@ -6,8 +6,8 @@ mod process;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::{Context as _, bail, ensure};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(crate) use arguments::Arguments;
 use process::Process;
@@ -21,34 +21,53 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (configuration, cluster) = arguments.into_configuration()?;
     logging::start(&configuration.process.log)?;
     cluster::block_on(async move {
-        let stopped = stop_signal()?;
-        let process = Process::start(configuration, cluster.connect().await?).await?;
+        let mut signals = Signals::new()?;
+        let cluster = tokio::select! {
+            cluster = cluster.connect() => cluster?,
+            signal = signals.next() => bail!("stopped by {signal} before the cluster answered"),
+        };
+        let process = Process::start(configuration, cluster).await?;
         let tasks = process.tasks.clone();
         tokio::select! {
-            signal = stopped => tracing::info!("stopping on {signal}"),
-            () = tasks.stopping() => tracing::error!("stopping because a task failed"),
+            signal = signals.next() => tracing::info!("stopping on {signal}"),
+            () = tasks.stopping() => {}
         }
-        let panicked = !tasks.panicked().is_empty();
-        let late = process.stop(PATIENCE).await;
+        let (has_lost_the_lead, panicked) = (process.has_lost_the_lead(), tasks.panicked());
+        let late = tokio::select! {
+            late = process.stop(PATIENCE) => late,
+            signal = signals.next() => bail!("stopped at once by a second {signal}"),
+        };
         if !late.is_empty() {
             tracing::warn!("stopped without waiting for: {}", late.join(", "));
         }
-        if panicked {
-            bail!("a task panicked, which is a bug in Quintet; the log says where");
-        }
+        ensure!(
+            panicked.is_empty(),
+            "{} panicked, which is a bug in Quintet; the log says where",
+            panicked.join(", ")
+        );
+        ensure!(!has_lost_the_lead, "another replica leads now; start again to stand by");
         tracing::info!("stopped");
         Ok(())
     })?
 }
 
-/// Resolves with the name of the signal that asks us to stop.
-fn stop_signal() -> anyhow::Result<impl Future<Output = &'static str>> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
-    Ok(async move {
+/// The signals that ask us to stop.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// The name of the next one.
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = interrupt.recv() => "interrupt",
-            _ = terminate.recv() => "terminate",
+            _ = self.interrupt.recv() => "interrupt",
+            _ = self.terminate.recv() => "terminate",
         }
-    })
+    }
 }

@@ -1,15 +1,15 @@
 //! The process: everything that runs between start and stop.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use jiff::Timestamp;
 use quintet_api::config::{self, Configuration};
 use quintet_api::conversion;
-use quintet_api::crd::{self, WebhookService};
-use quintet_controller::admin::Admin;
+use quintet_api::crd;
+use quintet_controller::admin::{self, Admin};
 use quintet_controller::api::{Api, ApiSettings};
 use quintet_controller::cache::Caches;
 use quintet_controller::clock::Clock;
@@ -24,9 +24,13 @@ use quintet_controller::webhook::{
 };
 use quintet_controller::{ObjectKey, Runtime, RuntimeParts, RuntimeSettings};
 
+use tokio::net::TcpListener;
+
 use super::addresses;
 use crate::cluster::Cluster;
 
+/// How long the endpoints of a Service name a pod that is no longer ready.
+const ENDPOINTS_LAG: Duration = Duration::from_secs(5);
 /// The namespace of a process that runs neither in a pod nor with a namespace of its own.
 const DEFAULT_NAMESPACE: &str = "quintet-system";
 
@@ -34,74 +38,137 @@ const DEFAULT_NAMESPACE: &str = "quintet-system";
 pub(super) struct Process {
     pub(super) tasks: Tasks,
     runtime: Runtime,
+    /// Ended last: the lease is given back when nobody writes any more.
+    election: Tasks,
+    leadership: Leadership,
+}
+
+/// The addresses of the process, taken before anything else happens: one that is in use is the user's to
+/// mend, and nothing has to be undone.
+struct Listeners {
+    webhooks: WebhookServer,
+    health: Option<TcpListener>,
+    metrics: Option<TcpListener>,
 }
 
 impl Process {
-    /// Starts everything; an address that is in use, or a setting that cannot be, is an error.
+    /// Starts everything.
     pub(super) async fn start(configuration: Configuration, cluster: Cluster) -> anyhow::Result<Self> {
         let settings = &configuration.process;
+        let listeners = Listeners::bind(settings).await?;
         let namespace = own_namespace(settings, &cluster);
         let clock = Clock::system();
-        let tasks = Tasks::new();
+        let (tasks, election) = (Tasks::new(), Tasks::new());
         let registry = MetricsRegistry::new();
         let metrics = Metrics::register(&registry);
-        let limiter = Limiter::adaptive(LimiterSettings::default());
-        let api = Api::new(cluster.client.clone(), limiter, ApiSettings::default(), Arc::clone(&metrics));
-        let identity = replica_identity(&host_name(), Timestamp::now());
+        let limiter = Limiter::adaptive(limits(&settings.client));
+        let connection =
+            |limiter| Api::new(cluster.client.clone(), limiter, ApiSettings::default(), Arc::clone(&metrics));
+        let api = connection(limiter);
+        // The lease and the certificates must not wait behind everything else.
+        let urgent = connection(Limiter::none());
+        let identity = replica_identity(&host_name(), clock.now());
 
-        // Elected first, given back last.
-        let leadership = elect(&api, &clock, settings, &namespace, &identity, &tasks);
         let caches = Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), None);
         let queue = Queue::new(Arc::clone(&metrics), None);
         let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, &identity);
-        let keeper = keep_certificates(&api, &clock, settings, &namespace, &tasks);
-        let webhooks = WebhookServer::start(
-            WebhookSettings::new(addresses::listen(&settings.webhook.host, settings.webhook.port)?),
-            routes(),
-            keeper.clone(),
-            &tasks,
-        )
-        .await
-        .context("cannot serve webhooks")?;
-
+        let keeper = keep_certificates(&urgent, &clock, settings, &namespace, &tasks);
+        let webhooks = listeners.webhooks.address();
+        listeners.webhooks.serve(routes(), keeper.clone(), &tasks).context("cannot serve webhooks")?;
+        let leadership = elect(&urgent, &clock, settings, &namespace, &identity, &election);
         let parts = RuntimeParts {
             api: api.clone(),
             caches: caches.clone(),
             queue: queue.clone(),
             recorder,
             leadership: leadership.clone(),
-            metrics,
+            metrics: Arc::clone(&metrics),
             tasks: tasks.clone(),
         };
         let runtime = Runtime::new(parts, RuntimeSettings::default());
-        let admin =
-            Admin { registry, caches, queue, leadership, keeper: Some(keeper), api, tasks: tasks.clone() };
-        serve_admin(&admin, settings).await?;
+        let admin = Admin {
+            registry,
+            caches,
+            queue,
+            leadership: leadership.clone(),
+            keeper: Some(keeper),
+            api,
+            tasks: tasks.clone(),
+        };
+        for listener in [listeners.health, listeners.metrics].into_iter().flatten() {
+            admin.clone().serve(listener);
+        }
         runtime.start();
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             cluster = cluster.address,
             namespace,
             identity,
-            webhooks = %webhooks.address(),
+            %webhooks,
             components = ?configuration.components(),
             "started"
         );
-        Ok(Self { tasks, runtime })
+        Ok(Self { tasks, runtime, election, leadership })
+    }
+
+    /// Whether another replica has taken the lead from this one.
+    pub(super) fn has_lost_the_lead(&self) -> bool {
+        self.leadership.is_lost()
     }
 
     /// Stops everything in order; returns what did not end in time.
     pub(super) async fn stop(self, patience: Duration) -> Vec<String> {
-        match tokio::time::timeout(patience, self.runtime.shut_down()).await {
+        let late = match tokio::time::timeout(patience, self.runtime.shut_down()).await {
             Ok(late) => late,
             Err(_) => self.tasks.running(),
-        }
+        };
+        // Whoever still writes keeps the lease until it expires.
+        if late.is_empty() { self.election.shut_down(patience).await } else { late }
     }
 }
 
+impl Listeners {
+    async fn bind(settings: &config::Process) -> anyhow::Result<Self> {
+        let health = addresses::optional(&settings.health_bind_address, "--health-probe-bind-address")?;
+        let metrics = addresses::optional(&settings.metrics_bind_address, "--metrics-bind-address")?;
+        let mut webhooks =
+            WebhookSettings::new(addresses::listen(&settings.webhook.host, settings.webhook.port)?);
+        if is_in_pod() {
+            webhooks.linger = ENDPOINTS_LAG;
+        }
+        Ok(Self {
+            webhooks: WebhookServer::bind(webhooks).await.context("cannot serve webhooks")?,
+            health: listen(health, "health", "--health-probe-bind-address").await?,
+            // Both are served at each address, so that one address may be enough.
+            metrics: listen(
+                metrics.filter(|address| Some(*address) != health),
+                "metrics",
+                "--metrics-bind-address",
+            )
+            .await?,
+        })
+    }
+}
+
+async fn listen(address: Option<SocketAddr>, what: &str, flag: &str) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = admin::bind(address)
+        .await
+        .with_context(|| format!("cannot serve {what} at {address}; choose another {flag}"))?;
+    Ok(Some(listener))
+}
+
+fn limits(client: &config::Client) -> LimiterSettings {
+    let rate = client.qps.map(|qps| (qps, client.burst.unwrap_or(qps)));
+    LimiterSettings { rate, ..LimiterSettings::default() }
+}
+
+fn is_in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}
+
 fn own_namespace(settings: &config::Process, cluster: &Cluster) -> String {
-    let is_in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    let of_pod = is_in_pod.then(|| cluster.namespace.clone());
+    let of_pod = is_in_pod().then(|| cluster.namespace.clone());
     settings.namespace.clone().or(of_pod).unwrap_or_else(|| DEFAULT_NAMESPACE.into())
 }
 
@@ -148,47 +215,17 @@ fn keep_certificates(
     let service = &settings.webhook.service_name;
     let names =
         vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
-    let webhooks = WebhookService { namespace: namespace.to_owned(), name: service.clone() };
+    let publications = crd::converted().into_iter().map(Publication::Conversion).collect();
     let secret = ObjectKey::new(namespace, &settings.webhook.secret_name);
-    let mut keeper = KeeperSettings::own(secret, names, conversions(&webhooks));
+    let mut keeper = KeeperSettings::own(secret, names, publications);
     if let Some(directory) = &settings.webhook.cert_dir {
         keeper.source = CertificateSource::Directory(PathBuf::from(directory));
     }
     Keeper::start(api.clone(), clock.clone(), keeper, tasks)
 }
 
-/// The CRDs whose versions are converted by webhook.
-fn conversions(webhooks: &WebhookService) -> Vec<Publication> {
-    crd::all(webhooks)
-        .into_iter()
-        .filter(|crd| crd.spec.conversion.is_some())
-        .filter_map(|crd| crd.metadata.name.map(Publication::Conversion))
-        .collect()
-}
-
 fn routes() -> Routes {
     Routes::new().convert(crd::CONVERSION_PATH, |object, api_version| {
         conversion::convert(object, api_version).map_err(|error| error.to_string())
     })
-}
-
-/// Health and metrics may share an address.
-async fn serve_admin(admin: &Admin, settings: &config::Process) -> anyhow::Result<()> {
-    let health = addresses::optional(&settings.health_bind_address, "--health-probe-bind-address")?;
-    let metrics = addresses::optional(&settings.metrics_bind_address, "--metrics-bind-address")?;
-    if let Some(address) = health {
-        admin
-            .clone()
-            .start(address)
-            .await
-            .context("cannot serve health; choose another --health-probe-bind-address")?;
-    }
-    if let Some(address) = metrics.filter(|address| Some(*address) != health) {
-        admin
-            .clone()
-            .start(address)
-            .await
-            .context("cannot serve metrics; choose another --metrics-bind-address")?;
-    }
-    Ok(())
 }

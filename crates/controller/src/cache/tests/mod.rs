@@ -196,3 +196,33 @@ fn indexes_follow_every_change() {
     assert!(names(&store, "even").is_empty());
     assert!(store.0.by_index("no such index", "x").is_none());
 }
+
+#[test]
+fn tombstones_go_when_the_watch_was_faster_and_are_not_dug_for_strangers() {
+    let mut store = Fixture::default();
+    store.watch("u", 1);
+    store.watch_deleted("u", 2);
+    assert!(store.deleted("u").is_none());
+    assert_eq!(store.0.tombstones().count(), 0, "the watch has shown it already");
+    store.deleted("stranger");
+    assert_eq!(store.0.tombstones().count(), 0, "it never was here");
+    store.watch("u", 3);
+    store.deleted("u");
+    assert_eq!(store.0.tombstones().count(), 1);
+    store.watch_deleted("u", 4);
+    assert_eq!(store.0.tombstones().count(), 0);
+}
+
+#[test]
+fn a_server_restored_from_a_backup_is_believed() {
+    let mut store = Fixture::default();
+    store.watch("u", 100);
+    store.0.put(entry("b", "v", 101), Cause::Watch);
+    store.0.begin_list();
+    store.0.list_is_at(ResourceVersion(50));
+    let changes = store.finish_list(&[("a", "u", 40)], 50);
+    assert_eq!(store.held(), Some(("u".to_owned(), 40)));
+    assert_eq!((changes.len(), store.0.len()), (2, 1), "what the backup lacks is gone");
+    assert!(store.watch("u", 51).is_some(), "and time goes on from there");
+    assert!(store.watch("u", 45).is_none());
+}

@@ -280,3 +280,30 @@ async fn nothing_is_lost_and_nothing_runs_twice_at_once() {
         worker.await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_mended_while_it_was_refused_is_looked_at_soon() {
+    let (queue, lanes) = queue(&[("a", 1)]);
+    queue.add(lanes[0], key("x"), CHANGED);
+    for _ in 0..12 {
+        let job = take(&queue).await;
+        queue.finish(job, Outcome::Failed(Class::Invalid, None));
+    }
+    let job = take(&queue).await;
+    queue.add(lanes[0], key("x"), CHANGED);
+    let failed = Instant::now();
+    queue.finish(job, Outcome::Failed(Class::Invalid, None));
+    take(&queue).await;
+    assert!(failed.elapsed() <= Duration::from_secs(5), "{:?}", failed.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn timers_do_not_pile_up_for_an_object_that_changes_often() {
+    let (queue, lanes) = queue(&[("a", 1)]);
+    for _ in 0..1000 {
+        queue.add(lanes[0], key("x"), CHANGED);
+        let job = take(&queue).await;
+        queue.finish(job, Outcome::After(Duration::from_hours(24)));
+    }
+    assert!(queue.0.state.lock().timers.len() < 100);
+}
