@@ -135,7 +135,7 @@ fn a_lost_race_on_the_lease_is_not_a_lost_lease() {
         process.leadership.acquired().await;
         // Somebody annotates the lease, again and again.
         server.with_faults(|faults| faults.odds.conflict = 300);
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         server.with_faults(|faults| faults.odds.conflict = 0);
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert!(process.leadership.report().leading && !process.leadership.is_lost());
