@@ -1,0 +1,237 @@
+//! Who may do what.
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use super::cases;
+use crate::World;
+
+cases! { "access":
+    "nobody without credentials gets past health and version" => anonymous,
+    "a service account's token works and is bounded by its roles" => token,
+    "a token can be reviewed" => token_review,
+    "a review tells what somebody may do" => access_review,
+    "one's own rules can be listed" => rules_review,
+    "nobody can give more than they have" => escalation,
+    "roles add up by aggregation" => aggregation,
+    "the reference of a binding stays" => role_reference,
+    "one can ask who one is" => who_am_i,
+}
+
+async fn account(world: &World, name: &str) -> anyhow::Result<String> {
+    let body = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
+    world.post(&world.core("serviceaccounts"), &body).await?.expect(201)?;
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "expirationSeconds": 3600 },
+    });
+    let path = world.core(&format!("serviceaccounts/{name}/token"));
+    let answer = world.post(&path, &request).await?.expect(201)?;
+    Ok(answer["status"]["token"].as_str().unwrap_or_default().to_owned())
+}
+
+fn role(name: &str, rules: &Value) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": name }, "rules": rules,
+    })
+}
+
+fn binding(world: &World, name: &str, role: &str, account: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role },
+        "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": world.namespace }],
+    })
+}
+
+async fn grant(world: &World, account: &str, rules: &Value) -> anyhow::Result<()> {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    world.post(&world.path(rbac, "roles"), &role(account, rules)).await?.expect(201)?;
+    let body = binding(world, account, account, account);
+    world.post(&world.path(rbac, "rolebindings"), &body).await?.expect(201)?;
+    Ok(())
+}
+
+/// Headers that make a request the account's.
+fn impersonate(world: &World, account: &str) -> Vec<(String, String)> {
+    vec![("impersonate-user".into(), format!("system:serviceaccount:{}:{account}", world.namespace))]
+}
+
+fn headers(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
+    pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+async fn anonymous(world: World) -> anyhow::Result<()> {
+    let as_anonymous =
+        [("impersonate-user", "system:anonymous"), ("impersonate-group", "system:unauthenticated")];
+    for path in ["/version", "/healthz", "/livez", "/readyz"] {
+        let answer = world.send("GET", path, &as_anonymous, "").await?;
+        ensure!(answer.code == 200, "{path}: {} {}", answer.code, answer.text);
+    }
+    for path in ["/api/v1/namespaces", "/api", "/apis", "/openapi/v3", "/metrics"] {
+        let answer = world.send("GET", path, &as_anonymous, "").await?;
+        ensure!(answer.code == 403, "{path}: {} {}", answer.code, answer.text);
+    }
+    Ok(())
+}
+
+async fn token(world: World) -> anyhow::Result<()> {
+    let token = account(&world, "worker").await?;
+    ensure!(token.split('.').count() == 3, "no JWT: {token}");
+    grant(
+        &world,
+        "worker",
+        &json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"] }]),
+    )
+    .await?;
+    let worker = impersonate(&world, "worker");
+    let path = world.core("configmaps");
+    for attempt in 0.. {
+        let answer = world.send("GET", &path, &headers(&worker), "").await?;
+        if answer.code == 200 {
+            break;
+        }
+        ensure!(attempt < 100, "the role has no effect: {}", answer.text);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let answer = world.send("GET", &world.core("secrets"), &headers(&worker), "").await?;
+    let message = format!(
+        "secrets is forbidden: User \"system:serviceaccount:{ns}:worker\" cannot list resource \"secrets\" in API group \"\" in the namespace \"{ns}\"",
+        ns = world.namespace
+    );
+    answer.expect_status(403, "Forbidden", &message)?;
+    let answer = world.send("GET", "/api/v1/nodes", &headers(&worker), "").await?;
+    answer.expect_status(403, "Forbidden", "at the cluster scope")?;
+    Ok(())
+}
+
+async fn token_review(world: World) -> anyhow::Result<()> {
+    let token = account(&world, "worker").await?;
+    let review = |token: &str| json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let good = world.post(path, &review(&token)).await?.expect(201)?;
+    ensure!(good["status"]["authenticated"] == true, "{good}");
+    let user = format!("system:serviceaccount:{}:worker", world.namespace);
+    ensure!(good["status"]["user"]["username"] == user.as_str(), "{good}");
+    let bad = world.post(path, &review("not.a.token")).await?.expect(201)?;
+    ensure!(bad["status"]["authenticated"] != true, "{bad}");
+    Ok(())
+}
+
+async fn access_review(world: World) -> anyhow::Result<()> {
+    account(&world, "worker").await?;
+    grant(&world, "worker", &json!([{ "apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"] }]))
+        .await?;
+    let review = |verb: &str| {
+        json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {
+                "user": format!("system:serviceaccount:{}:worker", world.namespace),
+                "resourceAttributes": { "namespace": world.namespace, "group": "batch", "resource": "jobs", "verb": verb },
+            },
+        })
+    };
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    for attempt in 0.. {
+        let answer = world.post(path, &review("create")).await?.expect(201)?;
+        if answer["status"]["allowed"] == true {
+            break;
+        }
+        ensure!(attempt < 100, "{answer}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let answer = world.post(path, &review("delete")).await?.expect(201)?;
+    ensure!(answer["status"]["allowed"] == false, "{answer}");
+    let own = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": { "verb": "*", "group": "*", "resource": "*" } },
+    });
+    let answer =
+        world.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &own).await?.expect(201)?;
+    ensure!(answer["status"]["allowed"] == true, "{answer}");
+    Ok(())
+}
+
+async fn rules_review(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": world.namespace },
+    });
+    let answer =
+        world.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &body).await?.expect(201)?;
+    ensure!(answer["status"]["resourceRules"].as_array().is_some_and(|rules| !rules.is_empty()), "{answer}");
+    Ok(())
+}
+
+async fn escalation(world: World) -> anyhow::Result<()> {
+    account(&world, "worker").await?;
+    let rules = json!([
+        { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create", "get"] },
+        { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] },
+    ]);
+    grant(&world, "worker", &rules).await?;
+    let worker = impersonate(&world, "worker");
+    let mut all = headers(&worker);
+    all.push(("content-type", "application/json"));
+    let path = world.path("rbac.authorization.k8s.io/v1", "roles");
+    let same = role("same", &json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] }]));
+    for attempt in 0.. {
+        let answer = world.send("POST", &path, &all, same.to_string()).await?;
+        if answer.code == 201 {
+            break;
+        }
+        ensure!(attempt < 100, "{}", answer.text);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let more = role("more", &json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }]));
+    let answer = world.send("POST", &path, &all, more.to_string()).await?;
+    let status = answer.expect_status(
+        403,
+        "Forbidden",
+        "is attempting to grant RBAC permissions not currently held",
+    )?;
+    ensure!(status["message"].as_str().is_some_and(|text| text.contains("secrets")), "{status}");
+    Ok(())
+}
+
+async fn aggregation(world: World) -> anyhow::Result<()> {
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let (whole, part) = (format!("whole-{}", world.unique), format!("part-{}", world.unique));
+    let label = format!("aggregate-{}", world.unique);
+    let body = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": whole },
+        "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { label.clone(): "true" } }] },
+    });
+    world.post(path, &body).await?.expect(201)?;
+    let rules = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] }]);
+    let body = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": part, "labels": { label: "true" } }, "rules": rules,
+    });
+    world.post(path, &body).await?.expect(201)?;
+    let outcome = world
+        .eventually(&format!("{path}/{whole}"), "an aggregated role", |answer| answer.body["rules"] == rules)
+        .await;
+    for name in [whole, part] {
+        world.delete(&format!("{path}/{name}"), None).await?.expect(200)?;
+    }
+    outcome.map(drop)
+}
+
+async fn role_reference(world: World) -> anyhow::Result<()> {
+    let path = world.path("rbac.authorization.k8s.io/v1", "rolebindings");
+    let made = world.post(&path, &binding(&world, "b", "one", "worker")).await?.expect(201)?;
+    let mut other = made;
+    other["roleRef"]["name"] = json!("two");
+    let answer = world.put(&format!("{path}/b"), &other).await?;
+    answer.expect_status(422, "Invalid", "cannot change roleRef")?;
+    Ok(())
+}
+
+async fn who_am_i(world: World) -> anyhow::Result<()> {
+    let body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let answer = world.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &body).await?.expect(201)?;
+    ensure!(
+        answer["status"]["userInfo"]["username"].as_str().is_some_and(|name| !name.is_empty()),
+        "{answer}"
+    );
+    Ok(())
+}

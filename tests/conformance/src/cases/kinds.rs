@@ -1,0 +1,339 @@
+//! Defaults and rules of built-in kinds that users notice.
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use super::cases;
+use crate::World;
+
+cases! { "kinds":
+    "a pod gets its defaults" => pod_defaults,
+    "a pod without containers is refused" => pod_without_containers,
+    "requests may not exceed limits" => requests_over_limits,
+    "most of a pod cannot be changed" => pod_immutable,
+    "a service gets an address, a headless one does not" => service_address,
+    "a service cannot change its address" => service_immutable,
+    "a deployment gets its defaults, and its selector stays" => deployment,
+    "a selector must match its template" => selector_mismatch,
+    "a job gets its selector and labels" => job,
+    "a cron job needs a real schedule" => cron_job,
+    "text of a secret becomes data" => secret,
+    "a quantity that is none is refused" => bad_quantity,
+    "limits of a namespace become defaults" => limit_range,
+    "a quota is kept" => quota,
+    "a priority class gives a pod its priority" => priority,
+    "every namespace has a default service account" => service_account,
+    "a lease can be held and handed over" => lease,
+    "events can be counted up" => events,
+}
+
+fn pod(name: &str, container: Value) -> Value {
+    let mut full = json!({ "name": "c", "image": "example.invalid/image:1" });
+    if let (Some(target), Value::Object(more)) = (full.as_object_mut(), container) {
+        target.extend(more);
+    }
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+        // Nothing may run: no node has this name.
+        "spec": { "schedulerName": "nobody", "containers": [full] },
+    })
+}
+
+/// Pods are refused until the namespace has its service account.
+async fn with_account(world: &World) -> anyhow::Result<()> {
+    let path = world.core("serviceaccounts/default");
+    world.eventually(&path, "a default service account", |answer| answer.code == 200).await.map(drop)
+}
+
+async fn pod_defaults(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let body =
+        pod("p", json!({ "resources": { "limits": { "cpu": "1" } }, "ports": [{ "containerPort": 80 }] }));
+    let made = world.post(&world.core("pods"), &body).await?.expect(201)?;
+    let (spec, container) = (&made["spec"], &made["spec"]["containers"][0]);
+    ensure!(spec["restartPolicy"] == "Always" && spec["dnsPolicy"] == "ClusterFirst", "{spec}");
+    ensure!(spec["terminationGracePeriodSeconds"] == 30 && spec["serviceAccountName"] == "default", "{spec}");
+    ensure!(
+        container["imagePullPolicy"] == "IfNotPresent" && container["ports"][0]["protocol"] == "TCP",
+        "{container}"
+    );
+    ensure!(container["resources"]["requests"]["cpu"] == "1", "requests come from limits: {container}");
+    ensure!(container["terminationMessagePath"] == "/dev/termination-log", "{container}");
+    ensure!(made["status"]["phase"] == "Pending" && made["status"]["qosClass"] == "Burstable", "{made}");
+    Ok(())
+}
+
+async fn pod_without_containers(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let body = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" }, "spec": { "containers": [] } });
+    world.post(&world.core("pods"), &body).await?.expect_status(
+        422,
+        "Invalid",
+        "spec.containers: Required value",
+    )?;
+    Ok(())
+}
+
+async fn requests_over_limits(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let body = pod("p", json!({ "resources": { "limits": { "cpu": "1" }, "requests": { "cpu": "2" } } }));
+    let answer = world.post(&world.core("pods"), &body).await?;
+    let message = "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1";
+    answer.expect_status(422, "Invalid", message)?;
+    Ok(())
+}
+
+async fn pod_immutable(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    world.post(&world.core("pods"), &pod("p", json!({}))).await?.expect(201)?;
+    let path = world.core("pods/p");
+    let patch = json!({ "spec": { "hostname": "other" } });
+    let answer = world.patch(&path, "merge-patch+json", &patch).await?;
+    answer.expect_status(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than")?;
+    let patch = json!({ "spec": { "containers": [{ "name": "c", "image": "example.invalid/image:2" }] } });
+    let patched = world.patch(&path, "strategic-merge-patch+json", &patch).await?.expect(200)?;
+    ensure!(patched["spec"]["containers"][0]["image"] == "example.invalid/image:2", "{patched}");
+    Ok(())
+}
+
+fn service(name: &str, spec: &Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": spec })
+}
+
+async fn service_address(world: World) -> anyhow::Result<()> {
+    let body = service("s", &json!({ "selector": { "a": "b" }, "ports": [{ "port": 80 }] }));
+    let made = world.post(&world.core("services"), &body).await?.expect(201)?;
+    let spec = &made["spec"];
+    ensure!(spec["type"] == "ClusterIP" && spec["sessionAffinity"] == "None", "{spec}");
+    ensure!(spec["clusterIP"].as_str().is_some_and(|ip| ip.parse::<std::net::IpAddr>().is_ok()), "{spec}");
+    ensure!(
+        spec["clusterIPs"] == json!([spec["clusterIP"]]) && spec["ipFamilyPolicy"] == "SingleStack",
+        "{spec}"
+    );
+    ensure!(spec["ports"][0]["targetPort"] == 80 && spec["ports"][0]["protocol"] == "TCP", "{spec}");
+    let body =
+        service("h", &json!({ "clusterIP": "None", "selector": { "a": "b" }, "ports": [{ "port": 80 }] }));
+    let made = world.post(&world.core("services"), &body).await?.expect(201)?;
+    ensure!(made["spec"]["clusterIP"] == "None" && made["spec"]["clusterIPs"] == json!(["None"]), "{made}");
+    Ok(())
+}
+
+async fn service_immutable(world: World) -> anyhow::Result<()> {
+    let body = service("s", &json!({ "selector": { "a": "b" }, "ports": [{ "port": 80 }] }));
+    let mut made = world.post(&world.core("services"), &body).await?.expect(201)?;
+    made["spec"]["clusterIP"] = json!("None");
+    made["spec"]["clusterIPs"] = json!(["None"]);
+    let answer = world.put(&world.core("services/s"), &made).await?;
+    answer.expect_status(422, "Invalid", "may not change once set")?;
+    Ok(())
+}
+
+fn workload(kind: &str, labels: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": "w" },
+        "spec": {
+            "replicas": 0, "selector": { "matchLabels": { "app": "w" } },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "c", "image": "example.invalid/image:1" }] },
+            },
+        },
+    })
+}
+
+async fn deployment(world: World) -> anyhow::Result<()> {
+    let path = world.path("apps/v1", "deployments");
+    let made = world.post(&path, &workload("Deployment", &json!({ "app": "w" }))).await?.expect(201)?;
+    let spec = &made["spec"];
+    let rolling =
+        json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "25%", "maxUnavailable": "25%" } });
+    ensure!(spec["strategy"] == rolling && spec["revisionHistoryLimit"] == 10, "{spec}");
+    ensure!(spec["progressDeadlineSeconds"] == 600, "{spec}");
+    let patch = json!({ "spec": {
+        "selector": { "matchLabels": { "app": "x" } }, "template": { "metadata": { "labels": { "app": "x" } } },
+    } });
+    let answer = world.patch(&format!("{path}/w"), "merge-patch+json", &patch).await?;
+    answer.expect_status(422, "Invalid", "field is immutable")?;
+    Ok(())
+}
+
+async fn selector_mismatch(world: World) -> anyhow::Result<()> {
+    for (kind, resource) in [("Deployment", "deployments"), ("ReplicaSet", "replicasets")] {
+        let body = workload(kind, &json!({ "app": "other" }));
+        let answer = world.post(&world.path("apps/v1", resource), &body).await?;
+        let message = "spec.template.metadata.labels: Invalid value: {\"app\":\"other\"}: `selector` does not match template `labels`";
+        answer.expect_status(422, "Invalid", message)?;
+    }
+    Ok(())
+}
+
+async fn job(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "j" },
+        "spec": { "suspend": true, "template": { "spec": {
+            "restartPolicy": "Never", "containers": [{ "name": "c", "image": "example.invalid/image:1" }],
+        } } },
+    });
+    let path = world.path("batch/v1", "jobs");
+    let made = world.post(&path, &body).await?.expect(201)?;
+    let (spec, uid) = (&made["spec"], &made["metadata"]["uid"]);
+    ensure!(spec["parallelism"] == 1 && spec["completions"] == 1 && spec["backoffLimit"] == 6, "{spec}");
+    ensure!(spec["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"] == *uid, "{spec}");
+    ensure!(spec["template"]["metadata"]["labels"]["job-name"] == "j", "{spec}");
+    let mut wrong = body;
+    wrong["metadata"]["name"] = json!("k");
+    wrong["spec"]["template"]["spec"]["restartPolicy"] = json!("Always");
+    world.post(&path, &wrong).await?.expect_status(422, "Invalid", "spec.template.spec.restartPolicy")?;
+    Ok(())
+}
+
+async fn cron_job(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "j" },
+        "spec": { "schedule": "bad", "jobTemplate": { "spec": { "template": { "spec": {
+            "restartPolicy": "Never", "containers": [{ "name": "c", "image": "example.invalid/image:1" }],
+        } } } } },
+    });
+    let answer = world.post(&world.path("batch/v1", "cronjobs"), &body).await?;
+    let message = "spec.schedule: Invalid value: \"bad\": expected exactly 5 fields, found 1: [bad]";
+    answer.expect_status(422, "Invalid", message)?;
+    Ok(())
+}
+
+async fn secret(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, "stringData": { "k": "hello" },
+    });
+    let made = world.post(&world.core("secrets"), &body).await?.expect(201)?;
+    ensure!(made["data"] == json!({ "k": "aGVsbG8=" }) && made.get("stringData").is_none(), "{made}");
+    ensure!(made["type"] == "Opaque", "{made}");
+    let answer =
+        world.patch(&world.core("secrets/s"), "merge-patch+json", &json!({ "type": "other" })).await?;
+    answer.expect_status(422, "Invalid", "type: Invalid value: \"other\": field is immutable")?;
+    Ok(())
+}
+
+async fn bad_quantity(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let body = pod("p", json!({ "resources": { "limits": { "cpu": "lots" } } }));
+    let answer = world.post(&world.core("pods"), &body).await?;
+    answer.expect_status(400, "BadRequest", "quantities must match the regular expression")?;
+    Ok(())
+}
+
+async fn limit_range(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let body = json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "l" },
+        "spec": { "limits": [{
+            "type": "Container", "default": { "cpu": "500m" }, "defaultRequest": { "cpu": "250m" }, "max": { "cpu": "1" },
+        }] },
+    });
+    world.post(&world.core("limitranges"), &body).await?.expect(201)?;
+    let path = world.core("pods");
+    let probe = format!("{path}?dryRun=All");
+    // Admission reads limits from a cache that may lag.
+    let mut made = Value::Null;
+    for _ in 0..100 {
+        made = world.post(&probe, &pod("p", json!({}))).await?.expect(201)?;
+        if made["spec"]["containers"][0]["resources"]["limits"].is_object() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let expected = json!({ "limits": { "cpu": "500m" }, "requests": { "cpu": "250m" } });
+    ensure!(made["spec"]["containers"][0]["resources"] == expected, "{made}");
+    let body = pod("q", json!({ "resources": { "limits": { "cpu": "2" } } }));
+    let answer = world.post(&path, &body).await?;
+    answer.expect_status(403, "Forbidden", "maximum cpu usage per Container is 1, but limit is 2")?;
+    Ok(())
+}
+
+async fn quota(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q" },
+        "spec": { "hard": { "count/secrets": "1" } },
+    });
+    world.post(&world.core("resourcequotas"), &body).await?.expect(201)?;
+    let is_counted = |answer: &crate::Answer| answer.body["status"]["used"]["count/secrets"].is_string();
+    world.eventually(&world.core("resourcequotas/q"), "a counted quota", is_counted).await?;
+    let secret = |name: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name } });
+    world.post(&world.core("secrets"), &secret("a")).await?.expect(201)?;
+    let answer = world.post(&world.core("secrets"), &secret("b")).await?;
+    let message =
+        "exceeded quota: q, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1";
+    answer.expect_status(403, "Forbidden", message)?;
+    Ok(())
+}
+
+async fn priority(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let name = format!("high-{}", world.unique);
+    let class = json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name }, "value": 7,
+    });
+    world.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await?.expect(201)?;
+    let mut body = pod("p", json!({}));
+    body["spec"]["priorityClassName"] = json!(name);
+    let mut answer = world.post(&world.core("pods"), &body).await?;
+    for _ in 0..100 {
+        if answer.code == 201 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        answer = world.post(&world.core("pods"), &body).await?;
+    }
+    let made = answer.expect(201)?;
+    ensure!(
+        made["spec"]["priority"] == 7 && made["spec"]["preemptionPolicy"] == "PreemptLowerPriority",
+        "{made}"
+    );
+    world.delete(&format!("/apis/scheduling.k8s.io/v1/priorityclasses/{name}"), None).await?.expect(200)?;
+    body["metadata"]["name"] = json!("q");
+    body["spec"]["priorityClassName"] = json!("no-such-class");
+    let answer = world.post(&world.core("pods"), &body).await?;
+    answer.expect_status(403, "Forbidden", "no PriorityClass with name no-such-class was found")?;
+    Ok(())
+}
+
+async fn service_account(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let path = world.core("configmaps/kube-root-ca.crt");
+    world
+        .eventually(&path, "the cluster's certificate", |answer| answer.body["data"]["ca.crt"].is_string())
+        .await?;
+    Ok(())
+}
+
+async fn lease(world: World) -> anyhow::Result<()> {
+    let path = world.path("coordination.k8s.io/v1", "leases");
+    let body = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "l" },
+        "spec": { "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2025-01-01T00:00:00.000000Z" },
+    });
+    let mut made = world.post(&path, &body).await?.expect(201)?;
+    made["spec"]["holderIdentity"] = json!("b");
+    let first = world.put(&format!("{path}/l"), &made).await?.expect(200)?;
+    ensure!(first["spec"]["renewTime"] == "2025-01-01T00:00:00.000000Z", "{first}");
+    world.put(&format!("{path}/l"), &made).await?.expect(409)?;
+    Ok(())
+}
+
+async fn events(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "e" },
+        "involvedObject": { "kind": "ConfigMap", "name": "a", "namespace": world.namespace },
+        "reason": "Because", "message": "it happened", "type": "Normal", "count": 1,
+    });
+    world.post(&world.core("events"), &body).await?.expect(201)?;
+    let patch = json!({ "count": 2 });
+    let patched =
+        world.patch(&world.core("events/e"), "strategic-merge-patch+json", &patch).await?.expect(200)?;
+    ensure!(patched["count"] == 2, "{patched}");
+    let selector = "fieldSelector=involvedObject.name%3Da,reason%3DBecause";
+    let list = world.get(&format!("{}?{selector}", world.core("events"))).await?.expect(200)?;
+    ensure!(list["items"].as_array().is_some_and(|items| items.len() == 1), "{list}");
+    let same = world.get(&world.path("events.k8s.io/v1", "events/e")).await?.expect(200)?;
+    ensure!(same["note"] == "it happened" && same["regarding"]["name"] == "a", "{same}");
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! The promises, area by area.
+
+mod access;
+mod apply;
+mod custom;
+mod deletion;
+mod discovery;
+mod kinds;
+mod list;
+mod objects;
+mod patch;
+mod representation;
+mod watch;
+
+use crate::Case;
+
+pub(crate) fn all() -> Vec<Case> {
+    [
+        discovery::CASES,
+        objects::CASES,
+        list::CASES,
+        watch::CASES,
+        patch::CASES,
+        apply::CASES,
+        deletion::CASES,
+        representation::CASES,
+        kinds::CASES,
+        custom::CASES,
+        access::CASES,
+    ]
+    .concat()
+}
+
+/// Declares the cases of an area: a promise and the function that checks it.
+macro_rules! cases {
+    ($area:literal: $( $promise:literal => $check:ident, )*) => {
+        pub(super) const CASES: &[$crate::Case] = &[
+            $( $crate::Case { area: $area, promise: $promise, check: |world| Box::pin($check(world)) }, )*
+        ];
+    };
+}
+use cases;

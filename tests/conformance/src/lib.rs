@@ -1,0 +1,44 @@
+//! Does a cluster keep the Kubernetes API's promises?
+//!
+//! Every case states one promise that clients rely on and checks it from outside, with nothing but a
+//! kubeconfig. It knows nothing of the cluster it runs on, so that the embedded API and a real one are held to
+//! the same. A case runs in a namespace of its own and leaves nothing behind.
+
+mod cases;
+mod report;
+mod world;
+
+pub use report::{Outcome, Report};
+pub use world::{Answer, World};
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+
+/// One promise.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// What part of the API it is about.
+    pub area: &'static str,
+    /// The promise, as a sentence.
+    pub promise: &'static str,
+    /// Finds out whether it is kept.
+    pub check: fn(World) -> BoxFuture<'static, anyhow::Result<()>>,
+}
+
+/// All promises, area by area.
+pub fn cases() -> Vec<Case> {
+    cases::all()
+}
+
+/// Checks the promises whose area or sentence contains `filter`, several at a time.
+pub async fn run(client: kube::Client, filter: &str, at_a_time: usize) -> Report {
+    let selected =
+        cases().into_iter().filter(|case| case.area.contains(filter) || case.promise.contains(filter));
+    let outcomes = futures::stream::iter(selected)
+        .map(|case| {
+            let client = client.clone();
+            async move { Outcome::of(case, world::check(client, case).await) }
+        })
+        .buffered(at_a_time);
+    Report { outcomes: outcomes.collect().await }
+}
