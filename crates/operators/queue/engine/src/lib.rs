@@ -1,1 +1,23 @@
 //! Scheduling decisions of the queue as a pure library: no I/O, no clock, no Kubernetes client.
+
+pub mod afs;
+pub mod amount;
+pub mod cycle;
+pub mod engine;
+pub mod fair;
+pub mod flavors;
+pub mod intake;
+pub mod labels;
+pub mod model;
+pub mod names;
+pub mod preemption;
+pub mod quantity;
+pub mod queue;
+pub mod quota;
+pub mod requests;
+pub mod settings;
+pub mod state;
+pub mod tas;
+pub mod time;
+
+pub use engine::Engine;
