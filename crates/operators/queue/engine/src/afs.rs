@@ -50,7 +50,14 @@ impl UsageLedger {
 
     /// Presets the usage of a LocalQueue.
     pub fn set(&mut self, local_queue: LocalQueueId, consumed: Consumed, last_update: Time) {
-        self.entries.insert(local_queue, LedgerEntry { consumed, last_update, ..LedgerEntry::default() });
+        self.entries.insert(
+            local_queue,
+            LedgerEntry {
+                consumed,
+                last_update,
+                ..LedgerEntry::default()
+            },
+        );
     }
 
     /// Forgets a LocalQueue.
@@ -59,11 +66,17 @@ impl UsageLedger {
     }
 
     /// Charges an admission to its LocalQueue until it shows in the usage; charging twice counts once.
-    pub fn push_penalty(&mut self, local_queue: LocalQueueId, workload: WorkloadKey, penalty: Consumed, now: Time) {
-        let entry = self
-            .entries
-            .entry(local_queue)
-            .or_insert_with(|| LedgerEntry { last_update: now, ..LedgerEntry::default() });
+    pub fn push_penalty(
+        &mut self,
+        local_queue: LocalQueueId,
+        workload: WorkloadKey,
+        penalty: Consumed,
+        now: Time,
+    ) {
+        let entry = self.entries.entry(local_queue).or_insert_with(|| LedgerEntry {
+            last_update: now,
+            ..LedgerEntry::default()
+        });
         entry.penalties.insert(workload, penalty);
     }
 
@@ -90,27 +103,53 @@ impl UsageLedger {
     }
 
     /// Decays the usage to `now`, moving it towards what is `running`.
-    pub fn sample(&mut self, local_queue: LocalQueueId, running: &Consumed, config: &AdmissionFairSharing, now: Time) {
-        let entry = self
-            .entries
-            .entry(local_queue)
-            .or_insert_with(|| LedgerEntry { last_update: now, ..LedgerEntry::default() });
+    pub fn sample(
+        &mut self,
+        local_queue: LocalQueueId,
+        running: &Consumed,
+        config: &AdmissionFairSharing,
+        now: Time,
+    ) {
+        let entry = self.entries.entry(local_queue).or_insert_with(|| LedgerEntry {
+            last_update: now,
+            ..LedgerEntry::default()
+        });
         let elapsed = now.seconds_since(entry.last_update);
         entry.consumed = decayed(&entry.consumed, running, elapsed, config.half_life.as_secs_f64());
         entry.last_update = now;
     }
 
     /// The usage that orders a LocalQueue.
-    pub fn usage(&self, local_queue: LocalQueueId, weight: f64, config: &AdmissionFairSharing, names: &Names) -> f64 {
+    pub fn usage(
+        &self,
+        local_queue: LocalQueueId,
+        weight: f64,
+        config: &AdmissionFairSharing,
+        names: &Names,
+    ) -> f64 {
         match self.entries.get(&local_queue) {
-            Some(entry) => usage(&entry.consumed, &entry.pending(), weight, &config.resource_weights, names),
-            None => usage(&Consumed::new(), &Consumed::new(), weight, &config.resource_weights, names),
+            Some(entry) => usage(
+                &entry.consumed,
+                &entry.pending(),
+                weight,
+                &config.resource_weights,
+                names,
+            ),
+            None => usage(
+                &Consumed::new(),
+                &Consumed::new(),
+                weight,
+                &config.resource_weights,
+                names,
+            ),
         }
     }
 
     /// Whether a charge is pending.
     pub fn has_pending(&self, local_queue: LocalQueueId) -> bool {
-        self.entries.get(&local_queue).is_some_and(|entry| !entry.pending().is_empty())
+        self.entries
+            .get(&local_queue)
+            .is_some_and(|entry| !entry.pending().is_empty())
     }
 }
 
@@ -123,12 +162,19 @@ fn add(sum: &mut Consumed, other: &Consumed) {
 
 /// How much of the past is forgotten after `elapsed` seconds.
 fn alpha(elapsed: f64, half_life: f64) -> f64 {
-    if half_life == 0.0 { 0.0 } else { 1.0 - 0.5f64.powf(elapsed / half_life) }
+    if half_life == 0.0 {
+        0.0
+    } else {
+        1.0 - 0.5f64.powf(elapsed / half_life)
+    }
 }
 
 /// What an admission is charged: the usage it would add within one sampling interval.
 pub fn entry_penalty(requests: &Consumed, config: &AdmissionFairSharing) -> Consumed {
-    let alpha = alpha(config.sampling_interval.as_secs_f64(), config.half_life.as_secs_f64());
+    let alpha = alpha(
+        config.sampling_interval.as_secs_f64(),
+        config.half_life.as_secs_f64(),
+    );
     scaled(requests, alpha)
 }
 
@@ -141,7 +187,10 @@ pub fn decayed(old: &Consumed, running: &Consumed, elapsed: f64, half_life: f64)
 }
 
 fn scaled(quantities: &Consumed, factor: f64) -> Consumed {
-    quantities.iter().map(|(resource, quantity)| (*resource, quantity.times_f64(factor))).collect()
+    quantities
+        .iter()
+        .map(|(resource, quantity)| (*resource, quantity.times_f64(factor)))
+        .collect()
 }
 
 /// Weighted usage: resources in order of name, so that the sum is always the same.

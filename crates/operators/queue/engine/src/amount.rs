@@ -39,7 +39,10 @@ impl Amount {
     }
 
     /// The amount in natural units (cores, bytes, devices); unlimited is infinite.
-    #[expect(clippy::cast_precision_loss, reason = "reported to people and metrics, which want a float")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "reported to people and metrics, which want a float"
+    )]
     pub fn as_f64(self, milli: bool) -> f64 {
         if self.is_unlimited() {
             f64::INFINITY
@@ -102,12 +105,20 @@ impl PartialEq<i64> for Amount {
 
 impl PartialOrd<i64> for Amount {
     fn partial_cmp(&self, other: &i64) -> Option<Ordering> {
-        Some(if self.is_unlimited() { Ordering::Greater } else { self.0.cmp(other) })
+        Some(if self.is_unlimited() {
+            Ordering::Greater
+        } else {
+            self.0.cmp(other)
+        })
     }
 }
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_unlimited() { f.write_str("<unlimited>") } else { write!(f, "{}", self.0) }
+        if self.is_unlimited() {
+            f.write_str("<unlimited>")
+        } else {
+            write!(f, "{}", self.0)
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::afs::{self, Consumed};
-use crate::cycle::{Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Unadmitted, evaluate};
+use crate::cycle::{
+    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Unadmitted, evaluate,
+};
 use crate::flavors::Subject;
 use crate::labels::Labels;
 use crate::model::{
@@ -45,7 +47,10 @@ pub struct Engine {
 impl Engine {
     /// An engine without objects.
     pub fn new(settings: Settings) -> Self {
-        Self { state: State::new(settings), ..Self::default() }
+        Self {
+            state: State::new(settings),
+            ..Self::default()
+        }
     }
 
     fn settings(&self) -> &Settings {
@@ -113,7 +118,10 @@ impl Engine {
     /// Adds, changes or removes a LocalQueue; a stopped one feeds nothing.
     pub fn set_local_queue(&mut self, id: LocalQueueId, local_queue: Option<LocalQueue>, now: Time) {
         let feeds = |local_queue: &Option<LocalQueue>| {
-            local_queue.as_ref().filter(|local_queue| !local_queue.stopped).map(|local_queue| local_queue.queue)
+            local_queue
+                .as_ref()
+                .filter(|local_queue| !local_queue.stopped)
+                .map(|local_queue| local_queue.queue)
         };
         let before = feeds(&self.state.local_queue(id).cloned());
         let after = feeds(&local_queue);
@@ -129,7 +137,11 @@ impl Engine {
     }
 
     fn push_waiting(&mut self, local_queue: LocalQueueId, _now: Time) {
-        let Some(feeds) = self.state.local_queue(local_queue).filter(|local_queue| !local_queue.stopped) else {
+        let Some(feeds) = self
+            .state
+            .local_queue(local_queue)
+            .filter(|local_queue| !local_queue.stopped)
+        else {
             return;
         };
         let Some(queue) = self.queues.get_mut(&feeds.queue) else {
@@ -145,7 +157,13 @@ impl Engine {
     /// Says which labels a namespace has. Queues that serve it only now are woken.
     pub fn set_namespace(&mut self, id: NamespaceId, labels: Option<Labels>, now: Time) {
         let serves = |queue: &Queue, labels: Option<&Labels>| {
-            labels.is_some_and(|labels| queue.spec.namespaces.as_ref().is_some_and(|selector| selector.matches(labels)))
+            labels.is_some_and(|labels| {
+                queue
+                    .spec
+                    .namespaces
+                    .as_ref()
+                    .is_some_and(|selector| selector.matches(labels))
+            })
         };
         let before = self.state.namespace(id).cloned();
         let woken: Vec<QueueId> = self
@@ -164,21 +182,30 @@ impl Engine {
     pub fn set_workload(&mut self, workload: Workload, now: Time) -> WorkloadId {
         let local_queue = workload.local_queue;
         let known = self.state.workload_id(&workload.key);
-        let before = known.and_then(|id| self.state.workload(id)).map(|old| old.local_queue);
+        let before = known
+            .and_then(|id| self.state.workload(id))
+            .map(|old| old.local_queue);
         let old_queue = known.and_then(|id| self.state.held(id)).map(|held| held.queue);
         let (id, _) = self.state.set_workload(workload);
         let holds = self.state.held(id).is_some();
         if let Some(queue) = old_queue.filter(|_| !holds) {
             self.request_flush(queue, now);
         }
-        let admissible = self.state.workload(id).is_some_and(|workload| workload.is_admissible(&self.settings().gates));
+        let admissible = self
+            .state
+            .workload(id)
+            .is_some_and(|workload| workload.is_admissible(&self.settings().gates));
         if before.is_some_and(|before| before != local_queue) || !admissible {
             self.forget_pending(id, before.unwrap_or(local_queue));
         }
         if admissible {
             self.expected.remove(&id);
             self.push(id, now);
-        } else if self.state.workload(id).is_some_and(|workload| workload.is_evicted()) {
+        } else if self
+            .state
+            .workload(id)
+            .is_some_and(|workload| workload.is_evicted())
+        {
             self.expected.remove(&id);
         }
         id
@@ -193,7 +220,10 @@ impl Engine {
             return;
         }
         self.waiting.entry(workload.local_queue).or_default().insert(id);
-        let feeds = self.state.local_queue(workload.local_queue).filter(|local_queue| !local_queue.stopped);
+        let feeds = self
+            .state
+            .local_queue(workload.local_queue)
+            .filter(|local_queue| !local_queue.stopped);
         let Some(queue) = feeds.and_then(|feeds| self.queues.get_mut(&feeds.queue)) else {
             return;
         };
@@ -229,7 +259,9 @@ impl Engine {
         };
         let local_queue = self.state.workload(id).map(|workload| workload.local_queue);
         let queue = self.state.held(id).map(|held| held.queue);
-        let fed = local_queue.and_then(|local_queue| self.state.local_queue(local_queue)).map(|feeds| feeds.queue);
+        let fed = local_queue
+            .and_then(|local_queue| self.state.local_queue(local_queue))
+            .map(|feeds| feeds.queue);
         if let Some(local_queue) = local_queue {
             self.forget_pending(id, local_queue);
             self.state.afs.drop_penalty(local_queue, key);
@@ -263,16 +295,21 @@ impl Engine {
 
     /// Wakes parked workloads whose time has come; `None` wakes all that were asked for.
     pub fn process_flushes(&mut self, now: Time, due_only: bool) -> usize {
-        let due: Vec<FlushScope> =
-            self.flushes.iter().filter(|(_, at)| !due_only || **at <= now).map(|(scope, _)| *scope).collect();
+        let due: Vec<FlushScope> = self
+            .flushes
+            .iter()
+            .filter(|(_, at)| !due_only || **at <= now)
+            .map(|(scope, _)| *scope)
+            .collect();
         let mut moved = 0;
         for scope in due {
             self.flushes.remove(&scope);
             let queues = match scope {
                 FlushScope::Queue(queue) => vec![queue],
-                FlushScope::Root(root) => {
-                    self.state.cohort(root).map_or_else(Vec::new, |node| self.state.tree.all_queues_below(node))
-                }
+                FlushScope::Root(root) => self
+                    .state
+                    .cohort(root)
+                    .map_or_else(Vec::new, |node| self.state.tree.all_queues_below(node)),
             };
             for queue in queues {
                 moved += self.flush(queue, now);
@@ -291,17 +328,27 @@ impl Engine {
             let labels = self.state.namespace(namespace);
             labels.is_some_and(|labels| selector.is_some_and(|selector| selector.matches(labels)))
         };
-        self.queues.get_mut(&queue).map_or(0, |pending| pending.flush(&serves, now))
+        self.queues
+            .get_mut(&queue)
+            .map_or(0, |pending| pending.flush(&serves, now))
     }
 
     /// When something is due although nothing happens: a flush or a second pass.
     pub fn next_due(&self) -> Option<Time> {
-        self.flushes.values().copied().chain(self.second_pass.next_at()).min()
+        self.flushes
+            .values()
+            .copied()
+            .chain(self.second_pass.next_at())
+            .min()
     }
 
     /// Enqueues a workload for its second pass if it needs one; false if it does not or waits already.
     pub fn queue_second_pass(&mut self, id: WorkloadId, iteration: u32, now: Time) -> bool {
-        if self.state.workload(id).is_some_and(|workload| workload.needs_second_pass()) {
+        if self
+            .state
+            .workload(id)
+            .is_some_and(|workload| workload.needs_second_pass())
+        {
             return self.second_pass.push(id, iteration, now);
         }
         if iteration > 0 {
@@ -310,13 +357,22 @@ impl Engine {
         false
     }
 
+    /// Lets every waiting second pass be tried in the next cycle.
+    pub fn make_second_passes_due(&mut self) {
+        self.second_pass.make_due();
+    }
+
     // --- the cycle ---
 
     /// The heads: second passes that are due, and the first of every queue that can admit.
     fn heads(&mut self, now: Time) -> Vec<Entry> {
         let mut heads = Vec::new();
         for (id, iteration) in self.second_pass.take_ready(now) {
-            let Some(workload) = self.state.workload(id).filter(|workload| workload.needs_second_pass()) else {
+            let Some(workload) = self
+                .state
+                .workload(id)
+                .filter(|workload| workload.needs_second_pass())
+            else {
                 continue;
             };
             if let Some(queue) = workload.admission.as_ref().map(|admission| admission.queue) {
@@ -325,11 +381,20 @@ impl Engine {
                 heads.push(entry);
             }
         }
-        let Self { state, queues, waiting, .. } = self;
+        let Self {
+            state,
+            queues,
+            waiting,
+            ..
+        } = self;
         for (queue, pending) in queues.iter_mut().filter(|(id, _)| state.is_queue_active(**id)) {
             let usage = |local_queue: LocalQueueId| {
-                let weight = state.local_queue(local_queue).map_or(1.0, |local_queue| local_queue.weight);
-                state.settings.afs().map_or(0.0, |config| state.afs.usage(local_queue, weight, config, &state.names))
+                let weight = state
+                    .local_queue(local_queue)
+                    .map_or(1.0, |local_queue| local_queue.weight);
+                state.settings.afs().map_or(0.0, |config| {
+                    state.afs.usage(local_queue, weight, config, &state.names)
+                })
             };
             let Some((id, head)) = pending.pop(&usage) else {
                 continue;
@@ -359,9 +424,17 @@ impl Engine {
         let blocked = self.state.settings.block_admission && !self.state.all_pods_ready();
 
         let mark = self.state.mark();
-        let report = CycleReport { heads: count, ..CycleReport::default() };
-        let mut processing =
-            Processing { state: &mut self.state, expected: &self.expected, victims: BTreeSet::new(), report, now };
+        let report = CycleReport {
+            heads: count,
+            ..CycleReport::default()
+        };
+        let mut processing = Processing {
+            state: &mut self.state,
+            expected: &self.expected,
+            victims: BTreeSet::new(),
+            report,
+            now,
+        };
         let mut decided = Vec::new();
         let mut stopped = false;
         while let Some(at) = order.next(processing.state, &entries) {
@@ -393,19 +466,29 @@ impl Engine {
             let (workload, queue) = (entry.id, entry.subject.queue);
             let outcome = match entry.status {
                 EntryStatus::Assumed => self.assume(entry, now),
-                EntryStatus::Evicted => Outcome::Evicted { message: eviction_message(&entry.subject.workload) },
+                EntryStatus::Evicted => Outcome::Evicted {
+                    message: eviction_message(&entry.subject.workload),
+                },
                 _ if last == Some(at) => {
                     self.back_to_queue(entry, now);
                     Outcome::WaitingForPodsReady
                 }
                 _ => self.back_to_queue(entry, now),
             };
-            report.decisions.push(Decision { workload, queue, outcome });
+            report.decisions.push(Decision {
+                workload,
+                queue,
+                outcome,
+            });
         }
         for entry in refused {
             let (workload, queue) = (entry.id, entry.subject.queue);
             let outcome = self.back_to_queue(entry, now);
-            report.decisions.push(Decision { workload, queue, outcome });
+            report.decisions.push(Decision {
+                workload,
+                queue,
+                outcome,
+            });
         }
         report
     }
@@ -443,7 +526,11 @@ impl Engine {
         let name = self.state.names.queue_name(queue);
         let generic = RequeueReason::Generic;
         if workload.has_failed_checks() {
-            return Some(("PendingEvaluation", "The workload has failed admission checks".to_owned(), generic));
+            return Some((
+                "PendingEvaluation",
+                "The workload has failed admission checks".to_owned(),
+                generic,
+            ));
         }
         let Some(row) = self.state.queue(queue) else {
             return Some(("Misconfigured", format!("ClusterQueue {name} not found"), generic));
@@ -458,7 +545,12 @@ impl Engine {
                 format!("workload namespace \"{name}\" does not exist: namespaces \"{name}\" not found");
             return Some(("Misconfigured", message, generic));
         };
-        if !row.spec.namespaces.as_ref().is_some_and(|selector| selector.matches(labels)) {
+        if !row
+            .spec
+            .namespaces
+            .as_ref()
+            .is_some_and(|selector| selector.matches(labels))
+        {
             let message = "workload namespace doesn't match ClusterQueue selector".to_owned();
             return Some(("Misconfigured", message, RequeueReason::NamespaceMismatch));
         }
@@ -473,17 +565,29 @@ impl Engine {
         let mut workload = Workload::clone(&entry.subject.workload);
         let had_reservation = workload.has_reservation();
         let recovered = !workload.unhealthy_nodes.is_empty();
-        let required = self.state.queue(queue).map_or_else(Vec::new, |row| required_checks(row, &admission));
+        let required = self
+            .state
+            .queue(queue)
+            .map_or_else(Vec::new, |row| required_checks(row, &admission));
         workload.admission = Some(Box::new(admission.clone()));
         workload.unhealthy_nodes.clear();
         workload.set_condition(ConditionKind::QuotaReserved, true, ConditionReason::Other, now);
-        for kind in [ConditionKind::Evicted, ConditionKind::Preempted, ConditionKind::BlockedOnPreemptionGates] {
+        for kind in [
+            ConditionKind::Evicted,
+            ConditionKind::Preempted,
+            ConditionKind::BlockedOnPreemptionGates,
+        ] {
             if workload.is_true(kind) {
                 workload.set_condition(kind, false, ConditionReason::Other, now);
             }
         }
-        let listed = required.iter().all(|name| workload.checks.iter().any(|check| check.name == *name));
-        let ready = workload.checks.iter().all(|check| check.state == CheckState::Ready);
+        let listed = required
+            .iter()
+            .all(|name| workload.checks.iter().any(|check| check.name == *name));
+        let ready = workload
+            .checks
+            .iter()
+            .all(|check| check.state == CheckState::Ready);
         let is_admitted = listed && ready && !workload.has_pending_placement();
         if is_admitted {
             workload.set_condition(ConditionKind::Admitted, true, ConditionReason::Other, now);
@@ -501,6 +605,7 @@ impl Engine {
         self.expected.remove(&id);
         Outcome::Admitted(Box::new(Admitted {
             admission,
+            is_listed: listed,
             is_admitted,
             had_reservation,
             recovered,
@@ -511,16 +616,27 @@ impl Engine {
 
     /// Charges the admission to its LocalQueue.
     fn charge(&mut self, entry: &Entry, had_reservation: bool, now: Time) {
-        let applies = self.state.queue(entry.subject.queue).is_some_and(|row| row.spec.usage_based_admission);
-        let Some(config) = self.state.settings.afs().filter(|_| applies && !had_reservation).cloned() else {
+        let applies = self
+            .state
+            .queue(entry.subject.queue)
+            .is_some_and(|row| row.spec.usage_based_admission);
+        let Some(config) = self
+            .state
+            .settings
+            .afs()
+            .filter(|_| applies && !had_reservation)
+            .cloned()
+        else {
             return;
         };
         let ignores = self.settings().ignores_undeclared();
         let mut requests = Consumed::new();
         for demand in &entry.subject.demands {
             for (resource, value) in demand.requests.iter() {
-                let covered =
-                    self.state.queue(entry.subject.queue).is_some_and(|row| row.spec.group_of(resource).is_some());
+                let covered = self
+                    .state
+                    .queue(entry.subject.queue)
+                    .is_some_and(|row| row.spec.group_of(resource).is_some());
                 if ignores && !covered {
                     continue;
                 }
@@ -535,7 +651,9 @@ impl Engine {
         }
         let workload = &entry.subject.workload;
         let penalty = afs::entry_penalty(&requests, &config);
-        self.state.afs.push_penalty(workload.local_queue, workload.key.clone(), penalty, now);
+        self.state
+            .afs
+            .push_penalty(workload.local_queue, workload.key.clone(), penalty, now);
     }
 
     /// Puts an entry back and says what clients should see.
@@ -554,7 +672,8 @@ impl Engine {
             write_status: false,
             second_pass_failed: false,
         };
-        self.expected.extend(outcome.evict.iter().map(|target| target.workload));
+        self.expected
+            .extend(outcome.evict.iter().map(|target| target.workload));
         if self.queue_second_pass(entry.id, entry.second_pass.unwrap_or(0), now) {
             outcome.second_pass_failed = true;
             return Outcome::Unadmitted(Box::new(outcome));
@@ -573,12 +692,19 @@ impl Engine {
             return;
         };
         let settings = &self.state.settings;
-        let newest = self.state.workload(entry.id).filter(|workload| workload.is_admissible(&settings.gates));
-        let Some(newest) = newest.filter(|workload| self.state.local_queue(workload.local_queue).is_some()) else {
+        let newest = self
+            .state
+            .workload(entry.id)
+            .filter(|workload| workload.is_admissible(&settings.gates));
+        let Some(newest) = newest.filter(|workload| self.state.local_queue(workload.local_queue).is_some())
+        else {
             queue.remove(entry.id);
             return;
         };
-        self.waiting.entry(newest.local_queue).or_default().insert(entry.id);
+        self.waiting
+            .entry(newest.local_queue)
+            .or_default()
+            .insert(entry.id);
         let mut pending = entry.pending(entry.subject.workload.generation);
         pending.workload = Arc::clone(newest);
         pending.shape = newest.shape;
@@ -595,7 +721,10 @@ impl Engine {
         let mut undone = Workload::clone(&workload);
         undone.admission = None;
         undone.conditions.retain(|condition| {
-            !matches!(condition.kind, ConditionKind::QuotaReserved | ConditionKind::Admitted)
+            !matches!(
+                condition.kind,
+                ConditionKind::QuotaReserved | ConditionKind::Admitted
+            )
         });
         self.state.set_workload(undone);
         if is_gone {
@@ -609,8 +738,11 @@ impl Engine {
 
 /// The checks of the queue that apply to the flavors of an admission.
 pub fn required_checks(queue: &Queue, admission: &crate::model::Admission) -> Vec<Arc<str>> {
-    let used: BTreeSet<_> =
-        admission.pod_sets.iter().flat_map(|pod_set| pod_set.flavors.iter().map(|(_, flavor)| *flavor)).collect();
+    let used: BTreeSet<_> = admission
+        .pod_sets
+        .iter()
+        .flat_map(|pod_set| pod_set.flavors.iter().map(|(_, flavor)| *flavor))
+        .collect();
     let all: BTreeSet<_> = queue.spec.flavors().collect();
     let applies = |flavors: &[crate::names::FlavorId]| {
         if flavors.is_empty() {
@@ -619,7 +751,13 @@ pub fn required_checks(queue: &Queue, admission: &crate::model::Admission) -> Ve
             flavors.iter().any(|flavor| used.contains(flavor))
         }
     };
-    queue.spec.checks.iter().filter(|rule| applies(&rule.flavors)).map(|rule| Arc::clone(&rule.name)).collect()
+    queue
+        .spec
+        .checks
+        .iter()
+        .filter(|rule| applies(&rule.flavors))
+        .map(|rule| Arc::clone(&rule.name))
+        .collect()
 }
 
 fn eviction_message(workload: &Workload) -> String {

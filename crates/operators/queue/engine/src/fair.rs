@@ -24,7 +24,12 @@ pub struct Share {
 impl Share {
     /// Below every share a node can have.
     pub const fn lowest() -> Self {
-        Self { weight: 1.0, ratio: -1.0, dominant: None, borrowed: Vec::new() }
+        Self {
+            weight: 1.0,
+            ratio: -1.0,
+            dominant: None,
+            borrowed: Vec::new(),
+        }
     }
 
     /// Whether the node borrows at all.
@@ -51,7 +56,11 @@ impl Share {
     /// The weighted share as clients see it: rounded up, the largest integer if infinite.
     #[expect(clippy::cast_possible_truncation, reason = "float to integer casts saturate")]
     pub fn rounded(&self) -> i64 {
-        if self.is_weightless_borrower() { i64::MAX } else { self.weighted().ceil() as i64 }
+        if self.is_weightless_borrower() {
+            i64::MAX
+        } else {
+            self.weighted().ceil() as i64
+        }
     }
 
     fn is_weightless_borrower(&self) -> bool {
@@ -65,7 +74,10 @@ impl Share {
             (true, true) => self.ratio.total_cmp(&other.ratio),
             (true, false) => Ordering::Greater,
             (false, true) => Ordering::Less,
-            (false, false) => self.weighted().partial_cmp(&other.weighted()).unwrap_or(Ordering::Equal),
+            (false, false) => self
+                .weighted()
+                .partial_cmp(&other.weighted())
+                .unwrap_or(Ordering::Equal),
         }
     }
 }
@@ -74,7 +86,12 @@ impl QuotaTree {
     /// The share of a node if it used `extra` on top of what it uses.
     #[expect(clippy::cast_precision_loss, reason = "shares are floats by definition")]
     pub fn share_with(&self, id: NodeId, extra: &Usage, names: &Names) -> Share {
-        let mut share = Share { weight: self.weight(id), ratio: 0.0, dominant: None, borrowed: Vec::new() };
+        let mut share = Share {
+            weight: self.weight(id),
+            ratio: 0.0,
+            dominant: None,
+            borrowed: Vec::new(),
+        };
         let Some(parent) = self.parent(id) else {
             return share;
         };

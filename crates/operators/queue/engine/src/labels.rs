@@ -84,7 +84,9 @@ pub struct Selector {
 impl Selector {
     /// Whether the selector selects an object with these labels.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements.iter().all(|requirement| requirement.matches(labels))
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.matches(labels))
     }
 }
 
@@ -101,8 +103,14 @@ impl NodeTerm {
     /// Whether the node satisfies the term; an empty term selects nothing.
     pub fn matches(&self, labels: &Labels, node_name: &str) -> bool {
         !(self.expressions.is_empty() && self.fields.is_empty())
-            && self.expressions.iter().all(|expression| expression.matches(labels))
-            && self.fields.iter().all(|field| field.matches_value(Some(node_name)))
+            && self
+                .expressions
+                .iter()
+                .all(|expression| expression.matches(labels))
+            && self
+                .fields
+                .iter()
+                .all(|field| field.matches_value(Some(node_name)))
     }
 }
 
@@ -215,12 +223,13 @@ impl Toleration {
 }
 
 /// The first taint that keeps pods away and that none of the tolerations covers.
-pub fn untolerated<'t>(
-    taints: &'t [Taint],
-    tolerations: &[&[Toleration]],
-) -> Option<&'t Taint> {
+pub fn untolerated<'t>(taints: &'t [Taint], tolerations: &[&[Toleration]]) -> Option<&'t Taint> {
     taints.iter().find(|taint| {
         taint.effect != Effect::PreferNoSchedule
-            && !tolerations.iter().copied().flatten().any(|toleration| toleration.tolerates(taint))
+            && !tolerations
+                .iter()
+                .copied()
+                .flatten()
+                .any(|toleration| toleration.tolerates(taint))
     })
 }

@@ -10,6 +10,7 @@ pub mod intake;
 pub mod labels;
 pub mod model;
 pub mod names;
+pub mod outlet;
 pub mod preemption;
 pub mod quantity;
 pub mod queue;

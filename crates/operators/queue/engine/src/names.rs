@@ -66,7 +66,10 @@ pub struct Interner<I> {
 
 impl<I> Default for Interner<I> {
     fn default() -> Self {
-        Self { names: Vec::new(), ids: HashMap::new() }
+        Self {
+            names: Vec::new(),
+            ids: HashMap::new(),
+        }
     }
 }
 
@@ -183,7 +186,9 @@ impl Names {
     pub fn sort_for_scan(&self, resources: &mut [ResourceId]) {
         resources.sort_by(|a, b| {
             let key = |id: &ResourceId| self.scan_keys.get(id.index()).copied().unwrap_or_default();
-            key(a).cmp(&key(b)).then_with(|| self.resource_name(*a).cmp(self.resource_name(*b)))
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| self.resource_name(*a).cmp(self.resource_name(*b)))
         });
     }
 

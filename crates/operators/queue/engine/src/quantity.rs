@@ -25,12 +25,16 @@ impl Quantity {
 
     /// `value` whole units.
     pub const fn units(value: i64) -> Self {
-        Self { nanos: value as i128 * NANO }
+        Self {
+            nanos: value as i128 * NANO,
+        }
     }
 
     /// `value` thousandths.
     pub const fn milli(value: i64) -> Self {
-        Self { nanos: value as i128 * (NANO / 1000) }
+        Self {
+            nanos: value as i128 * (NANO / 1000),
+        }
     }
 
     /// `value` billionths.
@@ -50,13 +54,19 @@ impl Quantity {
 
     /// Reads the text form: sign, decimal digits, and a binary, decimal or exponent suffix.
     pub fn parse(text: &str) -> Result<Self, NotAQuantity> {
-        parse(text).map(|nanos| Self { nanos }).ok_or_else(|| NotAQuantity(text.to_owned()))
+        parse(text)
+            .map(|nanos| Self { nanos })
+            .ok_or_else(|| NotAQuantity(text.to_owned()))
     }
 
     /// The value in units of `nanos_per_unit`, rounded away from zero and clamped to 64 bits.
     fn scaled(self, nanos_per_unit: i128) -> i64 {
         let quotient = self.nanos / nanos_per_unit;
-        let rounded = if self.nanos % nanos_per_unit == 0 { quotient } else { quotient + self.nanos.signum() };
+        let rounded = if self.nanos % nanos_per_unit == 0 {
+            quotient
+        } else {
+            quotient + self.nanos.signum()
+        };
         i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
     }
 
@@ -77,14 +87,24 @@ impl Quantity {
 
     /// The engine's quota amount: as [`Quantity::request`], but unlimited from the largest integer on.
     pub fn amount(self, milli: bool) -> Amount {
-        let limit = if milli { Self::units(i64::MAX / 1000) } else { Self::units(i64::MAX) };
-        if self >= limit { Amount::UNLIMITED } else { Amount::new(self.request(milli)) }
+        let limit = if milli {
+            Self::units(i64::MAX / 1000)
+        } else {
+            Self::units(i64::MAX)
+        };
+        if self >= limit {
+            Amount::UNLIMITED
+        } else {
+            Amount::new(self.request(milli))
+        }
     }
 
     /// Sum, saturating.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self { nanos: self.nanos.saturating_add(other.nanos) }
+        Self {
+            nanos: self.nanos.saturating_add(other.nanos),
+        }
     }
 
     /// Product; digits below the nano round away from zero.
@@ -94,24 +114,35 @@ impl Quantity {
         let (whole, rest) = (factor.nanos / NANO, factor.nanos % NANO);
         let tail = self.nanos.saturating_mul(rest);
         let tail = tail / NANO + if tail % NANO == 0 { 0 } else { tail.signum() };
-        Self { nanos: self.nanos.saturating_mul(whole).saturating_add(tail) }
+        Self {
+            nanos: self.nanos.saturating_mul(whole).saturating_add(tail),
+        }
     }
 
     /// The product with a float, taken as the decimal it prints as, rounded down to the nano.
     #[must_use]
     pub fn times_f64(self, factor: f64) -> Self {
         let text = format!("{factor}");
-        let (negative, digits) = text.strip_prefix('-').map_or((false, text.as_str()), |rest| (true, rest));
+        let (negative, digits) = text
+            .strip_prefix('-')
+            .map_or((false, text.as_str()), |rest| (true, rest));
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let Ok(mantissa) = format!("{whole}{fraction}").parse::<i128>() else {
-            return Self { nanos: if self.nanos == 0 { 0 } else { i128::MAX } };
+            return Self {
+                nanos: if self.nanos == 0 { 0 } else { i128::MAX },
+            };
         };
         let mantissa = if negative { -mantissa } else { mantissa };
-        Self { nanos: floor_mul_pow10(self.nanos, mantissa, fraction.len()) }
+        Self {
+            nanos: floor_mul_pow10(self.nanos, mantissa, fraction.len()),
+        }
     }
 
     /// The value as a float.
-    #[expect(clippy::cast_precision_loss, reason = "shares and weights are floats by definition")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "shares and weights are floats by definition"
+    )]
     pub fn as_f64(self) -> f64 {
         self.nanos as f64 / 1e9
     }
@@ -129,7 +160,11 @@ impl Quantity {
             value /= 1024;
             suffix = next;
         }
-        if suffix.is_empty() { self.to_string() } else { format!("{value}{suffix}") }
+        if suffix.is_empty() {
+            self.to_string()
+        } else {
+            format!("{value}{suffix}")
+        }
     }
 }
 
@@ -155,7 +190,11 @@ fn floor_mul_pow10(a: i128, b: i128, shift: usize) -> i128 {
     const LOW: i128 = 1_000_000_000_000_000_000;
     let (high, low) = (a.div_euclid(LOW), a.rem_euclid(LOW));
     let (high, low) = (high.saturating_mul(b), low.saturating_mul(b));
-    let power = |digits: usize| u32::try_from(digits).ok().and_then(|digits| 10i128.checked_pow(digits));
+    let power = |digits: usize| {
+        u32::try_from(digits)
+            .ok()
+            .and_then(|digits| 10i128.checked_pow(digits))
+    };
     if let Some(rest) = shift.checked_sub(STEP) {
         let sum = high.saturating_add(low.div_euclid(LOW));
         power(rest).map_or(if sum < 0 { -1 } else { 0 }, |power| sum.div_euclid(power))
@@ -171,7 +210,9 @@ fn parse(text: &str) -> Option<i128> {
         b'+' => (false, text.get(1..)?),
         _ => (false, text),
     };
-    let digits_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let digits_end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
     let (number, suffix) = rest.split_at(digits_end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {

@@ -50,7 +50,11 @@ impl Cell {
     const fn empty(fr: Fr) -> Self {
         Self {
             fr,
-            quota: Quota { nominal: Amount::ZERO, borrowing_limit: None, lending_limit: None },
+            quota: Quota {
+                nominal: Amount::ZERO,
+                borrowing_limit: None,
+                lending_limit: None,
+            },
             subtree: Amount::ZERO,
             usage: Amount::ZERO,
             quoted: false,
@@ -59,7 +63,9 @@ impl Cell {
     }
 
     fn local(&self) -> Amount {
-        self.quota.lending_limit.map_or(Amount::ZERO, |limit| (self.subtree - limit).floor_zero())
+        self.quota
+            .lending_limit
+            .map_or(Amount::ZERO, |limit| (self.subtree - limit).floor_zero())
     }
 
     fn local_available(&self) -> Amount {
@@ -121,12 +127,18 @@ impl QuotaTree {
         id
     }
 
-    #[expect(clippy::indexing_slicing, reason = "node ids come from `add` and nodes are never removed")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "node ids come from `add` and nodes are never removed"
+    )]
     fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
-    #[expect(clippy::indexing_slicing, reason = "node ids come from `add` and nodes are never removed")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "node ids come from `add` and nodes are never removed"
+    )]
     fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.0 as usize]
     }
@@ -161,12 +173,20 @@ impl QuotaTree {
 
     /// The cohorts directly below.
     pub fn child_cohorts(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        self.node(id).children.iter().copied().filter(|child| self.queue_at(*child).is_none())
+        self.node(id)
+            .children
+            .iter()
+            .copied()
+            .filter(|child| self.queue_at(*child).is_none())
     }
 
     /// The queues directly below that can admit.
     pub fn child_queues(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        self.node(id).children.iter().copied().filter(|child| self.queue_at(*child).is_some() && self.is_active(*child))
+        self.node(id)
+            .children
+            .iter()
+            .copied()
+            .filter(|child| self.queue_at(*child).is_some() && self.is_active(*child))
     }
 
     /// All queues below that can admit, in a fixed order.
@@ -220,7 +240,10 @@ impl QuotaTree {
     }
 
     fn own_height(&self, id: NodeId) -> u32 {
-        let below = self.child_cohorts(id).map(|child| self.node(child).height + 1).max();
+        let below = self
+            .child_cohorts(id)
+            .map(|child| self.node(child).height + 1)
+            .max();
         below.unwrap_or_else(|| u32::from(self.child_queues(id).next().is_some()))
     }
 
@@ -312,7 +335,12 @@ impl QuotaTree {
 
     fn relink(&mut self, id: NodeId) {
         for child in self.node(id).children.clone() {
-            let links: Vec<_> = self.node(child).cells.iter().map(|cell| self.find(id, cell.fr)).collect();
+            let links: Vec<_> = self
+                .node(child)
+                .cells
+                .iter()
+                .map(|cell| self.find(id, cell.fr))
+                .collect();
             for (cell, link) in self.node_mut(child).cells.iter_mut().zip(links) {
                 cell.up = link;
             }
@@ -326,7 +354,12 @@ impl QuotaTree {
     }
 
     fn quoted_frs(&self, id: NodeId) -> Vec<Fr> {
-        self.node(id).cells.iter().filter(|cell| cell.quoted).map(|cell| cell.fr).collect()
+        self.node(id)
+            .cells
+            .iter()
+            .filter(|cell| cell.quoted)
+            .map(|cell| cell.fr)
+            .collect()
     }
 
     fn refresh_lendable(&mut self, id: NodeId, root_frs: &[Fr]) {
@@ -354,11 +387,17 @@ impl QuotaTree {
 
     #[expect(clippy::cast_possible_truncation, reason = "a node has tens of cells")]
     fn find(&self, id: NodeId, fr: Fr) -> Option<u32> {
-        self.node(id).cells.iter().position(|cell| cell.fr == fr).map(|at| at as u32)
+        self.node(id)
+            .cells
+            .iter()
+            .position(|cell| cell.fr == fr)
+            .map(|at| at as u32)
     }
 
     fn cell(&self, id: NodeId, at: Option<u32>, fr: Fr) -> Cell {
-        at.and_then(|at| self.node(id).cells.get(at as usize)).copied().unwrap_or(Cell::empty(fr))
+        at.and_then(|at| self.node(id).cells.get(at as usize))
+            .copied()
+            .unwrap_or(Cell::empty(fr))
     }
 
     fn cell_of(&self, id: NodeId, fr: Fr) -> Cell {
@@ -387,12 +426,20 @@ impl QuotaTree {
 
     /// All flavors and resources some quota of the subtree mentions, with subtree quota and usage.
     pub fn quoted(&self, id: NodeId) -> impl Iterator<Item = (Fr, Amount, Amount)> + '_ {
-        self.node(id).cells.iter().filter(|cell| cell.quoted).map(|cell| (cell.fr, cell.subtree, cell.usage))
+        self.node(id)
+            .cells
+            .iter()
+            .filter(|cell| cell.quoted)
+            .map(|cell| (cell.fr, cell.subtree, cell.usage))
     }
 
     /// All usage at the node that is not zero.
     pub fn usages(&self, id: NodeId) -> impl Iterator<Item = (Fr, Amount)> + '_ {
-        self.node(id).cells.iter().filter(|cell| cell.usage != 0).map(|cell| (cell.fr, cell.usage))
+        self.node(id)
+            .cells
+            .iter()
+            .filter(|cell| cell.usage != 0)
+            .map(|cell| (cell.fr, cell.usage))
     }
 
     /// Unused quota the node keeps for itself.
@@ -403,7 +450,11 @@ impl QuotaTree {
     /// Whether the node would use more than its subtree owns if it used `extra` more.
     pub fn is_borrowing_with(&self, id: NodeId, fr: Fr, extra: Amount) -> bool {
         let cell = self.cell_of(id, fr);
-        let owned = if self.queue_at(id).is_some() { cell.quota.nominal } else { cell.subtree };
+        let owned = if self.queue_at(id).is_some() {
+            cell.quota.nominal
+        } else {
+            cell.subtree
+        };
         owned < cell.usage + extra
     }
 
@@ -463,7 +514,9 @@ impl QuotaTree {
         };
         let above = self.potential_at(parent, self.cell(parent, self.up(parent, &cell), cell.fr));
         let most = cell.local() + above;
-        cell.quota.borrowing_limit.map_or(most, |limit| most.min(cell.subtree + limit))
+        cell.quota
+            .borrowing_limit
+            .map_or(most, |limit| most.min(cell.subtree + limit))
     }
 
     /// The height of the lowest subtree around the queue that has room for `value` within its own quota
@@ -538,7 +591,10 @@ impl QuotaTree {
         }
         let up = self.parent(id).map(|parent| self.ensure_cell(parent, fr));
         let cells = &mut self.node_mut(id).cells;
-        cells.push(Cell { up, ..Cell::empty(fr) });
+        cells.push(Cell {
+            up,
+            ..Cell::empty(fr)
+        });
         (cells.len() - 1) as u32
     }
 
@@ -550,7 +606,11 @@ impl QuotaTree {
         };
         let before = std::mem::replace(&mut target.usage, usage);
         if recording {
-            self.journal.push(Undo { node: id, cell, usage: before });
+            self.journal.push(Undo {
+                node: id,
+                cell,
+                usage: before,
+            });
         }
     }
 
@@ -585,6 +645,9 @@ fn cell_for(cells: &mut Vec<Cell>, fr: Fr) -> &mut Cell {
         cells.push(Cell::empty(fr));
         cells.len() - 1
     });
-    #[expect(clippy::indexing_slicing, reason = "the position was found or pushed just above")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the position was found or pushed just above"
+    )]
     &mut cells[at]
 }

@@ -22,7 +22,10 @@ impl Requests {
 
     /// The listed value of a resource.
     pub fn find(&self, resource: ResourceId) -> Option<i64> {
-        self.entries.iter().find(|(id, _)| *id == resource).map(|(_, value)| *value)
+        self.entries
+            .iter()
+            .find(|(id, _)| *id == resource)
+            .map(|(_, value)| *value)
     }
 
     /// Lists `value` for a resource, replacing what was there.
@@ -76,21 +79,43 @@ impl Requests {
     /// Every value times `factor`, saturating.
     #[must_use]
     pub fn times(&self, factor: i64) -> Self {
-        let entries = self.entries.iter().map(|(id, value)| (*id, value.saturating_mul(factor))).collect();
+        let entries = self
+            .entries
+            .iter()
+            .map(|(id, value)| (*id, value.saturating_mul(factor)))
+            .collect();
         Self { entries }
     }
 
     /// Every value divided by `divisor`, towards zero; nothing divided by nothing is nothing.
     #[must_use]
     pub fn divided(&self, divisor: i64) -> Self {
-        let divide = |value: i64| if value == 0 { 0 } else { value.checked_div(divisor).unwrap_or(value) };
-        Self { entries: self.entries.iter().map(|(id, value)| (*id, divide(*value))).collect() }
+        let divide = |value: i64| {
+            if value == 0 {
+                0
+            } else {
+                value.checked_div(divisor).unwrap_or(value)
+            }
+        };
+        Self {
+            entries: self
+                .entries
+                .iter()
+                .map(|(id, value)| (*id, divide(*value)))
+                .collect(),
+        }
     }
 
     /// Every negative value becomes zero.
     #[must_use]
     pub fn floor_zero(&self) -> Self {
-        Self { entries: self.entries.iter().map(|(id, value)| (*id, (*value).max(0))).collect() }
+        Self {
+            entries: self
+                .entries
+                .iter()
+                .map(|(id, value)| (*id, (*value).max(0)))
+                .collect(),
+        }
     }
 
     /// The resources in the order in which flavor search scans them.
@@ -104,7 +129,11 @@ impl Requests {
 
     /// How many times these requests fit into `capacity`, at most `i32::MAX`; none listed fit zero times.
     pub fn count_in(&self, capacity: &Self) -> i32 {
-        self.entries.iter().map(|(id, value)| times_in(*value, capacity.get(*id))).min().unwrap_or(0)
+        self.entries
+            .iter()
+            .map(|(id, value)| times_in(*value, capacity.get(*id)))
+            .min()
+            .unwrap_or(0)
     }
 
     /// As [`Requests::count_in`], with the resource that limits it; ties go to the smaller name.
@@ -145,11 +174,17 @@ impl FromIterator<(ResourceId, i64)> for Requests {
 }
 
 /// How many requests of `value` fit into `capacity`.
-#[expect(clippy::cast_possible_truncation, reason = "clamped to the range of i32 just before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "clamped to the range of i32 just before"
+)]
 pub(crate) fn times_in(value: i64, capacity: i64) -> i32 {
     if value == 0 {
         i32::MAX
     } else {
-        capacity.checked_div(value).unwrap_or(i64::MAX).clamp(0, i64::from(i32::MAX)) as i32
+        capacity
+            .checked_div(value)
+            .unwrap_or(i64::MAX)
+            .clamp(0, i64::from(i32::MAX)) as i32
     }
 }

@@ -159,8 +159,10 @@ pub struct Settings {
 
 impl Settings {
     /// The two strategies used when fair sharing is configured without any.
-    pub const DEFAULT_STRATEGIES: [FairStrategy; 2] =
-        [FairStrategy::LessThanOrEqualToFinalShare, FairStrategy::LessThanInitialShare];
+    pub const DEFAULT_STRATEGIES: [FairStrategy; 2] = [
+        FairStrategy::LessThanOrEqualToFinalShare,
+        FairStrategy::LessThanInitialShare,
+    ];
 
     /// Whether undeclared resources are ignored.
     pub fn ignores_undeclared(&self) -> bool {
@@ -174,6 +176,8 @@ impl Settings {
 
     /// Admission fair sharing, if its gate is on and it is configured.
     pub fn afs(&self) -> Option<&AdmissionFairSharing> {
-        self.admission_fair_sharing.as_ref().filter(|_| self.gates.admission_fair_sharing)
+        self.admission_fair_sharing
+            .as_ref()
+            .filter(|_| self.gates.admission_fair_sharing)
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::fair::Share;
 use crate::labels::Labels;
-use crate::model::{
-    Admission, CohortSpec, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey,
+use crate::model::{Admission, CohortSpec, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey};
+use crate::names::{
+    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
 };
-use crate::names::{CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId};
 use crate::quota::{self, NodeId, NodeKind, QuotaTree};
 use crate::settings::Settings;
 use crate::tas::{Tas, TasUse};
@@ -25,7 +25,10 @@ pub(crate) struct Table<I, T> {
 
 impl<I, T> Default for Table<I, T> {
     fn default() -> Self {
-        Self { rows: Vec::new(), ids: std::marker::PhantomData }
+        Self {
+            rows: Vec::new(),
+            ids: std::marker::PhantomData,
+        }
     }
 }
 
@@ -50,7 +53,10 @@ impl<I: Id, T> Table<I, T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
-        self.rows.iter().enumerate().filter_map(|(at, row)| row.as_ref().map(|value| (I::from_index(at), value)))
+        self.rows
+            .iter()
+            .enumerate()
+            .filter_map(|(at, row)| row.as_ref().map(|value| (I::from_index(at), value)))
     }
 }
 
@@ -182,7 +188,10 @@ pub struct State {
 impl State {
     /// A state without objects.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, ..Self::default() }
+        Self {
+            settings,
+            ..Self::default()
+        }
     }
 
     // --- flavors, topologies, nodes, checks, namespaces ---
@@ -213,8 +222,13 @@ impl State {
     /// Counts the places of all workloads again: flavors came, went or changed their levels.
     fn recount_tas_usage(&mut self) {
         self.tas.clear_usage();
-        let held: Vec<_> =
-            self.slots.iter().flatten().filter_map(|slot| slot.held.as_ref()).map(|held| held.tas.clone()).collect();
+        let held: Vec<_> = self
+            .slots
+            .iter()
+            .flatten()
+            .filter_map(|slot| slot.held.as_ref())
+            .map(|held| held.tas.clone())
+            .collect();
         for uses in held {
             self.tas.change_usage(&uses, 1);
         }
@@ -235,8 +249,12 @@ impl State {
     /// Adds or changes a topology.
     pub fn set_topology(&mut self, id: TopologyId, levels: Vec<Arc<str>>) {
         self.tas.set_topology(id, levels);
-        let users: Vec<_> =
-            self.flavors.iter().filter(|(_, flavor)| flavor.topology == Some(id)).map(|(flavor, _)| flavor).collect();
+        let users: Vec<_> = self
+            .flavors
+            .iter()
+            .filter(|(_, flavor)| flavor.topology == Some(id))
+            .map(|(flavor, _)| flavor)
+            .collect();
         for flavor in users {
             self.refresh_tas_flavor(flavor);
         }
@@ -278,7 +296,14 @@ impl State {
             return cohort.node;
         }
         let node = self.tree.add(NodeKind::Cohort(id));
-        self.cohorts.insert(id, Cohort { node, spec: None, in_cycle: false });
+        self.cohorts.insert(
+            id,
+            Cohort {
+                node,
+                spec: None,
+                in_cycle: false,
+            },
+        );
         node
     }
 
@@ -290,8 +315,10 @@ impl State {
     /// Adds or changes a cohort; `None` removes the object, and the cohort lives on while referred to.
     pub fn set_cohort(&mut self, id: CohortId, spec: Option<CohortSpec>) {
         let node = self.cohort_node(id);
-        self.tree.set_quotas(node, spec.iter().flat_map(CohortSpec::quotas));
-        self.tree.set_weight(node, spec.as_ref().map_or(1.0, |spec| spec.weight));
+        self.tree
+            .set_quotas(node, spec.iter().flat_map(CohortSpec::quotas));
+        self.tree
+            .set_weight(node, spec.as_ref().map_or(1.0, |spec| spec.weight));
         if let Some(parent) = spec.as_ref().and_then(|spec| spec.parent) {
             self.cohort_node(parent);
         }
@@ -313,11 +340,18 @@ impl State {
             let steps = std::iter::successors(Some(start), |id| parents.get(id).copied());
             steps.take(parents.len() + 2).count() > parents.len() + 1
         };
-        let all: Vec<(CohortId, NodeId)> = self.cohorts.iter().map(|(id, cohort)| (id, cohort.node)).collect();
+        let all: Vec<(CohortId, NodeId)> = self
+            .cohorts
+            .iter()
+            .map(|(id, cohort)| (id, cohort.node))
+            .collect();
         let mut roots = BTreeSet::new();
         for (id, node) in &all {
             let cyclic = in_cycle(*id);
-            let parent = parents.get(id).filter(|_| !cyclic).and_then(|parent| self.cohort(*parent));
+            let parent = parents
+                .get(id)
+                .filter(|_| !cyclic)
+                .and_then(|parent| self.cohort(*parent));
             if self.tree.parent(*node) != parent {
                 roots.insert(self.tree.root(*node));
                 self.tree.set_parent(*node, parent);
@@ -344,11 +378,25 @@ impl State {
         self.tree.set_weight(node, spec.weight);
         self.tree.set_parent(node, parent);
         let (inactive, tas_flavors, provisioned) = (Vec::new(), Vec::new(), Vec::new());
-        let queue = Queue { spec, node, inactive, tas_only: false, tas_flavors, multikueue: false, provisioned };
+        let queue = Queue {
+            spec,
+            node,
+            inactive,
+            tas_only: false,
+            tas_flavors,
+            multikueue: false,
+            provisioned,
+        };
         match self.queues.get_mut(id) {
             Some(row) => row.queue = Arc::new(queue),
             None => {
-                self.queues.insert(id, QueueRow { queue: Arc::new(queue), reserved: BTreeSet::new() });
+                self.queues.insert(
+                    id,
+                    QueueRow {
+                        queue: Arc::new(queue),
+                        reserved: BTreeSet::new(),
+                    },
+                );
             }
         }
         self.tree.rebuild(old_root);
@@ -385,7 +433,10 @@ impl State {
 
     /// Workloads that hold quota of the queue.
     pub fn reserved(&self, id: QueueId) -> impl Iterator<Item = WorkloadId> + '_ {
-        self.queues.get(id).into_iter().flat_map(|row| row.reserved.iter().copied())
+        self.queues
+            .get(id)
+            .into_iter()
+            .flat_map(|row| row.reserved.iter().copied())
     }
 
     /// All queues.
@@ -413,16 +464,30 @@ impl State {
         let spec = &queue.spec;
         let all: BTreeSet<FlavorId> = spec.flavors().collect();
         let with_controller = |controller: &str| -> Vec<&crate::model::CheckRule> {
-            let of = |name: &Arc<str>| self.checks.get(name).is_some_and(|check| &*check.controller == controller);
+            let of = |name: &Arc<str>| {
+                self.checks
+                    .get(name)
+                    .is_some_and(|check| &*check.controller == controller)
+            };
             spec.checks.iter().filter(|rule| of(&rule.name)).collect()
         };
         let (multikueue, provisioning) = (with_controller(MULTIKUEUE), with_controller(PROVISIONING));
         let topology = |flavor: &FlavorId| self.flavors.get(*flavor).and_then(|flavor| flavor.topology);
-        let tas_flavors: Vec<_> = all.iter().copied().filter(|flavor| self.tas.flavor(*flavor).is_some()).collect();
+        let tas_flavors: Vec<_> = all
+            .iter()
+            .copied()
+            .filter(|flavor| self.tas.flavor(*flavor).is_some())
+            .collect();
         let tas_only = !all.is_empty() && all.iter().all(|flavor| topology(flavor).is_some());
         let provisioned = provisioning
             .iter()
-            .flat_map(|rule| if rule.flavors.is_empty() { all.iter().copied().collect() } else { rule.flavors.clone() })
+            .flat_map(|rule| {
+                if rule.flavors.is_empty() {
+                    all.iter().copied().collect()
+                } else {
+                    rule.flavors.clone()
+                }
+            })
             .collect();
 
         let mut inactive = Vec::new();
@@ -432,30 +497,62 @@ impl State {
             }
         };
         note(InactiveReason::Stopped, spec.stopped);
-        let missing: Vec<_> = all.iter().copied().filter(|flavor| self.flavors.get(*flavor).is_none()).collect();
-        note(InactiveReason::FlavorNotFound(missing.clone()), !missing.is_empty());
+        let missing: Vec<_> = all
+            .iter()
+            .copied()
+            .filter(|flavor| self.flavors.get(*flavor).is_none())
+            .collect();
+        note(
+            InactiveReason::FlavorNotFound(missing.clone()),
+            !missing.is_empty(),
+        );
         let names = |keep: &dyn Fn(Option<&CheckInfo>) -> bool| -> Vec<Arc<str>> {
-            let found = spec.checks.iter().filter(|rule| keep(self.checks.get(&rule.name)));
+            let found = spec
+                .checks
+                .iter()
+                .filter(|rule| keep(self.checks.get(&rule.name)));
             found.map(|rule| Arc::clone(&rule.name)).collect()
         };
         let unknown = names(&|check| check.is_none());
-        note(InactiveReason::CheckNotFound(unknown.clone()), !unknown.is_empty());
+        note(
+            InactiveReason::CheckNotFound(unknown.clone()),
+            !unknown.is_empty(),
+        );
         let idle = names(&|check| check.is_some_and(|check| !check.active));
         note(InactiveReason::CheckInactive(idle.clone()), !idle.is_empty());
-        let list = |rules: &[&crate::model::CheckRule]| rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
-        note(InactiveReason::MultipleMultiKueue(list(&multikueue)), multikueue.len() > 1);
-        let per_flavor: Vec<_> = multikueue.iter().copied().filter(|rule| !rule.flavors.is_empty()).collect();
-        note(InactiveReason::MultiKueuePerFlavor(list(&per_flavor)), !per_flavor.is_empty());
-        note(InactiveReason::MultiKueueWithProvisioning, !multikueue.is_empty() && !provisioning.is_empty());
+        let list =
+            |rules: &[&crate::model::CheckRule]| rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
+        note(
+            InactiveReason::MultipleMultiKueue(list(&multikueue)),
+            multikueue.len() > 1,
+        );
+        let per_flavor: Vec<_> = multikueue
+            .iter()
+            .copied()
+            .filter(|rule| !rule.flavors.is_empty())
+            .collect();
+        note(
+            InactiveReason::MultiKueuePerFlavor(list(&per_flavor)),
+            !per_flavor.is_empty(),
+        );
+        note(
+            InactiveReason::MultiKueueWithProvisioning,
+            !multikueue.is_empty() && !provisioning.is_empty(),
+        );
         if self.settings.gates.tas && multikueue.is_empty() {
             let lost: Vec<_> = all
                 .iter()
                 .copied()
-                .filter(|flavor| topology(flavor).is_some_and(|topology| self.tas.topology(topology).is_none()))
+                .filter(|flavor| {
+                    topology(flavor).is_some_and(|topology| self.tas.topology(topology).is_none())
+                })
                 .collect();
             note(InactiveReason::TopologyNotFound(lost.clone()), !lost.is_empty());
         }
-        let in_cycle = spec.cohort.and_then(|cohort| self.cohorts.get(cohort)).is_some_and(|cohort| cohort.in_cycle);
+        let in_cycle = spec
+            .cohort
+            .and_then(|cohort| self.cohorts.get(cohort))
+            .is_some_and(|cohort| cohort.in_cycle);
         note(InactiveReason::CohortCycle, in_cycle);
 
         let is_multikueue = !multikueue.is_empty();
@@ -498,18 +595,27 @@ impl State {
 
     /// A workload.
     pub fn workload(&self, id: WorkloadId) -> Option<&Arc<Workload>> {
-        self.slots.get(id.index()).and_then(Option::as_ref).map(|slot| &slot.workload)
+        self.slots
+            .get(id.index())
+            .and_then(Option::as_ref)
+            .map(|slot| &slot.workload)
     }
 
     /// All workloads.
     pub fn workloads(&self) -> impl Iterator<Item = (WorkloadId, &Arc<Workload>)> {
         let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(at, slot)| slot.as_ref().map(|slot| (WorkloadId::from_index(at), &slot.workload)))
+        slots.filter_map(|(at, slot)| {
+            slot.as_ref()
+                .map(|slot| (WorkloadId::from_index(at), &slot.workload))
+        })
     }
 
     /// What a workload holds.
     pub fn held(&self, id: WorkloadId) -> Option<&Held> {
-        self.slots.get(id.index()).and_then(Option::as_ref).and_then(|slot| slot.held.as_deref())
+        self.slots
+            .get(id.index())
+            .and_then(Option::as_ref)
+            .and_then(|slot| slot.held.as_deref())
     }
 
     /// Adds or replaces a workload and accounts what it holds. True if quota may have become free.
@@ -528,7 +634,10 @@ impl State {
         };
         let freed = self.release(id);
         if let Some(slot) = self.slots.get_mut(id.index()) {
-            *slot = Some(Slot { workload: Arc::new(workload), held: None });
+            *slot = Some(Slot {
+                workload: Arc::new(workload),
+                held: None,
+            });
         }
         if let Some(held) = held {
             self.hold(id, held);
@@ -553,7 +662,11 @@ impl State {
         Some(Held {
             queue: admission.queue,
             usage: workload.quota_usage(),
-            tas: if self.settings.gates.tas { tas_uses(workload, admission) } else { Vec::new() },
+            tas: if self.settings.gates.tas {
+                tas_uses(workload, admission)
+            } else {
+                Vec::new()
+            },
         })
     }
 
@@ -570,7 +683,11 @@ impl State {
 
     /// Frees what a workload holds. True if it held anything.
     fn release(&mut self, id: WorkloadId) -> bool {
-        let Some(held) = self.slots.get_mut(id.index()).and_then(|slot| slot.as_mut()?.held.take()) else {
+        let Some(held) = self
+            .slots
+            .get_mut(id.index())
+            .and_then(|slot| slot.as_mut()?.held.take())
+        else {
             return false;
         };
         self.tas.change_usage(&held.tas, -1);
@@ -586,7 +703,11 @@ impl State {
 
     /// From here on usage can be rolled back.
     pub fn mark(&mut self) -> Mark {
-        Mark { quota: self.tree.mark(), tas: self.tas.mark(), hidden: self.hidden.clone() }
+        Mark {
+            quota: self.tree.mark(),
+            tas: self.tas.mark(),
+            hidden: self.hidden.clone(),
+        }
     }
 
     /// Undoes every change of usage since `mark`.
@@ -611,7 +732,11 @@ impl State {
     }
 
     fn try_change(&mut self, id: WorkloadId, factor: i64) {
-        let Some(held) = self.slots.get(id.index()).and_then(Option::as_ref).and_then(|slot| slot.held.as_deref())
+        let Some(held) = self
+            .slots
+            .get(id.index())
+            .and_then(Option::as_ref)
+            .and_then(|slot| slot.held.as_deref())
         else {
             return;
         };
@@ -644,10 +769,14 @@ impl State {
     pub fn path(&self, queue: QueueId) -> String {
         let mut parts = vec![self.names.queue_name(queue)];
         if let Some(queue) = self.queue(queue) {
-            parts.extend(self.tree.ancestors(queue.node).map(|node| match self.tree.kind(node) {
-                NodeKind::Queue(queue) => self.names.queue_name(queue),
-                NodeKind::Cohort(cohort) => self.names.cohort_name(cohort),
-            }));
+            parts.extend(
+                self.tree
+                    .ancestors(queue.node)
+                    .map(|node| match self.tree.kind(node) {
+                        NodeKind::Queue(queue) => self.names.queue_name(queue),
+                        NodeKind::Cohort(cohort) => self.names.cohort_name(cohort),
+                    }),
+            );
         }
         parts.reverse();
         format!("/{}", parts.join("/"))
@@ -674,7 +803,10 @@ impl State {
             return None;
         }
         let local_queue = self.workload(id)?.local_queue;
-        let weight = self.local_queues.get(local_queue).map_or(1.0, |local_queue| local_queue.weight);
+        let weight = self
+            .local_queues
+            .get(local_queue)
+            .map_or(1.0, |local_queue| local_queue.weight);
         Some(self.afs.usage(local_queue, weight, config, &self.names))
     }
 }

@@ -32,7 +32,10 @@ impl Time {
     }
 
     /// Seconds from `earlier` to this instant.
-    #[expect(clippy::cast_precision_loss, reason = "fractions of a nanosecond do not matter here")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "fractions of a nanosecond do not matter here"
+    )]
     pub fn seconds_since(self, earlier: Self) -> f64 {
         (self - earlier).0 as f64 / 1e9
     }
@@ -70,7 +73,10 @@ impl Span {
     }
 
     /// The length in seconds.
-    #[expect(clippy::cast_precision_loss, reason = "fractions of a nanosecond do not matter here")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "fractions of a nanosecond do not matter here"
+    )]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }

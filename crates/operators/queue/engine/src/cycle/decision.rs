@@ -12,7 +12,9 @@ use crate::queue::RequeueReason;
 pub struct Admitted {
     /// What it got.
     pub admission: Admission,
-    /// All required checks are listed and ready, so that it may start.
+    /// All required checks are listed, so that it is known whether it may start.
+    pub is_listed: bool,
+    /// It may start.
     pub is_admitted: bool,
     /// It had its quota before and only got a place.
     pub had_reservation: bool,
@@ -90,11 +92,16 @@ pub struct CycleReport {
 impl CycleReport {
     /// Whether anything was admitted or evicted.
     pub fn made_progress(&self) -> bool {
-        self.decisions.iter().any(|decision| matches!(decision.outcome, Outcome::Admitted(_) | Outcome::Evicted { .. }))
+        self.decisions
+            .iter()
+            .any(|decision| matches!(decision.outcome, Outcome::Admitted(_) | Outcome::Evicted { .. }))
     }
 
     /// How many workloads were admitted.
     pub fn admitted(&self) -> usize {
-        self.decisions.iter().filter(|decision| matches!(decision.outcome, Outcome::Admitted(_))).count()
+        self.decisions
+            .iter()
+            .filter(|decision| matches!(decision.outcome, Outcome::Admitted(_)))
+            .count()
     }
 }

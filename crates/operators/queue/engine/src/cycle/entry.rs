@@ -88,7 +88,11 @@ impl Entry {
     }
 
     pub(crate) fn record(&mut self, assignment: Assignment, targets: Vec<Target>, state: &State) {
-        self.message = if assignment.mode() == Mode::Fit { String::new() } else { assignment.message(&state.names) };
+        self.message = if assignment.mode() == Mode::Fit {
+            String::new()
+        } else {
+            assignment.message(&state.names)
+        };
         self.subject.progress = Some(assignment.progress.clone());
         self.assignment = assignment;
         self.targets = targets;
@@ -108,27 +112,37 @@ impl Entry {
     pub fn preempted(&mut self, preempted: usize, failed: usize) {
         self.subject.progress = None;
         if preempted > 0 {
-            self.message.push_str(&format!(". Pending the preemption of {preempted} workload(s)"));
+            self.message
+                .push_str(&format!(". Pending the preemption of {preempted} workload(s)"));
             self.requeue = RequeueReason::PendingPreemption;
         } else if failed > 0 {
-            self.message.push_str(&format!(". Preempting {failed} workload(s) failed, will retry."));
+            self.message
+                .push_str(&format!(". Preempting {failed} workload(s) failed, will retry."));
             self.requeue = RequeueReason::PreemptionFailed;
         }
     }
 
     /// What it would add: quota unless it has it already, and places beyond those it has.
     pub(super) fn net_usage(&self, state: &State) -> (Usage, Vec<TasUse>) {
-        (self.net_quota(self.assignment.usage.clone()), self.net_places(state))
+        (
+            self.net_quota(self.assignment.usage.clone()),
+            self.net_places(state),
+        )
     }
 
     fn net_quota(&self, quota: Usage) -> Usage {
-        if self.subject.workload.has_reservation() { Usage::new() } else { quota }
+        if self.subject.workload.has_reservation() {
+            Usage::new()
+        } else {
+            quota
+        }
     }
 
     fn net_places(&self, state: &State) -> Vec<TasUse> {
         let workload = &self.subject.workload;
         if state.settings.gates.tas {
-            self.assignment.tas_usage(workload, state, workload.admission.as_deref())
+            self.assignment
+                .tas_usage(workload, state, workload.admission.as_deref())
         } else {
             Vec::new()
         }
@@ -136,7 +150,10 @@ impl Entry {
 
     /// What it keeps from others while it waits without victims.
     pub(super) fn reservation(&self, state: &State, queue: &Queue) -> (Usage, Vec<TasUse>) {
-        (self.net_quota(reserved_without_targets(&self.assignment, state, queue)), self.net_places(state))
+        (
+            self.net_quota(reserved_without_targets(&self.assignment, state, queue)),
+            self.net_places(state),
+        )
     }
 }
 

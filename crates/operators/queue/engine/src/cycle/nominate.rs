@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::flavors::{Assignment, Mode, Replaced, Subject, assign, search_counts, tas_requests, topology_placement as topology};
+use crate::flavors::{
+    Assignment, Mode, Replaced, Subject, assign, search_counts, tas_requests, topology_placement as topology,
+};
 use crate::preemption::{self, Simulation, Target};
 use crate::state::{Queue, State};
 use crate::time::Time;
@@ -13,11 +15,17 @@ pub fn replaced_slice(state: &State, subject: &Subject) -> Option<Replaced> {
         return None;
     }
     let key = subject.workload.replaces()?;
-    let id = state.workload_id(key).filter(|_| key.namespace == subject.workload.key.namespace)?;
+    let id = state
+        .workload_id(key)
+        .filter(|_| key.namespace == subject.workload.key.namespace)?;
     state.candidates(subject.queue).find(|held| *held == id)?;
     let workload = Arc::clone(state.workload(id)?);
     let demands = workload.demands();
-    Some(Replaced { id, workload, demands })
+    Some(Replaced {
+        id,
+        workload,
+        demands,
+    })
 }
 
 /// What the workload would get, and whom it would preempt for it.
@@ -28,7 +36,11 @@ pub fn evaluate(state: &mut State, subject: &mut Subject, now: Time) -> (Assignm
     let generation = state.tree.generation(queue.node);
     let preserve = state.settings.gates.preserve_scan_progress;
     let shape = subject.workload.shape;
-    if subject.progress.as_ref().is_some_and(|progress| progress.is_outdated(generation, subject.cycle, shape, preserve)) {
+    if subject
+        .progress
+        .as_ref()
+        .is_some_and(|progress| progress.is_outdated(generation, subject.cycle, shape, preserve))
+    {
         subject.progress = None;
     }
     subject.replaced = replaced_slice(state, subject);
@@ -39,8 +51,14 @@ pub fn evaluate(state: &mut State, subject: &mut Subject, now: Time) -> (Assignm
 
 fn initial(state: &mut State, subject: &Subject, now: Time) -> (Assignment, Vec<Target>) {
     let oracle = Simulation { now };
-    let slice: Vec<Target> =
-        subject.replaced.iter().map(|replaced| Target { workload: replaced.id, reason: None }).collect();
+    let slice: Vec<Target> = subject
+        .replaced
+        .iter()
+        .map(|replaced| Target {
+            workload: replaced.id,
+            reason: None,
+        })
+        .collect();
     let with_slice = |targets: Vec<Target>| slice.iter().copied().chain(targets).collect();
     let full = assign(state, &oracle, subject, None);
     match full.mode() {

@@ -17,7 +17,12 @@ pub fn compare_classical(settings: &Settings, a: &Entry, b: &Entry) -> Ordering 
     let key = |entry: &Entry| {
         let workload = &entry.subject.workload;
         let preemptor = settings.gates.prioritize_preemptors && entry.is_preemptor;
-        (!workload.has_reservation(), !preemptor, entry.assignment.borrowing, by_priority(settings, workload))
+        (
+            !workload.has_reservation(),
+            !preemptor,
+            entry.assignment.borrowing,
+            by_priority(settings, workload),
+        )
     };
     key(a).cmp(&key(b))
 }
@@ -38,17 +43,25 @@ pub fn compare_fair(
     (b, share_b, usage_b): (&Entry, &Share, &Usage),
 ) -> Ordering {
     let gates = &settings.gates;
-    let preemptors = if gates.prioritize_preemptors { b.is_preemptor.cmp(&a.is_preemptor) } else { Ordering::Equal };
+    let preemptors = if gates.prioritize_preemptors {
+        b.is_preemptor.cmp(&a.is_preemptor)
+    } else {
+        Ordering::Equal
+    };
     preemptors
         .then_with(|| {
             if gates.fair_sharing_prioritize_non_borrowing {
-                share_a.is_borrowing_on(usage_a).cmp(&share_b.is_borrowing_on(usage_b))
+                share_a
+                    .is_borrowing_on(usage_a)
+                    .cmp(&share_b.is_borrowing_on(usage_b))
             } else {
                 Ordering::Equal
             }
         })
         .then_with(|| share_a.compare(share_b))
-        .then_with(|| by_priority(settings, &a.subject.workload).cmp(&by_priority(settings, &b.subject.workload)))
+        .then_with(|| {
+            by_priority(settings, &a.subject.workload).cmp(&by_priority(settings, &b.subject.workload))
+        })
 }
 
 /// Which entry comes next.
@@ -63,7 +76,10 @@ impl Order {
     pub(crate) fn new(settings: &Settings, entries: &[Entry]) -> Self {
         if settings.is_fair() {
             // One entry per queue; a regular head goes before a second pass of the same queue.
-            let by_queue = entries.iter().enumerate().map(|(at, entry)| (entry.subject.queue, at));
+            let by_queue = entries
+                .iter()
+                .enumerate()
+                .map(|(at, entry)| (entry.subject.queue, at));
             return Self::Fair(by_queue.collect());
         }
         let mut sorted: Vec<usize> = (0..entries.len()).collect();
@@ -81,8 +97,11 @@ impl Order {
             Self::Fair(remaining) => {
                 let (queue, at) = remaining.iter().next().map(|(queue, at)| (*queue, *at))?;
                 let node = state.queue(queue).map(|queue| queue.node);
-                let root = node.filter(|node| state.tree.parent(*node).is_some()).map(|node| state.tree.root(node));
-                let winner = root.and_then(|root| Tournament::new(state, root, entries, remaining).winner(state, root));
+                let root = node
+                    .filter(|node| state.tree.parent(*node).is_some())
+                    .map(|node| state.tree.root(node));
+                let winner = root
+                    .and_then(|root| Tournament::new(state, root, entries, remaining).winner(state, root));
                 let (queue, at) = winner
                     .and_then(|at| entries.get(at).map(|entry| (entry.subject.queue, at)))
                     .unwrap_or((queue, at));
@@ -109,7 +128,12 @@ impl<'a> Tournament<'a> {
         entries: &'a [Entry],
         remaining: &'a BTreeMap<QueueId, usize>,
     ) -> Self {
-        let mut tournament = Self { entries, remaining, shares: BTreeMap::new(), usages: BTreeMap::new() };
+        let mut tournament = Self {
+            entries,
+            remaining,
+            shares: BTreeMap::new(),
+            usages: BTreeMap::new(),
+        };
         for node in state.tree.queues_below(root) {
             let Some(at) = state.tree.queue_at(node).and_then(|queue| remaining.get(&queue)) else {
                 continue;
@@ -123,7 +147,9 @@ impl<'a> Tournament<'a> {
             let mut share = state.share(node);
             for ancestor in state.tree.ancestors(node) {
                 let next = state.share(ancestor);
-                tournament.shares.insert((*at, ancestor), std::mem::replace(&mut share, next));
+                tournament
+                    .shares
+                    .insert((*at, ancestor), std::mem::replace(&mut share, next));
             }
             state.rollback(mark);
             tournament.usages.insert(*at, usage);
@@ -132,15 +158,33 @@ impl<'a> Tournament<'a> {
     }
 
     fn winner(&self, state: &State, cohort: NodeId) -> Option<usize> {
-        let cohorts = state.tree.child_cohorts(cohort).filter_map(|child| self.winner(state, child));
+        let cohorts = state
+            .tree
+            .child_cohorts(cohort)
+            .filter_map(|child| self.winner(state, child));
         let queues = state.tree.child_queues(cohort).filter_map(|child| {
-            state.tree.queue_at(child).and_then(|queue| self.remaining.get(&queue).copied())
+            state
+                .tree
+                .queue_at(child)
+                .and_then(|queue| self.remaining.get(&queue).copied())
         });
-        cohorts.chain(queues).reduce(|best, next| if self.is_before(state, next, best, cohort) { next } else { best })
+        cohorts.chain(queues).reduce(|best, next| {
+            if self.is_before(state, next, best, cohort) {
+                next
+            } else {
+                best
+            }
+        })
     }
 
     fn is_before(&self, state: &State, a: usize, b: usize, cohort: NodeId) -> bool {
-        let side = |at: usize| Some((self.entries.get(at)?, self.shares.get(&(at, cohort))?, self.usages.get(&at)?));
+        let side = |at: usize| {
+            Some((
+                self.entries.get(at)?,
+                self.shares.get(&(at, cohort))?,
+                self.usages.get(&at)?,
+            ))
+        };
         match (side(a), side(b)) {
             (Some(a), Some(b)) => compare_fair(&state.settings, a, b).is_lt(),
             _ => false,

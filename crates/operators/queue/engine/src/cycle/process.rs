@@ -37,7 +37,10 @@ pub fn fits(
     for workload in gone {
         state.try_without(*workload, false);
     }
-    let result = if quota.iter().any(|(fr, value)| state.available(queue.node, *fr) < *value) {
+    let result = if quota
+        .iter()
+        .any(|(fr, value)| state.available(queue.node, *fr) < *value)
+    {
         Fits::NoQuota
     } else if state.tas.fits(places) {
         Fits::Ok
@@ -68,7 +71,11 @@ impl Processing<'_> {
         let gates = self.state.settings.gates.clone();
         let preserve = gates.preserve_scan_progress;
         if gates.concurrent_admission && self.sibling(entry, &queue, |own, other| other < own).is_some() {
-            entry.skip("A more favorable variant is already admitted", "PendingEvaluation", preserve);
+            entry.skip(
+                "A more favorable variant is already admitted",
+                "PendingEvaluation",
+                preserve,
+            );
             return false;
         }
         let (usage, fit) = self.refreshed(entry, &queue);
@@ -80,7 +87,11 @@ impl Processing<'_> {
         match mode {
             Mode::NoFit => {
                 entry.requeue = RequeueReason::NoFit;
-                entry.reason = entry.assignment.no_fit.map_or("", |reason| reason.name()).to_owned();
+                entry.reason = entry
+                    .assignment
+                    .no_fit
+                    .map_or("", |reason| reason.name())
+                    .to_owned();
                 return false;
             }
             Mode::Preempt if entry.targets.is_empty() => {
@@ -114,7 +125,10 @@ impl Processing<'_> {
             }
             Mode::Preempt | Mode::Fit => {}
         }
-        let overlaps = entry.targets.iter().any(|target| self.victims.contains(&target.workload));
+        let overlaps = entry
+            .targets
+            .iter()
+            .any(|target| self.victims.contains(&target.workload));
         if overlaps || !fit {
             let message = if overlaps {
                 "Workload has overlapping preemption targets with another workload"
@@ -123,17 +137,24 @@ impl Processing<'_> {
             };
             entry.skip(message, "WaitingForQuota", preserve);
             if overlaps || mode == Mode::Preempt {
-                *self.report.skipped_preemptions.entry(entry.subject.queue).or_default() += 1;
+                *self
+                    .report
+                    .skipped_preemptions
+                    .entry(entry.subject.queue)
+                    .or_default() += 1;
             }
             return false;
         }
-        self.victims.extend(entry.targets.iter().map(|target| target.workload));
+        self.victims
+            .extend(entry.targets.iter().map(|target| target.workload));
         self.add(&queue, &usage.0, &usage.1);
         if mode == Mode::Preempt {
             self.preempt(entry);
             return false;
         }
-        if gates.concurrent_admission && let Some(sibling) = self.sibling(entry, &queue, |own, other| other > own) {
+        if gates.concurrent_admission
+            && let Some(sibling) = self.sibling(entry, &queue, |own, other| other > own)
+        {
             self.migrate(entry, &queue, sibling);
             return false;
         }
@@ -147,17 +168,29 @@ impl Processing<'_> {
     }
 
     fn gone_with(&self, targets: &[Target]) -> BTreeSet<WorkloadId> {
-        self.victims.iter().copied().chain(targets.iter().map(|target| target.workload)).collect()
+        self.victims
+            .iter()
+            .copied()
+            .chain(targets.iter().map(|target| target.workload))
+            .collect()
     }
 
     /// What the entry adds, and whether that fits; evaluated again with its flavors pinned if others took
     /// its targets or its places.
     fn refreshed(&mut self, entry: &mut Entry, queue: &Queue) -> ((Usage, Vec<TasUse>), bool) {
         let usage = entry.net_usage(self.state);
-        let fit = fits(self.state, queue, (&usage.0, &usage.1), &self.gone_with(&entry.targets));
+        let fit = fits(
+            self.state,
+            queue,
+            (&usage.0, &usage.1),
+            &self.gone_with(&entry.targets),
+        );
         let gates = &self.state.settings.gates;
-        let overlaps =
-            gates.recompute_on_overlap && entry.targets.iter().any(|target| self.victims.contains(&target.workload));
+        let overlaps = gates.recompute_on_overlap
+            && entry
+                .targets
+                .iter()
+                .any(|target| self.victims.contains(&target.workload));
         if !overlaps && !(fit == Fits::NoTas && gates.tas_recompute_in_cycle) {
             return (usage, fit == Fits::Ok);
         }
@@ -177,9 +210,17 @@ impl Processing<'_> {
         }
         entry.record(assignment, targets, self.state);
         let usage = entry.net_usage(self.state);
-        let fit = fits(self.state, queue, (&usage.0, &usage.1), &self.gone_with(&entry.targets));
+        let fit = fits(
+            self.state,
+            queue,
+            (&usage.0, &usage.1),
+            &self.gone_with(&entry.targets),
+        );
         if overlaps {
-            let still = entry.targets.iter().any(|target| self.victims.contains(&target.workload));
+            let still = entry
+                .targets
+                .iter()
+                .any(|target| self.victims.contains(&target.workload));
             let result = if entry.assignment.mode() == Mode::DeferredFit {
                 "deferred_fit"
             } else if !entry.targets.is_empty() && fit == Fits::Ok && !still {
@@ -187,7 +228,11 @@ impl Processing<'_> {
             } else {
                 "skipped"
             };
-            *self.report.recomputations.entry((entry.subject.queue, result)).or_default() += 1;
+            *self
+                .report
+                .recomputations
+                .entry((entry.subject.queue, result))
+                .or_default() += 1;
         }
         (usage, fit == Fits::Ok)
     }
@@ -195,7 +240,10 @@ impl Processing<'_> {
     fn preempt(&mut self, entry: &mut Entry) {
         "WaitingForPreemptedWorkloads".clone_into(&mut entry.reason);
         for target in entry.targets.iter().filter(|target| target.reason.is_some()) {
-            let evicted = self.state.workload(target.workload).is_some_and(|workload| workload.is_evicted());
+            let evicted = self
+                .state
+                .workload(target.workload)
+                .is_some_and(|workload| workload.is_evicted());
             if evicted || self.expected.contains(&target.workload) {
                 entry.already_evicted += 1;
             } else {
@@ -206,8 +254,9 @@ impl Processing<'_> {
     }
 
     fn migrate(&self, entry: &mut Entry, queue: &Queue, sibling: WorkloadId) {
-        let flavors: Vec<FlavorId> =
-            queue.spec.groups.first().map_or_else(Vec::new, |group| group.flavors.iter().map(|quotas| quotas.flavor).collect());
+        let flavors: Vec<FlavorId> = queue.spec.groups.first().map_or_else(Vec::new, |group| {
+            group.flavors.iter().map(|quotas| quotas.flavor).collect()
+        });
         let position = |flavor: FlavorId| flavors.iter().position(|own| *own == flavor);
         if let Some(Some(last)) = queue.spec.migration
             && let Some(own) = variant_flavor(entry).and_then(position)
@@ -225,7 +274,12 @@ impl Processing<'_> {
     }
 
     /// An admitted variant of the same parent whose flavor compares as wanted with the entry's.
-    fn sibling(&self, entry: &Entry, queue: &Queue, wanted: impl Fn(usize, usize) -> bool) -> Option<WorkloadId> {
+    fn sibling(
+        &self,
+        entry: &Entry,
+        queue: &Queue,
+        wanted: impl Fn(usize, usize) -> bool,
+    ) -> Option<WorkloadId> {
         let parent = entry.subject.workload.links.as_ref()?.parent_uid.clone()?;
         let flavors = &queue.spec.groups.first()?.flavors;
         let position = |flavor: FlavorId| flavors.iter().position(|quotas| quotas.flavor == flavor);
@@ -235,7 +289,9 @@ impl Processing<'_> {
                 return false;
             };
             let links = workload.links.as_ref();
-            let other = links.and_then(|links| links.allowed_flavors.as_ref()?.first().copied()).and_then(position);
+            let other = links
+                .and_then(|links| links.allowed_flavors.as_ref()?.first().copied())
+                .and_then(position);
             *id != entry.id
                 && links.is_some_and(|links| links.parent_uid.as_ref() == Some(&parent))
                 && other.is_some_and(|other| wanted(own, other))
@@ -244,7 +300,15 @@ impl Processing<'_> {
 }
 
 fn variant_flavor(entry: &Entry) -> Option<FlavorId> {
-    entry.subject.workload.links.as_ref()?.allowed_flavors.as_ref()?.first().copied()
+    entry
+        .subject
+        .workload
+        .links
+        .as_ref()?
+        .allowed_flavors
+        .as_ref()?
+        .first()
+        .copied()
 }
 
 /// The flavors an entry was nominated on, per pod set.
@@ -252,7 +316,11 @@ fn pinned(entry: &Entry) -> Vec<Vec<(crate::names::ResourceId, FlavorId)>> {
     let mut pinned = vec![Vec::new(); entry.subject.workload.pod_sets.len()];
     for assigned in &entry.assignment.pod_sets {
         if let Some(slot) = pinned.get_mut(assigned.index) {
-            *slot = assigned.flavors.iter().map(|(resource, choice)| (*resource, choice.flavor)).collect();
+            *slot = assigned
+                .flavors
+                .iter()
+                .map(|(resource, choice)| (*resource, choice.flavor))
+                .collect();
         }
     }
     pinned

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Assignment, Attempt, FlavorChoice, FlavorMode, Granular, Mode, NoFitReason, PodSetAssignment, Possibility,
-    Progress, Reason, Replaced, compat, topology,
+    Assignment, Attempt, FlavorChoice, FlavorMode, Granular, Mode, NoFitReason, PodSetAssignment,
+    Possibility, Progress, Reason, Replaced, compat, topology,
 };
 use crate::amount::Amount;
 use crate::model::{Demand, Fr, ResourceGroup, Usage, Workload, usage_of};
@@ -42,26 +42,49 @@ impl Subject {
     /// A workload as it comes from its queue.
     pub fn new(workload: Arc<Workload>, queue: QueueId, cycle: i64) -> Self {
         let demands = workload.demands();
-        Self { workload, queue, demands, progress: None, pinned: None, replaced: None, cycle }
+        Self {
+            workload,
+            queue,
+            demands,
+            progress: None,
+            pinned: None,
+            replaced: None,
+            cycle,
+        }
     }
 
     fn replaced_request(&self, index: usize, resource: ResourceId) -> i64 {
         let name = self.workload.pod_sets.get(index).map(|pod_set| &pod_set.name);
         self.replaced.as_ref().map_or(0, |replaced| {
             let at = replaced.workload.admission.as_ref().and_then(|admission| {
-                admission.pod_sets.iter().position(|held| Some(&held.name) == name)
+                admission
+                    .pod_sets
+                    .iter()
+                    .position(|held| Some(&held.name) == name)
             });
-            at.and_then(|at| replaced.demands.get(at)).map_or(0, |demand| demand.requests.get(resource))
+            at.and_then(|at| replaced.demands.get(at))
+                .map_or(0, |demand| demand.requests.get(resource))
         })
     }
 }
 
 /// Finds flavors for all pod sets, or for `counts` pods of each.
-pub fn assign(state: &mut State, oracle: &impl Oracle, subject: &Subject, counts: Option<&[i32]>) -> Assignment {
+pub fn assign(
+    state: &mut State,
+    oracle: &impl Oracle,
+    subject: &Subject,
+    counts: Option<&[i32]>,
+) -> Assignment {
     let Some(queue) = state.queue(subject.queue).map(Arc::clone) else {
         return Assignment::default();
     };
-    Search { state, oracle, subject, queue: &queue }.run(counts)
+    Search {
+        state,
+        oracle,
+        subject,
+        queue: &queue,
+    }
+    .run(counts)
 }
 
 /// Outcome of the search in one resource group.
@@ -124,9 +147,15 @@ impl<O: Oracle> Search<'_, O> {
                 continue;
             };
             let count = counts.and_then(|counts| counts.get(index).copied());
-            let assigned = self.fresh(index, count.map_or_else(|| demand.clone(), |count| demand.scaled_to(count)));
+            let assigned = self.fresh(
+                index,
+                count.map_or_else(|| demand.clone(), |count| demand.scaled_to(count)),
+            );
             let name = pod_set.group();
-            match groups.iter_mut().find(|(group, _)| name.is_some() && *group == name) {
+            match groups
+                .iter_mut()
+                .find(|(group, _)| name.is_some() && *group == name)
+            {
                 Some((_, members)) => members.push(assigned),
                 None => groups.push((name, vec![assigned])),
             }
@@ -143,7 +172,10 @@ impl<O: Oracle> Search<'_, O> {
         }
         let mut assigned = PodSetAssignment {
             index,
-            name: workload.pod_sets.get(index).map_or_else(|| "".into(), |pod_set| Arc::clone(&pod_set.name)),
+            name: workload
+                .pod_sets
+                .get(index)
+                .map_or_else(|| "".into(), |pod_set| Arc::clone(&pod_set.name)),
             flavors: Vec::new(),
             reasons: Vec::new(),
             error: None,
@@ -154,11 +186,23 @@ impl<O: Oracle> Search<'_, O> {
             attempts: Arc::default(),
         };
         if self.gates().tas {
-            let preset = |flavor| FlavorChoice { flavor, mode: Mode::Fit, tried: 0, height: 0 };
-            assigned.flavors = demand.flavors.iter().map(|(id, flavor)| (*id, preset(*flavor))).collect();
+            let preset = |flavor| FlavorChoice {
+                flavor,
+                mode: Mode::Fit,
+                tried: 0,
+                height: 0,
+            };
+            assigned.flavors = demand
+                .flavors
+                .iter()
+                .map(|(id, flavor)| (*id, preset(*flavor)))
+                .collect();
             assigned.delayed = demand.delayed;
             if demand.placed {
-                let held = workload.admission.as_ref().and_then(|admission| admission.pod_sets.get(index));
+                let held = workload
+                    .admission
+                    .as_ref()
+                    .and_then(|admission| admission.pod_sets.get(index));
                 assigned.topology = held.and_then(|held| held.topology.clone());
             }
         }
@@ -214,9 +258,18 @@ impl<O: Oracle> Search<'_, O> {
 
     /// A pod set gets the flavors of what it asks for; one of a group that asks for nothing shares the
     /// flavors that have a topology.
-    fn flavors_of(&self, member: &PodSetAssignment, chosen: &[(ResourceId, FlavorChoice)]) -> Vec<(ResourceId, FlavorChoice)> {
+    fn flavors_of(
+        &self,
+        member: &PodSetAssignment,
+        chosen: &[(ResourceId, FlavorChoice)],
+    ) -> Vec<(ResourceId, FlavorChoice)> {
         let is_tas = |choice: &FlavorChoice| self.queue.tas_flavors.contains(&choice.flavor);
-        let in_group = self.subject.workload.pod_sets.get(member.index).is_some_and(|pod_set| pod_set.group().is_some());
+        let in_group = self
+            .subject
+            .workload
+            .pod_sets
+            .get(member.index)
+            .is_some_and(|pod_set| pod_set.group().is_some());
         let keep = |(resource, choice): &&(ResourceId, FlavorChoice)| {
             if member.requests.is_empty() {
                 in_group && is_tas(choice)
@@ -237,7 +290,10 @@ impl<O: Oracle> Search<'_, O> {
             if self.gates().elastic_slices {
                 value = value.saturating_sub(self.subject.replaced_request(member.index, *resource));
             }
-            let fr = Fr { flavor: choice.flavor, resource: *resource };
+            let fr = Fr {
+                flavor: choice.flavor,
+                resource: *resource,
+            };
             crate::model::add_usage(&mut assignment.usage, fr, Amount::new(value));
             tried.push((*resource, choice.tried));
         }
@@ -256,9 +312,16 @@ impl<O: Oracle> Search<'_, O> {
     ) -> GroupResult {
         let policy = self.queue.spec.fungibility;
         let fungible = self.gates().flavor_fungibility;
-        let order: Vec<_> =
-            requests.scan_order(&self.state.names).into_iter().filter(|id| group.resources.contains(id)).collect();
-        let mut result = GroupResult { flavors: Vec::new(), reasons: Vec::new(), attempts: Vec::new() };
+        let order: Vec<_> = requests
+            .scan_order(&self.state.names)
+            .into_iter()
+            .filter(|id| group.resources.contains(id))
+            .collect();
+        let mut result = GroupResult {
+            flavors: Vec::new(),
+            reasons: Vec::new(),
+            attempts: Vec::new(),
+        };
         let mut best = Granular::WORST;
         let start = match (&self.subject.progress, indices.first()) {
             (Some(progress), Some(first)) if fungible => progress.next(*first, trigger),
@@ -288,7 +351,11 @@ impl<O: Oracle> Search<'_, O> {
             result.reasons.extend(attempt.reasons.iter().cloned());
             result.attempts.push(attempt);
             if fungible {
-                let go_on = try_next(mode, policy.try_next_before_preempting, policy.try_next_before_borrowing);
+                let go_on = try_next(
+                    mode,
+                    policy.try_next_before_preempting,
+                    policy.try_next_before_borrowing,
+                );
                 if !go_on || mode.is_better_than(best, policy.preemption_over_borrowing) {
                     (result.flavors, best) = (flavors, mode);
                 }
@@ -304,7 +371,10 @@ impl<O: Oracle> Search<'_, O> {
         }
         if fungible {
             let last = attempted.is_some_and(|position| position + 1 == group.flavors.len());
-            let tried = attempted.filter(|_| !last).and_then(|at| i32::try_from(at).ok()).unwrap_or(-1);
+            let tried = attempted
+                .filter(|_| !last)
+                .and_then(|at| i32::try_from(at).ok())
+                .unwrap_or(-1);
             for (_, choice) in &mut result.flavors {
                 choice.tried = tried;
             }
@@ -318,14 +388,21 @@ impl<O: Oracle> Search<'_, O> {
     fn excluded(&self, flavor: FlavorId, indices: &[usize], trigger: ResourceId) -> Option<Reason> {
         if let Some(pinned) = &self.subject.pinned {
             let nominated = |index: &usize| {
-                pinned.get(*index).is_some_and(|chosen| chosen.contains(&(trigger, flavor)))
+                pinned
+                    .get(*index)
+                    .is_some_and(|chosen| chosen.contains(&(trigger, flavor)))
             };
             if !indices.iter().any(nominated) {
                 return Some(Reason::NotNominated(flavor, trigger));
             }
         }
         if self.gates().concurrent_admission
-            && let Some(allowed) = self.subject.workload.links.as_ref().and_then(|links| links.allowed_flavors.as_ref())
+            && let Some(allowed) = self
+                .subject
+                .workload
+                .links
+                .as_ref()
+                .and_then(|links| links.allowed_flavors.as_ref())
             && !allowed.contains(&flavor)
         {
             return Some(Reason::NotAllowed(flavor));
@@ -334,8 +411,12 @@ impl<O: Oracle> Search<'_, O> {
     }
 
     fn incompatible(&self, group: &ResourceGroup, flavor: FlavorId, indices: &[usize]) -> Option<Reason> {
-        let pod_sets = indices.iter().filter_map(|index| self.subject.workload.pod_sets.get(*index));
-        pod_sets.into_iter().find_map(|pod_set| compat::mismatch(self.state, self.queue, group, flavor, pod_set))
+        let pod_sets = indices
+            .iter()
+            .filter_map(|index| self.subject.workload.pod_sets.get(*index));
+        pod_sets
+            .into_iter()
+            .find_map(|pod_set| compat::mismatch(self.state, self.queue, group, flavor, pod_set))
     }
 
     /// How well a flavor fits for all resources of its group: as the worst of them.
@@ -371,12 +452,23 @@ impl<O: Oracle> Search<'_, O> {
             reasons.extend(fit.reason);
             no_fit = no_fit.max(fit.no_fit);
             height = height.max(fit.height);
-            let mode = Granular { mode: fit.mode, height: fit.height };
+            let mode = Granular {
+                mode: fit.mode,
+                height: fit.height,
+            };
             if worst.is_better_than(mode, rank) {
                 worst = mode;
             }
             if worst.mode != FlavorMode::NoFit {
-                flavors.push((resource, FlavorChoice { flavor, mode: fit.mode.mode(), tried: 0, height: fit.height }));
+                flavors.push((
+                    resource,
+                    FlavorChoice {
+                        flavor,
+                        mode: fit.mode.mode(),
+                        tried: 0,
+                        height: fit.height,
+                    },
+                ));
             }
         }
         let attempt = Attempt {
@@ -400,7 +492,11 @@ impl<O: Oracle> Search<'_, O> {
     ) -> Result<i64, (Reason, i64)> {
         let mut rest = value;
         for index in indices {
-            let old = self.subject.replaced.as_ref().and_then(|replaced| replaced.demands.get(*index));
+            let old = self
+                .subject
+                .replaced
+                .as_ref()
+                .and_then(|replaced| replaced.demands.get(*index));
             let original = old.and_then(|demand| demand.flavor_of(resource));
             if original != Some(flavor) {
                 return Err((Reason::OtherSliceFlavor(flavor, original), rest));
@@ -412,32 +508,62 @@ impl<O: Oracle> Search<'_, O> {
 
     fn fit(&mut self, fr: Fr, considered: Amount, request: i64) -> FitResult {
         let node = self.queue.node;
-        let value = if considered.is_unlimited() { considered } else { Amount::new(considered.get().saturating_add(request)) };
+        let value = if considered.is_unlimited() {
+            considered
+        } else {
+            Amount::new(considered.get().saturating_add(request))
+        };
         let maximum = self.state.tree.potential(node, fr);
         if value > maximum {
             return FitResult {
                 mode: FlavorMode::NoFit,
                 height: 0,
-                reason: Some(Reason::ExceedsMaximum { fr, considered, request, maximum }),
+                reason: Some(Reason::ExceedsMaximum {
+                    fr,
+                    considered,
+                    request,
+                    maximum,
+                }),
                 no_fit: Some(NoFitReason::ExceedsMaxQuota),
             };
         }
         let (height, may_reclaim) = self.state.tree.lowest_fitting_height(node, fr, value);
         let available = self.state.available(node, fr);
         if value <= available {
-            return FitResult { mode: FlavorMode::Fit, height, reason: None, no_fit: None };
+            return FitResult {
+                mode: FlavorMode::Fit,
+                height,
+                reason: None,
+                no_fit: None,
+            };
         }
-        let reason = Some(Reason::Insufficient { fr, missing: value - available });
-        if self.state.tree.quota(node, fr).nominal >= value || may_reclaim || self.can_preempt_while_borrowing() {
+        let reason = Some(Reason::Insufficient {
+            fr,
+            missing: value - available,
+        });
+        if self.state.tree.quota(node, fr).nominal >= value
+            || may_reclaim
+            || self.can_preempt_while_borrowing()
+        {
             let (possibility, height) = self.oracle.possibility(self.state, self.subject, fr, value);
             let mode = match possibility {
                 Possibility::NoCandidates => FlavorMode::NoCandidates,
                 Possibility::Preempt => FlavorMode::Preempt,
                 Possibility::Reclaim => FlavorMode::Reclaim,
             };
-            return FitResult { mode, height, reason, no_fit: None };
+            return FitResult {
+                mode,
+                height,
+                reason,
+                no_fit: None,
+            };
         }
-        FitResult { mode: FlavorMode::NoFit, height, reason, no_fit: Some(NoFitReason::WaitingForQuota) }
+        FitResult {
+            mode: FlavorMode::NoFit,
+            height,
+            reason,
+            no_fit: Some(NoFitReason::WaitingForQuota),
+        }
     }
 
     fn can_preempt_while_borrowing(&self) -> bool {
@@ -455,7 +581,11 @@ impl<O: Oracle> Search<'_, O> {
             let placements = topology::place(self.state, &requests, &workload, false);
             match topology::failure(&placements) {
                 Some((_, index, reason)) => {
-                    if let Some(assigned) = assignment.pod_sets.iter_mut().find(|assigned| assigned.index == index) {
+                    if let Some(assigned) = assignment
+                        .pod_sets
+                        .iter_mut()
+                        .find(|assigned| assigned.index == index)
+                    {
                         assigned.reasons.push(Reason::Topology(reason.to_owned()));
                     }
                     assignment.set_pod_set_mode(index, Mode::Preempt);
@@ -466,9 +596,13 @@ impl<O: Oracle> Search<'_, O> {
         if assignment.mode() == Mode::Preempt && workload.unhealthy_nodes.is_empty() {
             let placements = topology::place(self.state, &requests, &workload, true);
             if let Some((flavor, index, _)) = topology::failure(&placements) {
-                if let Some(assigned) = assignment.pod_sets.iter_mut().find(|assigned| assigned.index == index)
-                    && let Some(attempt) =
-                        Arc::make_mut(&mut assigned.attempts).iter_mut().find(|attempt| attempt.flavor == flavor)
+                if let Some(assigned) = assignment
+                    .pod_sets
+                    .iter_mut()
+                    .find(|assigned| assigned.index == index)
+                    && let Some(attempt) = Arc::make_mut(&mut assigned.attempts)
+                        .iter_mut()
+                        .find(|attempt| attempt.flavor == flavor)
                 {
                     attempt.mode = Mode::NoFit;
                     attempt.no_fit = Some(NoFitReason::TopologyPlacementFailed);
@@ -489,18 +623,29 @@ impl<O: Oracle> Search<'_, O> {
             return assignment;
         }
         let mut overall: Option<NoFitReason> = None;
-        for assigned in assignment.pod_sets.iter().filter(|assigned| assigned.mode() == Mode::NoFit) {
+        for assigned in assignment
+            .pod_sets
+            .iter()
+            .filter(|assigned| assigned.mode() == Mode::NoFit)
+        {
             if assigned.attempts.is_empty() {
                 overall = overall.max(Some(NoFitReason::NoMatchingFlavor));
                 continue;
             }
             let mut mildest: Vec<(Option<usize>, Option<NoFitReason>)> = Vec::new();
-            for attempt in assigned.attempts.iter().filter(|attempt| attempt.mode == Mode::NoFit) {
+            for attempt in assigned
+                .attempts
+                .iter()
+                .filter(|attempt| attempt.mode == Mode::NoFit)
+            {
                 let groups = self.queue.spec.groups.iter();
                 let group = groups
                     .into_iter()
                     .position(|group| group.flavors.iter().any(|quotas| quotas.flavor == attempt.flavor));
-                match mildest.iter_mut().find(|(known, _)| group.is_some() && *known == group) {
+                match mildest
+                    .iter_mut()
+                    .find(|(known, _)| group.is_some() && *known == group)
+                {
                     Some((_, reason)) => *reason = (*reason).min(attempt.no_fit),
                     None => mildest.push((group, attempt.no_fit)),
                 }
@@ -531,13 +676,20 @@ fn merge(chosen: &mut Vec<(ResourceId, FlavorChoice)>, more: &[(ResourceId, Flav
 }
 
 /// Joins what was found out about flavors for different resources: the worst counts.
-fn merge_attempts(known: &mut Vec<Attempt>, found: Vec<Attempt>, group: &ResourceGroup, resource: ResourceId) {
+fn merge_attempts(
+    known: &mut Vec<Attempt>,
+    found: Vec<Attempt>,
+    group: &ResourceGroup,
+    resource: ResourceId,
+) {
     if !found.is_empty() {
         for attempt in known.iter_mut() {
             let of_group = group.flavors.iter().any(|quotas| quotas.flavor == attempt.flavor);
             if of_group && !found.iter().any(|found| found.flavor == attempt.flavor) {
                 attempt.mode = Mode::NoFit;
-                attempt.reasons.push(Reason::NotProvided(attempt.flavor, resource));
+                attempt
+                    .reasons
+                    .push(Reason::NotProvided(attempt.flavor, resource));
                 attempt.no_fit = Some(NoFitReason::NoMatchingFlavor);
             }
         }

@@ -32,14 +32,25 @@ pub(super) fn mismatch(
 /// the flavor has. A term that speaks of none of them may match any node.
 fn selects(pod: &PodShape, flavor: &Flavor) -> bool {
     let labels = &flavor.node_labels;
-    let selected = pod.node_selector.iter().all(|(key, value)| labels.get(key).is_none_or(|own| own == value));
-    let relevant = |term: &NodeTerm| term.expressions.iter().any(|expression| labels.contains_key(&expression.key));
+    let selected = pod
+        .node_selector
+        .iter()
+        .all(|(key, value)| labels.get(key).is_none_or(|own| own == value));
+    let relevant = |term: &NodeTerm| {
+        term.expressions
+            .iter()
+            .any(|expression| labels.contains_key(&expression.key))
+    };
     let matches = |term: &NodeTerm| {
-        let mut own = term.expressions.iter().filter(|expression| labels.contains_key(&expression.key));
+        let mut own = term
+            .expressions
+            .iter()
+            .filter(|expression| labels.contains_key(&expression.key));
         own.all(|expression| expression.matches(labels))
     };
-    let affine = pod.affinity.as_ref().is_none_or(|terms| {
-        terms.is_empty() || !terms.iter().all(relevant) || terms.iter().any(matches)
-    });
+    let affine = pod
+        .affinity
+        .as_ref()
+        .is_none_or(|terms| terms.is_empty() || !terms.iter().all(relevant) || terms.iter().any(matches));
     selected && affine
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub use assign::{Oracle, Subject, assign};
 pub use partial::search_counts;
 pub use reasons::{NoFitReason, Reason};
-pub use topology::tas_requests;
 pub(crate) use topology as topology_placement;
+pub(crate) use topology::tas_requests;
 
 use crate::amount::Amount;
 use crate::model::{Admission, Delayed, PodSetAdmission, ShapeHash, Usage, Workload, add_usage};
@@ -113,8 +113,14 @@ pub struct Granular {
 }
 
 impl Granular {
-    const WORST: Self = Self { mode: FlavorMode::NoFit, height: u32::MAX };
-    const BEST: Self = Self { mode: FlavorMode::Fit, height: 0 };
+    const WORST: Self = Self {
+        mode: FlavorMode::NoFit,
+        height: u32::MAX,
+    };
+    const BEST: Self = Self {
+        mode: FlavorMode::Fit,
+        height: 0,
+    };
 
     /// Whether this is strictly better. A flavor without candidates is better only than no fit.
     pub fn is_better_than(self, other: Self, preemption_over_borrowing: bool) -> bool {
@@ -126,7 +132,11 @@ impl Granular {
             return other.mode == NoCandidates;
         }
         let (mode, height) = (self.mode.cmp(&other.mode), other.height.cmp(&self.height));
-        let order = if preemption_over_borrowing { height.then(mode) } else { mode.then(height) };
+        let order = if preemption_over_borrowing {
+            height.then(mode)
+        } else {
+            mode.then(height)
+        };
         order.is_gt()
     }
 }
@@ -189,7 +199,10 @@ pub struct PodSetAssignment {
 impl PodSetAssignment {
     /// The flavor of a resource.
     pub fn choice(&self, resource: ResourceId) -> Option<&FlavorChoice> {
-        self.flavors.iter().find(|(id, _)| *id == resource).map(|(_, choice)| choice)
+        self.flavors
+            .iter()
+            .find(|(id, _)| *id == resource)
+            .map(|(_, choice)| choice)
     }
 
     /// How well it fits.
@@ -199,7 +212,11 @@ impl PodSetAssignment {
         } else if self.reasons.is_empty() {
             Mode::Fit
         } else {
-            self.flavors.iter().map(|(_, choice)| choice.mode).min().unwrap_or(Mode::NoFit)
+            self.flavors
+                .iter()
+                .map(|(_, choice)| choice.mode)
+                .min()
+                .unwrap_or(Mode::NoFit)
         }
     }
 
@@ -258,7 +275,10 @@ impl Progress {
     }
 
     fn next(&self, pod_set: usize, resource: ResourceId) -> usize {
-        let tried = self.tried.get(pod_set).and_then(|tried| tried.iter().find(|(id, _)| *id == resource));
+        let tried = self
+            .tried
+            .get(pod_set)
+            .and_then(|tried| tried.iter().find(|(id, _)| *id == resource));
         tried.map_or(0, |(_, tried)| usize::try_from(tried + 1).unwrap_or(0))
     }
 }
@@ -285,7 +305,13 @@ impl Assignment {
         if self.pod_sets.is_empty() {
             return Mode::NoFit;
         }
-        self.mode.unwrap_or_else(|| self.pod_sets.iter().map(PodSetAssignment::mode).min().unwrap_or(Mode::Fit))
+        self.mode.unwrap_or_else(|| {
+            self.pod_sets
+                .iter()
+                .map(PodSetAssignment::mode)
+                .min()
+                .unwrap_or(Mode::Fit)
+        })
     }
 
     /// Declares how well it fits, for all its flavors.
@@ -317,7 +343,10 @@ impl Assignment {
                 return format!("failed to assign flavors to pod set {}: {text}", pod_set.name);
             }
             if !pod_set.reasons.is_empty() {
-                parts.push(format!("couldn't assign flavors to pod set {}: {text}", pod_set.name));
+                parts.push(format!(
+                    "couldn't assign flavors to pod set {}: {text}",
+                    pod_set.name
+                ));
             }
         }
         parts.join("; ")
@@ -348,7 +377,10 @@ impl Assignment {
             let Some(assigned) = self.pod_set(index) else {
                 continue;
             };
-            let replaced = subject.replaced.as_ref().and_then(|replaced| replaced.demands.get(index));
+            let replaced = subject
+                .replaced
+                .as_ref()
+                .and_then(|replaced| replaced.demands.get(index));
             let count = replaced.map_or(assigned.count, |replaced| demand.count - replaced.count);
             for (resource, value) in demand.scaled_to(count).requests.iter() {
                 let choice = assigned.choice(resource);
@@ -356,7 +388,10 @@ impl Assignment {
                     continue;
                 }
                 if let Some(choice) = choice {
-                    let fr = crate::model::Fr { flavor: choice.flavor, resource };
+                    let fr = crate::model::Fr {
+                        flavor: choice.flavor,
+                        resource,
+                    };
                     add_usage(&mut usage, fr, Amount::new(value));
                 }
             }
@@ -368,19 +403,26 @@ impl Assignment {
     pub fn tas_usage(&self, workload: &Workload, state: &State, previous: Option<&Admission>) -> Vec<TasUse> {
         let mut uses = Vec::new();
         for assigned in &self.pod_sets {
-            let (Some(topology), Some(pod_set)) = (&assigned.topology, workload.pod_sets.get(assigned.index)) else {
+            let (Some(topology), Some(pod_set)) = (&assigned.topology, workload.pod_sets.get(assigned.index))
+            else {
                 continue;
             };
             let Ok(flavor) = topology::only_tas_flavor(&assigned.flavors, state) else {
                 continue;
             };
             let counted = previous.and_then(|admission| {
-                let held = admission.pod_sets.iter().find(|held| held.name == assigned.name)?;
+                let held = admission
+                    .pod_sets
+                    .iter()
+                    .find(|held| held.name == assigned.name)?;
                 held.topology.as_ref()
             });
             for domain in &topology.domains {
                 let known: i32 = counted.map_or(0, |counted| {
-                    let same = counted.domains.iter().filter(|known| known.values == domain.values);
+                    let same = counted
+                        .domains
+                        .iter()
+                        .filter(|known| known.values == domain.values);
                     same.map(|known| known.count).sum()
                 });
                 if domain.count > known {
@@ -400,7 +442,11 @@ impl Assignment {
     pub fn admission(&self, queue: crate::names::QueueId) -> Admission {
         let pod_sets = self.pod_sets.iter().map(|assigned| PodSetAdmission {
             name: Arc::clone(&assigned.name),
-            flavors: assigned.flavors.iter().map(|(resource, choice)| (*resource, choice.flavor)).collect(),
+            flavors: assigned
+                .flavors
+                .iter()
+                .map(|(resource, choice)| (*resource, choice.flavor))
+                .collect(),
             usage: assigned
                 .flavors
                 .iter()
@@ -410,7 +456,10 @@ impl Assignment {
             topology: assigned.topology.clone(),
             delayed: assigned.delayed,
         });
-        Admission { queue, pod_sets: pod_sets.collect() }
+        Admission {
+            queue,
+            pod_sets: pod_sets.collect(),
+        }
     }
 }
 

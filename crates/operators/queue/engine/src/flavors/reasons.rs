@@ -60,7 +60,11 @@ impl Reason {
         let flavor = |id: &FlavorId| names.flavor_name(*id).to_owned();
         let resource = |id: &ResourceId| names.resource_name(*id).to_owned();
         let amount = |fr: &Fr, amount: &Amount| {
-            if amount.is_unlimited() { amount.to_string() } else { names.format(fr.resource, amount.get()) }
+            if amount.is_unlimited() {
+                amount.to_string()
+            } else {
+                names.format(fr.resource, amount.get())
+            }
         };
         match self {
             Self::Undeclared(id) => format!("resource {} unavailable in ClusterQueue", resource(id)),
@@ -71,12 +75,22 @@ impl Reason {
                 resource(for_resource)
             ),
             Self::NotAllowed(id) => {
-                format!("skipping flavor {} due to WorkloadAllowedResourceFlavorAnnotation annotation", flavor(id))
+                format!(
+                    "skipping flavor {} due to WorkloadAllowedResourceFlavorAnnotation annotation",
+                    flavor(id)
+                )
             }
-            Self::NoTopology(id) => format!("Flavor \"{}\" does not support TopologyAwareScheduling", flavor(id)),
-            Self::TopologyUnknown(id) => format!("Flavor \"{}\" information missing in TAS cache", flavor(id)),
+            Self::NoTopology(id) => format!(
+                "Flavor \"{}\" does not support TopologyAwareScheduling",
+                flavor(id)
+            ),
+            Self::TopologyUnknown(id) => {
+                format!("Flavor \"{}\" information missing in TAS cache", flavor(id))
+            }
             Self::NoLevel(id) => format!("Flavor \"{}\" does not contain the requested level", flavor(id)),
-            Self::TopologyOnly(id) => format!("Flavor \"{}\" supports only TopologyAwareScheduling", flavor(id)),
+            Self::TopologyOnly(id) => {
+                format!("Flavor \"{}\" supports only TopologyAwareScheduling", flavor(id))
+            }
             Self::Taint(taint, id) => format!(
                 "untolerated taint {{{} {} {} <nil>}} in flavor {}",
                 taint.key,
@@ -90,7 +104,12 @@ impl Reason {
                 flavor(id),
                 original.as_ref().map(flavor).unwrap_or_default()
             ),
-            Self::ExceedsMaximum { fr, considered, request, maximum } => format!(
+            Self::ExceedsMaximum {
+                fr,
+                considered,
+                request,
+                maximum,
+            } => format!(
                 "insufficient quota for {} in flavor {}, previously considered podsets requests ({}) + current podset request ({}) > maximum capacity ({})",
                 resource(&fr.resource),
                 flavor(&fr.flavor),
@@ -105,7 +124,11 @@ impl Reason {
                 amount(fr, missing)
             ),
             Self::NotProvided(id, for_resource) => {
-                format!("flavor {} does not provide resource {}", flavor(id), resource(for_resource))
+                format!(
+                    "flavor {} does not provide resource {}",
+                    flavor(id),
+                    resource(for_resource)
+                )
             }
             Self::Topology(text) => text.clone(),
         }

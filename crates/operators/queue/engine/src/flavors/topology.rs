@@ -33,7 +33,11 @@ pub(super) fn mismatch(
         return None;
     }
     if flavor.topology.is_none() {
-        let overlaps = pod_set.pod.requests.iter().any(|(resource, _)| group.resources.contains(&resource));
+        let overlaps = pod_set
+            .pod
+            .requests
+            .iter()
+            .any(|(resource, _)| group.resources.contains(&resource));
         return overlaps.then_some(Reason::NoTopology(id));
     }
     match state.tas.flavor(id) {
@@ -51,13 +55,22 @@ fn has_levels(tree: &Tree, pod_set: &PodSet) -> bool {
     let anywhere = request.is_slice_only() || request.unconstrained == Some(true);
     (named.is_some() || anywhere)
         && named.is_none_or(|level| tree.level(level).is_some())
-        && request.slices.iter().all(|layer| tree.level(&layer.level).is_some())
+        && request
+            .slices
+            .iter()
+            .all(|layer| tree.level(&layer.level).is_some())
 }
 
 /// The one flavor with a topology among those chosen.
-pub(super) fn only_tas_flavor(choices: &[(ResourceId, FlavorChoice)], state: &State) -> Result<FlavorId, String> {
-    let mut found: Vec<FlavorId> =
-        choices.iter().map(|(_, choice)| choice.flavor).filter(|id| state.tas.flavor(*id).is_some()).collect();
+pub(super) fn only_tas_flavor(
+    choices: &[(ResourceId, FlavorChoice)],
+    state: &State,
+) -> Result<FlavorId, String> {
+    let mut found: Vec<FlavorId> = choices
+        .iter()
+        .map(|(_, choice)| choice.flavor)
+        .filter(|id| state.tas.flavor(*id).is_some())
+        .collect();
     found.sort_by_key(|id| state.names.flavor_name(*id).to_owned());
     found.dedup();
     match found.as_slice() {
@@ -71,11 +84,11 @@ pub(super) fn only_tas_flavor(choices: &[(ResourceId, FlavorChoice)], state: &St
 }
 
 /// Pod sets to place, by flavor.
-pub type TasRequests<'a> = BTreeMap<FlavorId, Vec<PlacementRequest<'a>>>;
+pub(crate) type TasRequests<'a> = BTreeMap<FlavorId, Vec<PlacementRequest<'a>>>;
 
 /// What of the workload is to be placed with this assignment. Pod sets that cannot be are marked with an
 /// error in the assignment; those to be placed later are marked as delayed.
-pub fn tas_requests<'a>(
+pub(crate) fn tas_requests<'a>(
     assignment: &mut Assignment,
     workload: &'a Workload,
     subject: &Subject,
@@ -88,7 +101,11 @@ pub fn tas_requests<'a>(
         if !is_requested(pod_set, queue) {
             continue;
         }
-        let Some(assigned) = assignment.pod_sets.iter_mut().find(|assigned| assigned.index == index) else {
+        let Some(assigned) = assignment
+            .pod_sets
+            .iter_mut()
+            .find(|assigned| assigned.index == index)
+        else {
             continue;
         };
         if assigned.error.is_some() || assigned.count == 0 {
@@ -104,13 +121,20 @@ pub fn tas_requests<'a>(
         let mut refusal = None;
         if workload.is_elastic(gates) && gates.elastic_slices_tas {
             if request.is_some_and(|request| request.required.is_some()) {
-                refusal = Some("required topology is not supported with ElasticJobsViaWorkloadSlices".to_owned());
+                refusal =
+                    Some("required topology is not supported with ElasticJobsViaWorkloadSlices".to_owned());
             } else if request.is_some_and(|request| request.preferred.is_some()) {
-                refusal = Some("preferred topology is not supported with ElasticJobsViaWorkloadSlices".to_owned());
+                refusal =
+                    Some("preferred topology is not supported with ElasticJobsViaWorkloadSlices".to_owned());
             }
             previous = subject.replaced.as_ref().and_then(|replaced| {
                 let admission = replaced.workload.admission.as_ref()?;
-                admission.pod_sets.iter().find(|held| held.name == pod_set.name)?.topology.clone()
+                admission
+                    .pod_sets
+                    .iter()
+                    .find(|held| held.name == pod_set.name)?
+                    .topology
+                    .clone()
             });
         }
         let flavor = match refusal {
@@ -148,12 +172,21 @@ pub fn tas_requests<'a>(
 
 fn uses_failed_node(topology: &TopologyAssignment, workload: &Workload) -> bool {
     let failed = |value: &std::sync::Arc<str>| workload.unhealthy_nodes.contains(value);
-    topology.domains.iter().any(|domain| domain.values.last().is_some_and(failed))
+    topology
+        .domains
+        .iter()
+        .any(|domain| domain.values.last().is_some_and(failed))
 }
 
 fn updates_for<'a>(workload: &'a Workload, pod_set: &PodSet) -> Vec<&'a PodSetUpdate> {
-    let ready = workload.checks.iter().filter(|check| check.state == crate::model::CheckState::Ready);
-    ready.flat_map(|check| &check.updates).filter(|update| update.name == pod_set.name).collect()
+    let ready = workload
+        .checks
+        .iter()
+        .filter(|check| check.state == crate::model::CheckState::Ready);
+    ready
+        .flat_map(|check| &check.updates)
+        .filter(|update| update.name == pod_set.name)
+        .collect()
 }
 
 /// Places what is to be placed, flavor by flavor in order of name.
@@ -166,7 +199,10 @@ pub(crate) fn place(
     let mut flavors: Vec<_> = requests.keys().copied().collect();
     flavors.sort_by_key(|id| state.names.flavor_name(*id).to_owned());
     let mut assumed = Assumed::default();
-    let options = PlaceOptions { simulate_empty, workload: Some(workload) };
+    let options = PlaceOptions {
+        simulate_empty,
+        workload: Some(workload),
+    };
     let context = (&state.names, &state.settings.gates);
     let mut placed = Vec::new();
     for flavor in flavors {
@@ -180,14 +216,22 @@ pub(crate) fn place(
 /// The first pod set that could not be placed.
 pub(crate) fn failure(placements: &[(FlavorId, Placement)]) -> Option<(FlavorId, usize, &str)> {
     placements.iter().find_map(|(flavor, placement)| {
-        placement.result.as_ref().err().map(|reason| (*flavor, placement.index, reason.as_str()))
+        placement
+            .result
+            .as_ref()
+            .err()
+            .map(|reason| (*flavor, placement.index, reason.as_str()))
     })
 }
 
 /// Writes placements into the assignment.
 pub(crate) fn apply(assignment: &mut Assignment, placements: Vec<(FlavorId, Placement)>) {
     for (_, placement) in placements {
-        if let Some(assigned) = assignment.pod_sets.iter_mut().find(|assigned| assigned.index == placement.index) {
+        if let Some(assigned) = assignment
+            .pod_sets
+            .iter_mut()
+            .find(|assigned| assigned.index == placement.index)
+        {
             assigned.topology = placement.result.ok();
             if assigned.topology.is_some() && assigned.delayed.is_some() {
                 assigned.delayed = Some(Delayed::Ready);

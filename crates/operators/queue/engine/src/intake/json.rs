@@ -7,7 +7,8 @@ use serde_json::Value;
 
 /// The value at a path of keys, or null.
 pub(super) fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
-    path.split('.').fold(value, |value, key| value.get(key).unwrap_or(&Value::Null))
+    path.split('.')
+        .fold(value, |value, key| value.get(key).unwrap_or(&Value::Null))
 }
 
 pub(super) fn text<'v>(value: &'v Value, path: &str) -> Option<&'v str> {
@@ -33,17 +34,25 @@ pub(super) fn int32(value: &Value, path: &str) -> Option<i32> {
 /// A map of strings.
 pub(super) fn strings(value: &Value) -> BTreeMap<Arc<str>, Arc<str>> {
     let entries = value.as_object().into_iter().flatten();
-    entries.filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into()))).collect()
+    entries
+        .filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())))
+        .collect()
 }
 
 /// The texts of a list.
 pub(super) fn texts(value: &Value, path: &str) -> Vec<Arc<str>> {
-    list(value, path).iter().filter_map(Value::as_str).map(Into::into).collect()
+    list(value, path)
+        .iter()
+        .filter_map(Value::as_str)
+        .map(Into::into)
+        .collect()
 }
 
 /// The condition of a type.
 pub(super) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
-    list(object, "status.conditions").iter().find(|condition| text(condition, "type") == Some(kind))
+    list(object, "status.conditions")
+        .iter()
+        .find(|condition| text(condition, "type") == Some(kind))
 }
 
 /// 128-bit FNV-1a over a canonical walk: keys in order, nulls and empty containers as if absent.
@@ -105,7 +114,10 @@ impl Hasher {
         self.0
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "half of the hash is enough for a fingerprint")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "half of the hash is enough for a fingerprint"
+    )]
     pub(super) const fn finish64(self) -> u64 {
         (self.0 >> 64) as u64 ^ self.0 as u64
     }

@@ -72,7 +72,12 @@ impl LimitSummary {
     }
 
     /// Checks a pod spec found at `path`.
-    pub fn validate(&self, spec: &Value, path: &str, names: &mut Names) -> Result<Vec<FieldError>, Unreadable> {
+    pub fn validate(
+        &self,
+        spec: &Value,
+        path: &str,
+        names: &mut Names,
+    ) -> Result<Vec<FieldError>, Unreadable> {
         let mut errors = Vec::new();
         if let Some(limits) = self.items.get("Container") {
             for kind in ["initContainers", "containers"] {
@@ -82,7 +87,13 @@ impl LimitSummary {
                     let (mut least, mut greatest) = (asked.clone(), asked);
                     merge(&mut least, &most, Ord::min);
                     merge(&mut greatest, &most, Ord::max);
-                    limits.check(&least, &greatest, &format!("{path}.{kind}[{index}]"), names, &mut errors);
+                    limits.check(
+                        &least,
+                        &greatest,
+                        &format!("{path}.{kind}[{index}]"),
+                        names,
+                        &mut errors,
+                    );
                 }
             }
         }
@@ -98,7 +109,11 @@ impl Limits {
     fn add(&mut self, item: &Value) -> Result<(), Unreadable> {
         merge(&mut self.max, &quantities(at(item, "max"))?, Ord::min);
         merge(&mut self.min, &quantities(at(item, "min"))?, Ord::max);
-        merge(&mut self.max_ratio, &quantities(at(item, "maxLimitRequestRatio"))?, Ord::min);
+        merge(
+            &mut self.max_ratio,
+            &quantities(at(item, "maxLimitRequestRatio"))?,
+            Ord::min,
+        );
         keep_first(&mut self.default, at(item, "default"));
         keep_first(&mut self.default_request, at(item, "defaultRequest"));
         Ok(())
@@ -114,12 +129,24 @@ impl Limits {
     ) {
         let mut compare = |a: &Quantities, b: &Quantities, detail: &'static str| {
             let (a, b) = (requests(a, names), requests(b, names));
-            let value: Vec<String> = a.greater_keys(&b, names).into_iter().map(ToOwned::to_owned).collect();
+            let value: Vec<String> = a
+                .greater_keys(&b, names)
+                .into_iter()
+                .map(ToOwned::to_owned)
+                .collect();
             if !value.is_empty() {
-                errors.push(FieldError { field: path.to_owned(), value, detail });
+                errors.push(FieldError {
+                    field: path.to_owned(),
+                    value,
+                    detail,
+                });
             }
         };
-        compare(greatest, &self.max, "requests must not be above the limitRange max");
+        compare(
+            greatest,
+            &self.max,
+            "requests must not be above the limitRange max",
+        );
         compare(&self.min, least, "requests must not be below the limitRange min");
     }
 }
@@ -130,7 +157,9 @@ fn merge(
     pick: fn(crate::quantity::Quantity, crate::quantity::Quantity) -> crate::quantity::Quantity,
 ) {
     for (name, quantity) in other {
-        into.entry(name.clone()).and_modify(|known| *known = pick(*known, *quantity)).or_insert(*quantity);
+        into.entry(name.clone())
+            .and_modify(|known| *known = pick(*known, *quantity))
+            .or_insert(*quantity);
     }
 }
 
@@ -143,9 +172,14 @@ fn keep_first(into: &mut Map<String, Value>, other: &Value) {
 /// Fills in what pods ask for without saying so: the overhead of their RuntimeClass, the defaults of
 /// their namespace's LimitRanges, and limits as requests.
 pub fn adjust_resources(workload: &mut Value, runtime_classes: &[&Value], limits: &LimitSummary) {
-    let pod_sets = workload.pointer_mut("/spec/podSets").and_then(Value::as_array_mut);
+    let pod_sets = workload
+        .pointer_mut("/spec/podSets")
+        .and_then(Value::as_array_mut);
     for pod_set in pod_sets.into_iter().flatten() {
-        let Some(spec) = pod_set.pointer_mut("/template/spec").and_then(Value::as_object_mut) else {
+        let Some(spec) = pod_set
+            .pointer_mut("/template/spec")
+            .and_then(Value::as_object_mut)
+        else {
             continue;
         };
         add_overhead(spec, runtime_classes);
@@ -154,7 +188,9 @@ pub fn adjust_resources(workload: &mut Value, runtime_classes: &[&Value], limits
         for kind in ["initContainers", "containers"] {
             let containers = spec.get_mut(kind).and_then(Value::as_array_mut);
             for container_spec in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-                let resources = container_spec.entry("resources").or_insert_with(|| Value::Object(Map::new()));
+                let resources = container_spec
+                    .entry("resources")
+                    .or_insert_with(|| Value::Object(Map::new()));
                 fill(resources, container);
                 if resources.as_object().is_some_and(Map::is_empty) {
                     container_spec.remove("resources");
@@ -168,10 +204,19 @@ pub fn adjust_resources(workload: &mut Value, runtime_classes: &[&Value], limits
 }
 
 fn add_overhead(spec: &mut Map<String, Value>, runtime_classes: &[&Value]) {
-    let has_overhead = spec.get("overhead").and_then(Value::as_object).is_some_and(|overhead| !overhead.is_empty());
+    let has_overhead = spec
+        .get("overhead")
+        .and_then(Value::as_object)
+        .is_some_and(|overhead| !overhead.is_empty());
     let class = spec.get("runtimeClassName").and_then(Value::as_str);
-    let found = class.and_then(|class| runtime_classes.iter().find(|object| text(object, "metadata.name") == Some(class)));
-    let fixed = found.map(|class| at(class, "overhead.podFixed").clone()).filter(|fixed| !fixed.is_null());
+    let found = class.and_then(|class| {
+        runtime_classes
+            .iter()
+            .find(|object| text(object, "metadata.name") == Some(class))
+    });
+    let fixed = found
+        .map(|class| at(class, "overhead.podFixed").clone())
+        .filter(|fixed| !fixed.is_null());
     if let Some(fixed) = fixed.filter(|_| !has_overhead) {
         spec.insert("overhead".to_owned(), fixed);
     }
@@ -194,9 +239,15 @@ fn fill(resources: &mut Value, limits: Option<&Limits>) {
         add("limits", &limits.default);
         add("requests", &limits.default_request);
     }
-    let own = resources.get("limits").and_then(Value::as_object).cloned().unwrap_or_default();
+    let own = resources
+        .get("limits")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
     if !own.is_empty() {
-        let target = resources.entry("requests").or_insert_with(|| Value::Object(Map::new()));
+        let target = resources
+            .entry("requests")
+            .or_insert_with(|| Value::Object(Map::new()));
         if let Some(target) = target.as_object_mut() {
             keep_first(target, &Value::Object(own));
         }
@@ -212,9 +263,17 @@ pub fn validate_resources(workload: &Value, names: &mut Names) -> Result<Vec<Fie
         let mut check = |resources: &Value, field: String| -> Result<(), Unreadable> {
             let asked = requests(&quantities(at(resources, "requests"))?, names);
             let limits = requests(&quantities(at(resources, "limits"))?, names);
-            let value: Vec<String> = asked.greater_keys(&limits, names).into_iter().map(ToOwned::to_owned).collect();
+            let value: Vec<String> = asked
+                .greater_keys(&limits, names)
+                .into_iter()
+                .map(ToOwned::to_owned)
+                .collect();
             if !value.is_empty() {
-                errors.push(FieldError { field, value, detail: "requests must not exceed its limits" });
+                errors.push(FieldError {
+                    field,
+                    value,
+                    detail: "requests must not exceed its limits",
+                });
             }
             Ok(())
         };

@@ -10,7 +10,9 @@ mod pod;
 mod workload;
 
 pub use limits::{FieldError, LimitSummary, adjust_resources, validate_resources};
-pub use objects::{check, cohort, flavor, local_queue, namespace, node, pod_usage, queue, settings, topology};
+pub use objects::{
+    check, cohort, flavor, local_queue, namespace, node, pod_usage, queue, settings, topology,
+};
 pub use pod::{Quantities, pod_requests, pod_shape, quantities, requests};
 pub use workload::{IntakeOptions, Transformation, demand_quantities, time, topology_request, workload};
 
@@ -24,6 +26,9 @@ pub struct Unreadable {
 
 impl Unreadable {
     pub(crate) fn new(what: &'static str, text: impl std::fmt::Display) -> Self {
-        Self { what, text: text.to_string() }
+        Self {
+            what,
+            text: text.to_string(),
+        }
     }
 }

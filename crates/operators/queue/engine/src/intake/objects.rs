@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::Unreadable;
 use super::json::{at, condition, int32, list, name, strings, text};
-use super::pod::{pod_requests, quantities, quantity, requirement, requests, taints, tolerations};
+use super::pod::{pod_requests, quantities, quantity, requests, requirement, taints, tolerations};
 use crate::labels::{Labels, Operator, Requirement, Selector};
 use crate::model::{
-    BorrowWithinCohort, CheckRule, CohortSpec, Flavor, FlavorQuotas, FungibilityPolicy, LocalQueue, Preemption,
-    PreemptionPolicy, QueueSpec, Quota, ResourceGroup, Strategy,
+    BorrowWithinCohort, CheckRule, CohortSpec, Flavor, FlavorQuotas, FungibilityPolicy, LocalQueue,
+    Preemption, PreemptionPolicy, QueueSpec, Quota, ResourceGroup, Strategy,
 };
 use crate::names::{CohortId, FlavorId, LocalQueueId, Names, NamespaceId, ResourceId, TopologyId};
 use crate::requests::Requests;
@@ -23,7 +23,9 @@ use crate::time::Span;
 pub fn queue(object: &Value, names: &mut Names) -> Result<QueueSpec, Unreadable> {
     let spec = at(object, "spec");
     let mut queue = QueueSpec::new(names.queues.intern(name(object)));
-    queue.cohort = text(spec, "cohortName").filter(|name| !name.is_empty()).map(|name| names.cohorts.intern(name));
+    queue.cohort = text(spec, "cohortName")
+        .filter(|name| !name.is_empty())
+        .map(|name| names.cohorts.intern(name));
     queue.strategy = match text(spec, "queueingStrategy") {
         Some("StrictFIFO") => Strategy::StrictFifo,
         Some("BestEffortFIFO") => Strategy::BestEffortFifo,
@@ -34,10 +36,14 @@ pub fn queue(object: &Value, names: &mut Names) -> Result<QueueSpec, Unreadable>
     queue.fungibility = fungibility(at(spec, "flavorFungibility"));
     queue.preemption = preemption(at(spec, "preemption"));
     queue.weight = weight(spec)?;
-    queue.usage_based_admission = text(spec, "admissionScope.admissionMode") == Some("UsageBasedAdmissionFairSharing");
+    queue.usage_based_admission =
+        text(spec, "admissionScope.admissionMode") == Some("UsageBasedAdmissionFairSharing");
     queue.stopped = is_stopped(spec);
     let legacy = list(spec, "admissionChecks").iter().filter_map(Value::as_str);
-    let plain = legacy.map(|name| CheckRule { name: name.into(), flavors: Vec::new() });
+    let plain = legacy.map(|name| CheckRule {
+        name: name.into(),
+        flavors: Vec::new(),
+    });
     queue.checks = plain.collect();
     for rule in list(spec, "admissionChecksStrategy.admissionChecks") {
         let flavors = list(rule, "onFlavors").iter().filter_map(Value::as_str);
@@ -70,7 +76,10 @@ fn weight(spec: &Value) -> Result<f64, Unreadable> {
 fn fungibility(value: &Value) -> FungibilityPolicy {
     FungibilityPolicy {
         try_next_before_borrowing: text(value, "whenCanBorrow") == Some("TryNextFlavor"),
-        try_next_before_preempting: !matches!(text(value, "whenCanPreempt"), Some("MayStopSearch" | "Preempt")),
+        try_next_before_preempting: !matches!(
+            text(value, "whenCanPreempt"),
+            Some("MayStopSearch" | "Preempt")
+        ),
         preemption_over_borrowing: text(value, "preference") == Some("PreemptionOverBorrowing"),
     }
 }
@@ -132,7 +141,11 @@ fn selector(value: &Value) -> Result<Option<Selector>, Unreadable> {
     let labels = strings(at(value, "matchLabels"));
     let mut requirements: Vec<_> = labels
         .into_iter()
-        .map(|(key, value)| Requirement { key, operator: Operator::In, values: vec![value] })
+        .map(|(key, value)| Requirement {
+            key,
+            operator: Operator::In,
+            values: vec![value],
+        })
         .collect();
     for expression in list(value, "matchExpressions") {
         requirements.push(requirement(expression)?);
@@ -144,8 +157,18 @@ fn selector(value: &Value) -> Result<Option<Selector>, Unreadable> {
 pub fn cohort(object: &Value, names: &mut Names) -> Result<(CohortId, CohortSpec), Unreadable> {
     let spec = at(object, "spec");
     let id = names.cohorts.intern(name(object));
-    let parent = text(spec, "parentName").filter(|name| !name.is_empty()).map(|name| names.cohorts.intern(name));
-    Ok((id, CohortSpec { id, parent, groups: groups(spec, names)?, weight: weight(spec)? }))
+    let parent = text(spec, "parentName")
+        .filter(|name| !name.is_empty())
+        .map(|name| names.cohorts.intern(name));
+    Ok((
+        id,
+        CohortSpec {
+            id,
+            parent,
+            groups: groups(spec, names)?,
+            weight: weight(spec)?,
+        },
+    ))
 }
 
 /// Reads a ResourceFlavor.
@@ -162,8 +185,13 @@ pub fn flavor(object: &Value, names: &mut Names) -> Result<(FlavorId, Flavor), U
 
 /// Reads a Topology: its levels, highest first.
 pub fn topology(object: &Value, names: &mut Names) -> (TopologyId, Vec<Arc<str>>) {
-    let levels = list(object, "spec.levels").iter().filter_map(|level| text(level, "nodeLabel"));
-    (names.topologies.intern(name(object)), levels.map(Into::into).collect())
+    let levels = list(object, "spec.levels")
+        .iter()
+        .filter_map(|level| text(level, "nodeLabel"));
+    (
+        names.topologies.intern(name(object)),
+        levels.map(Into::into).collect(),
+    )
 }
 
 /// Reads a LocalQueue.
@@ -175,12 +203,20 @@ pub fn local_queue(object: &Value, names: &mut Names) -> Result<(LocalQueueId, L
         weight: weight(spec)?,
         stopped: is_stopped(spec),
     };
-    Ok((names.local_queues.intern(&format!("{namespace}/{}", name(object))), local_queue))
+    Ok((
+        names
+            .local_queues
+            .intern(&format!("{namespace}/{}", name(object))),
+        local_queue,
+    ))
 }
 
 /// Reads a Namespace.
 pub fn namespace(object: &Value, names: &mut Names) -> (NamespaceId, Labels) {
-    (names.namespaces.intern(name(object)), strings(at(object, "metadata.labels")))
+    (
+        names.namespaces.intern(name(object)),
+        strings(at(object, "metadata.labels")),
+    )
 }
 
 /// Reads an AdmissionCheck.
@@ -230,15 +266,20 @@ pub fn settings(config: &Value, names: &mut Names) -> Result<Settings, Unreadabl
     let mut settings = Settings::default();
     let fair = at(config, "fairSharing");
     if !fair.is_null() {
-        let named = list(fair, "preemptionStrategies").iter().filter_map(Value::as_str);
+        let named = list(fair, "preemptionStrategies")
+            .iter()
+            .filter_map(Value::as_str);
         let strategies: Vec<_> = named
             .map(|name| match name {
                 "LessThanInitialShare" => FairStrategy::LessThanInitialShare,
                 _ => FairStrategy::LessThanOrEqualToFinalShare,
             })
             .collect();
-        settings.fair_sharing =
-            Some(if strategies.is_empty() { Settings::DEFAULT_STRATEGIES.to_vec() } else { strategies });
+        settings.fair_sharing = Some(if strategies.is_empty() {
+            Settings::DEFAULT_STRATEGIES.to_vec()
+        } else {
+            strategies
+        });
     }
     let afs = at(config, "admissionFairSharing");
     if !afs.is_null() {
@@ -274,7 +315,9 @@ fn duration(value: &Value) -> Result<Span, Unreadable> {
     let mut rest = text;
     let mut nanos = 0.0;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(unreadable)?;
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(unreadable)?;
         let (number, tail) = rest.split_at(digits);
         let units = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(units);

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::Unreadable;
 use super::json::{at, int, list, strings, text, texts};
-use crate::labels::{Effect, NodeTerm, Operator, PreferredTerm, Requirement, Taint, Toleration, TolerationOperator};
+use crate::labels::{
+    Effect, NodeTerm, Operator, PreferredTerm, Requirement, Taint, Toleration, TolerationOperator,
+};
 use crate::model::PodShape;
 use crate::names::{Names, ResourceId};
 use crate::quantity::Quantity;
@@ -19,7 +21,9 @@ pub type Quantities = BTreeMap<String, Quantity>;
 /// Reads a resource list.
 pub fn quantities(value: &Value) -> Result<Quantities, Unreadable> {
     let entries = value.as_object().into_iter().flatten();
-    entries.map(|(name, value)| Ok((name.clone(), quantity(value)?))).collect()
+    entries
+        .map(|(name, value)| Ok((name.clone(), quantity(value)?)))
+        .collect()
 }
 
 /// Reads a quantity, written as text or as a number.
@@ -99,7 +103,12 @@ pub fn pod_shape(spec: &Value, names: &mut Names) -> Result<PodShape, Unreadable
         node_selector: strings(at(spec, "nodeSelector")),
         affinity: match required {
             Value::Null => None,
-            required => Some(list(required, "nodeSelectorTerms").iter().map(node_term).collect::<Result<_, _>>()?),
+            required => Some(
+                list(required, "nodeSelectorTerms")
+                    .iter()
+                    .map(node_term)
+                    .collect::<Result<_, _>>()?,
+            ),
         },
         preferred: preferred.iter().map(preferred_term).collect::<Result<_, _>>()?,
         tolerations: tolerations(at(spec, "tolerations"))?,
@@ -107,12 +116,23 @@ pub fn pod_shape(spec: &Value, names: &mut Names) -> Result<PodShape, Unreadable
 }
 
 fn preferred_term(value: &Value) -> Result<PreferredTerm, Unreadable> {
-    Ok(PreferredTerm { weight: int(value, "weight").unwrap_or(0), term: node_term(at(value, "preference"))? })
+    Ok(PreferredTerm {
+        weight: int(value, "weight").unwrap_or(0),
+        term: node_term(at(value, "preference"))?,
+    })
 }
 
 fn node_term(value: &Value) -> Result<NodeTerm, Unreadable> {
-    let read = |path| list(value, path).iter().map(requirement).collect::<Result<_, _>>();
-    Ok(NodeTerm { expressions: read("matchExpressions")?, fields: read("matchFields")? })
+    let read = |path| {
+        list(value, path)
+            .iter()
+            .map(requirement)
+            .collect::<Result<_, _>>()
+    };
+    Ok(NodeTerm {
+        expressions: read("matchExpressions")?,
+        fields: read("matchFields")?,
+    })
 }
 
 pub(super) fn requirement(value: &Value) -> Result<Requirement, Unreadable> {
@@ -147,14 +167,20 @@ fn toleration(value: &Value) -> Result<Toleration, Unreadable> {
 fn effect(value: &Value) -> Result<Option<Effect>, Unreadable> {
     match text(value, "effect") {
         None | Some("") => Ok(None),
-        Some(text) => Effect::parse(text).map(Some).ok_or_else(|| Unreadable::new("taint effect", text)),
+        Some(text) => Effect::parse(text)
+            .map(Some)
+            .ok_or_else(|| Unreadable::new("taint effect", text)),
     }
 }
 
 pub(super) fn taints(value: &Value) -> Result<Vec<Taint>, Unreadable> {
     let read = |value: &Value| -> Result<Option<Taint>, Unreadable> {
         let name = |key| -> Arc<str> { text(value, key).unwrap_or("").into() };
-        Ok(effect(value)?.map(|effect| Taint { key: name("key"), value: name("value"), effect }))
+        Ok(effect(value)?.map(|effect| Taint {
+            key: name("key"),
+            value: name("value"),
+            effect,
+        }))
     };
     let taints: Result<Vec<_>, _> = value.as_array().into_iter().flatten().map(read).collect();
     Ok(taints?.into_iter().flatten().collect())

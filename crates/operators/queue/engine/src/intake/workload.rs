@@ -8,8 +8,8 @@ use super::Unreadable;
 use super::json::{Hasher, at, int, int32, list, name, strings, text, texts};
 use super::pod::{Quantities, pod_requests, pod_shape, quantities, requests, tolerations};
 use crate::model::{
-    Admission, Check, CheckState, Condition, ConditionKind, ConditionReason, Delayed, Links, PodSet, PodSetAdmission,
-    PodSetUpdate, ShapeHash, SliceLayer, TopologyRequest, Workload, WorkloadKey,
+    Admission, Check, CheckState, Condition, ConditionKind, ConditionReason, Delayed, Links, PodSet,
+    PodSetAdmission, PodSetUpdate, ShapeHash, SliceLayer, TopologyRequest, Workload, WorkloadKey,
 };
 use crate::names::Names;
 use crate::quantity::Quantity;
@@ -45,14 +45,18 @@ impl IntakeOptions {
     /// Reads `resources` of the manager configuration.
     pub fn from_config(config: &Value) -> Result<Self, Unreadable> {
         let mut options = Self::default();
-        options.excluded_prefixes =
-            texts(config, "resources.excludeResourcePrefixes").iter().map(|prefix| prefix.to_string()).collect();
+        options.excluded_prefixes = texts(config, "resources.excludeResourcePrefixes")
+            .iter()
+            .map(|prefix| prefix.to_string())
+            .collect();
         for value in list(config, "resources.transformations") {
             options.transformations.push(Transformation {
                 input: text(value, "input").unwrap_or("").to_owned(),
                 replaces_input: text(value, "strategy") == Some("Replace"),
                 outputs: quantities(at(value, "outputs"))?,
-                multiply_by: text(value, "multiplyBy").filter(|name| !name.is_empty()).map(ToOwned::to_owned),
+                multiply_by: text(value, "multiplyBy")
+                    .filter(|name| !name.is_empty())
+                    .map(ToOwned::to_owned),
             });
         }
         Ok(options)
@@ -61,7 +65,12 @@ impl IntakeOptions {
     /// What one pod costs in quota.
     fn effective(&self, asked: Quantities, pod_set: &str, gates: &Gates) -> Quantities {
         let mut kept = asked;
-        kept.retain(|name, _| !self.excluded_prefixes.iter().any(|prefix| name.starts_with(prefix.as_str())));
+        kept.retain(|name, _| {
+            !self
+                .excluded_prefixes
+                .iter()
+                .any(|prefix| name.starts_with(prefix.as_str()))
+        });
         let mut result = self.transformed(kept);
         if gates.dra
             && let Some((_, claimed, replaced)) = self.claims.iter().find(|(name, ..)| name == pod_set)
@@ -86,7 +95,11 @@ impl IntakeOptions {
             };
             let multiplier = rule.multiply_by.as_ref().and_then(|name| asked.get(name));
             let base = multiplier.map_or(*quantity, |multiplier| quantity.times(*multiplier));
-            let outputs = rule.outputs.iter().map(|(name, factor)| (name.clone(), base.times(*factor))).collect();
+            let outputs = rule
+                .outputs
+                .iter()
+                .map(|(name, factor)| (name.clone(), base.times(*factor)))
+                .collect();
             sum_into(&mut generated, &outputs);
             if !rule.replaces_input {
                 retained.insert(name.clone(), *quantity);
@@ -117,7 +130,11 @@ pub fn time(value: &Value) -> Result<Time, Unreadable> {
 }
 
 /// The quota of every pod set of a pending workload, per pod, before it becomes integers.
-pub fn demand_quantities(object: &Value, options: &IntakeOptions, gates: &Gates) -> Result<Vec<Quantities>, Unreadable> {
+pub fn demand_quantities(
+    object: &Value,
+    options: &IntakeOptions,
+    gates: &Gates,
+) -> Result<Vec<Quantities>, Unreadable> {
     let pod_sets = list(object, "spec.podSets").iter();
     pod_sets
         .map(|pod_set| {
@@ -137,9 +154,15 @@ pub fn workload(
     let namespace = text(object, "metadata.namespace").unwrap_or("");
     let queue_name = text(object, "spec.queueName").unwrap_or("");
     let annotations = strings(at(object, "metadata.annotations"));
-    let boost = annotations.get("kueue.x-k8s.io/priority-boost").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let boost = annotations
+        .get("kueue.x-k8s.io/priority-boost")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
     let mut workload = Workload {
-        key: WorkloadKey { namespace: names.namespaces.intern(namespace), name: name(object).into() },
+        key: WorkloadKey {
+            namespace: names.namespaces.intern(namespace),
+            name: name(object).into(),
+        },
         uid: text(object, "metadata.uid").unwrap_or("").into(),
         generation: int(object, "metadata.generation").unwrap_or(0),
         created: time(at(object, "metadata.creationTimestamp"))?,
@@ -190,7 +213,10 @@ fn pod_sets(
     for (value, cost) in list(object, "spec.podSets").iter().zip(costs) {
         let name = text(value, "name").unwrap_or("");
         let count = int32(value, "count").unwrap_or(0);
-        let done = reclaimed.iter().find(|entry| text(entry, "name") == Some(name)).and_then(|entry| int32(entry, "count"));
+        let done = reclaimed
+            .iter()
+            .find(|entry| text(entry, "name") == Some(name))
+            .and_then(|entry| int32(entry, "count"));
         let done = done.filter(|_| gates.reclaimable_pods).unwrap_or(0).min(count);
         pod_sets.push(PodSet {
             name: name.into(),
@@ -221,7 +247,10 @@ pub fn topology_request(value: &Value) -> Option<TopologyRequest> {
     if slices.is_empty()
         && let Some(level) = level("podSetSliceRequiredTopology")
     {
-        slices.push(SliceLayer { level, size: int32(value, "podSetSliceSize").unwrap_or(0) });
+        slices.push(SliceLayer {
+            level,
+            size: int32(value, "podSetSliceSize").unwrap_or(0),
+        });
     }
     Some(TopologyRequest {
         required: level("required"),
@@ -256,7 +285,12 @@ fn conditions(object: &Value) -> Result<Vec<Condition>, Unreadable> {
             _ => ConditionReason::Other,
         };
         let status = text(value, "status") == Some("True");
-        conditions.push(Condition { kind, status, reason, since: time(at(value, "lastTransitionTime"))? });
+        conditions.push(Condition {
+            kind,
+            status,
+            reason,
+            since: time(at(value, "lastTransitionTime"))?,
+        });
     }
     Ok(conditions)
 }
@@ -277,12 +311,20 @@ fn checks(object: &Value) -> Result<Vec<Check>, Unreadable> {
             "Rejected" => CheckState::Rejected,
             _ => CheckState::Pending,
         };
-        Ok(Check { name: text(value, "name").unwrap_or("").into(), state, updates })
+        Ok(Check {
+            name: text(value, "name").unwrap_or("").into(),
+            state,
+            updates,
+        })
     };
     list(object, "status.admissionChecks").iter().map(read).collect()
 }
 
-fn admission(object: &Value, workload: &Workload, names: &mut Names) -> Result<Option<Admission>, Unreadable> {
+fn admission(
+    object: &Value,
+    workload: &Workload,
+    names: &mut Names,
+) -> Result<Option<Admission>, Unreadable> {
     let value = at(object, "status.admission");
     if value.is_null() {
         return Ok(None);
@@ -292,7 +334,9 @@ fn admission(object: &Value, workload: &Workload, names: &mut Names) -> Result<O
         let name: Arc<str> = text(held, "name").unwrap_or("").into();
         let flavors = at(held, "flavors").as_object().into_iter().flatten();
         let flavors = flavors
-            .filter_map(|(resource, flavor)| Some((names.resource(resource), names.flavors.intern(flavor.as_str()?))))
+            .filter_map(|(resource, flavor)| {
+                Some((names.resource(resource), names.flavors.intern(flavor.as_str()?)))
+            })
             .collect();
         let topology = match at(held, "topologyAssignment") {
             Value::Null => None,
@@ -325,28 +369,46 @@ fn links(
     annotations: &std::collections::BTreeMap<Arc<str>, Arc<str>>,
     names: &mut Names,
 ) -> Option<Box<Links>> {
-    let annotation = |key: &str| annotations.get(key).map(|value| &**value).filter(|value| !value.is_empty());
+    let annotation = |key: &str| {
+        annotations
+            .get(key)
+            .map(|value| &**value)
+            .filter(|value| !value.is_empty())
+    };
     let labels = strings(at(object, "metadata.labels"));
     let owners = list(object, "metadata.ownerReferences");
     let replaces = annotation("kueue.x-k8s.io/workload-slice-replacement-for").map(|key| {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-        WorkloadKey { namespace: names.namespaces.intern(namespace), name: name.into() }
+        WorkloadKey {
+            namespace: names.namespaces.intern(namespace),
+            name: name.into(),
+        }
     });
-    let parent = owners.iter().find(|owner| text(owner, "kind") == Some("Workload"));
+    let parent = owners
+        .iter()
+        .find(|owner| text(owner, "kind") == Some("Workload"));
     let allowed = annotation("kueue.x-k8s.io/workload-allowed-resource-flavors").map(|value| {
-        value.split(',').map(|flavor| names.flavors.intern(flavor.trim())).collect()
+        value
+            .split(',')
+            .map(|flavor| names.flavors.intern(flavor.trim()))
+            .collect()
     });
     let links = Links {
         job_uid: labels.get("kueue.x-k8s.io/job-uid").cloned(),
         replaces,
         elastic: annotation("kueue.x-k8s.io/elastic-job") == Some("true"),
         parent_uid: parent.and_then(|owner| text(owner, "uid")).map(Into::into),
-        is_parent: labels.get("kueue.x-k8s.io/concurrent-admission-parent").map(|value| &**value) == Some("true"),
+        is_parent: labels
+            .get("kueue.x-k8s.io/concurrent-admission-parent")
+            .map(|value| &**value)
+            == Some("true"),
         allowed_flavors: allowed,
         admission_gated: annotation("kueue.x-k8s.io/admission-gated-by").is_some(),
         preemption_gated: has_closed_gate(object),
         owned_by_pod: owners.len() == 1
-            && owners.iter().all(|owner| text(owner, "kind") == Some("Pod") && text(owner, "apiVersion") == Some("v1"))
+            && owners
+                .iter()
+                .all(|owner| text(owner, "kind") == Some("Pod") && text(owner, "apiVersion") == Some("v1"))
             && annotation("kueue.x-k8s.io/is-group-workload") != Some("true"),
         invalid: None,
     };
@@ -357,7 +419,9 @@ fn links(
 fn has_closed_gate(object: &Value) -> bool {
     let states = list(object, "status.preemptionGates");
     list(object, "spec.preemptionGates").iter().any(|gate| {
-        let state = states.iter().find(|state| text(state, "name") == text(gate, "name"));
+        let state = states
+            .iter()
+            .find(|state| text(state, "name") == text(gate, "name"));
         state.is_none_or(|state| text(state, "position") == Some("Closed"))
     })
 }
@@ -394,7 +458,13 @@ fn shape(object: &Value, workload: &Workload, gates: &Gates, names: &Names) -> S
         let demand = demands.get(index);
         hasher.int(demand.map_or(0, |demand| i64::from(demand.count)));
         let mut totals: Vec<_> = demand
-            .map(|demand| demand.requests.iter().map(|(id, value)| (names.resource_name(id), value)).collect())
+            .map(|demand| {
+                demand
+                    .requests
+                    .iter()
+                    .map(|(id, value)| (names.resource_name(id), value))
+                    .collect()
+            })
             .unwrap_or_default();
         totals.sort_unstable();
         for (name, total) in totals {
@@ -405,7 +475,8 @@ fn shape(object: &Value, workload: &Workload, gates: &Gates, names: &Names) -> S
         hasher.value(at(value, "topologyRequest"));
     }
     if gates.concurrent_admission {
-        let annotation = at(object, "metadata.annotations").get("kueue.x-k8s.io/workload-allowed-resource-flavors");
+        let annotation =
+            at(object, "metadata.annotations").get("kueue.x-k8s.io/workload-allowed-resource-flavors");
         hasher.value(annotation.unwrap_or(&Value::Null));
     }
     ShapeHash(hasher.finish())

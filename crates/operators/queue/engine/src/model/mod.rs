@@ -4,8 +4,8 @@ mod queue;
 mod workload;
 
 pub use queue::{
-    BorrowWithinCohort, CheckRule, CohortSpec, Flavor, FlavorQuotas, FungibilityPolicy, LocalQueue, Preemption,
-    PreemptionPolicy, QueueSpec, Quota, ResourceGroup, Strategy,
+    BorrowWithinCohort, CheckRule, CohortSpec, Flavor, FlavorQuotas, FungibilityPolicy, LocalQueue,
+    Preemption, PreemptionPolicy, QueueSpec, Quota, ResourceGroup, Strategy,
 };
 pub use workload::{
     Admission, Check, CheckState, Condition, ConditionKind, ConditionReason, Delayed, Demand, Links, PodSet,
@@ -36,5 +36,8 @@ pub fn add_usage(usage: &mut Usage, fr: Fr, amount: crate::amount::Amount) {
 
 /// The amount listed for `fr`, or zero.
 pub fn usage_of(usage: &Usage, fr: Fr) -> crate::amount::Amount {
-    usage.iter().find(|(key, _)| *key == fr).map_or(crate::amount::Amount::ZERO, |(_, sum)| *sum)
+    usage
+        .iter()
+        .find(|(key, _)| *key == fr)
+        .map_or(crate::amount::Amount::ZERO, |(_, sum)| *sum)
 }

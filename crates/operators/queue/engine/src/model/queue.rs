@@ -83,7 +83,9 @@ pub struct Preemption {
 impl Preemption {
     /// The priority threshold under which a borrowing queue may preempt, or `None` if it may not at all.
     pub fn borrowing_threshold(&self) -> Option<Option<i32>> {
-        self.borrow_within_cohort.filter(|policy| !policy.never).map(|policy| policy.max_priority)
+        self.borrow_within_cohort
+            .filter(|policy| !policy.never)
+            .map(|policy| policy.max_priority)
     }
 }
 
@@ -167,12 +169,16 @@ impl QueueSpec {
 
     /// The group that covers a resource.
     pub fn group_of(&self, resource: ResourceId) -> Option<&ResourceGroup> {
-        self.groups.iter().find(|group| group.resources.contains(&resource))
+        self.groups
+            .iter()
+            .find(|group| group.resources.contains(&resource))
     }
 
     /// All flavors, group by group.
     pub fn flavors(&self) -> impl Iterator<Item = FlavorId> + '_ {
-        self.groups.iter().flat_map(|group| group.flavors.iter().map(|quotas| quotas.flavor))
+        self.groups
+            .iter()
+            .flat_map(|group| group.flavors.iter().map(|quotas| quotas.flavor))
     }
 
     /// All quotas.
@@ -185,7 +191,15 @@ impl QueueSpec {
 fn quotas(groups: &[ResourceGroup]) -> impl Iterator<Item = (super::Fr, Quota)> + '_ {
     groups.iter().flat_map(|group| &group.flavors).flat_map(|quotas| {
         let flavor = quotas.flavor;
-        quotas.quotas.iter().map(move |(resource, quota)| (super::Fr { flavor, resource: *resource }, *quota))
+        quotas.quotas.iter().map(move |(resource, quota)| {
+            (
+                super::Fr {
+                    flavor,
+                    resource: *resource,
+                },
+                *quota,
+            )
+        })
     })
 }
 

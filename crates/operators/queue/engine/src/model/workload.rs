@@ -193,12 +193,16 @@ pub struct PodSet {
 impl PodSet {
     /// Whether it asks for topology itself.
     pub fn is_explicitly_tas(&self) -> bool {
-        self.topology.as_ref().is_some_and(|request| request.is_explicit())
+        self.topology
+            .as_ref()
+            .is_some_and(|request| request.is_explicit())
     }
 
     /// The group it belongs to.
     pub fn group(&self) -> Option<&str> {
-        self.topology.as_ref().and_then(|request| request.group.as_deref())
+        self.topology
+            .as_ref()
+            .and_then(|request| request.group.as_deref())
     }
 }
 
@@ -325,7 +329,10 @@ impl Demand {
     pub fn scaled_to(&self, count: i32) -> Self {
         let mut scaled = self.clone();
         if !self.placed && self.count != 0 && self.count != count {
-            scaled.requests = self.requests.divided(i64::from(self.count)).times(i64::from(count));
+            scaled.requests = self
+                .requests
+                .divided(i64::from(self.count))
+                .times(i64::from(count));
             scaled.count = count;
         }
         scaled
@@ -333,7 +340,10 @@ impl Demand {
 
     /// The flavor of a resource.
     pub fn flavor_of(&self, resource: ResourceId) -> Option<FlavorId> {
-        self.flavors.iter().find(|(id, _)| *id == resource).map(|(_, flavor)| *flavor)
+        self.flavors
+            .iter()
+            .find(|(id, _)| *id == resource)
+            .map(|(_, flavor)| *flavor)
     }
 }
 
@@ -350,7 +360,11 @@ impl Workload {
 
     /// Sets a condition; an unchanged status keeps its time.
     pub fn set_condition(&mut self, kind: ConditionKind, status: bool, reason: ConditionReason, now: Time) {
-        match self.conditions.iter_mut().find(|condition| condition.kind == kind) {
+        match self
+            .conditions
+            .iter_mut()
+            .find(|condition| condition.kind == kind)
+        {
             Some(condition) => {
                 if condition.status != status {
                     condition.since = now;
@@ -358,7 +372,12 @@ impl Workload {
                 condition.status = status;
                 condition.reason = reason;
             }
-            None => self.conditions.push(Condition { kind, status, reason, since: now }),
+            None => self.conditions.push(Condition {
+                kind,
+                status,
+                reason,
+                since: now,
+            }),
         }
     }
 
@@ -395,7 +414,8 @@ impl Workload {
 
     /// Whether it may be queued.
     pub fn is_admissible(&self, gates: &Gates) -> bool {
-        let gated = gates.admission_gated_by && self.links.as_ref().is_some_and(|links| links.admission_gated);
+        let gated =
+            gates.admission_gated_by && self.links.as_ref().is_some_and(|links| links.admission_gated);
         self.active
             && !gated
             && !self.is_finished()
@@ -406,7 +426,9 @@ impl Workload {
 
     /// Whether some check wants a retry or refused.
     pub fn has_failed_checks(&self) -> bool {
-        self.checks.iter().any(|check| matches!(check.state, CheckState::Retry | CheckState::Rejected))
+        self.checks
+            .iter()
+            .any(|check| matches!(check.state, CheckState::Retry | CheckState::Rejected))
     }
 
     /// Whether every check passed.
@@ -429,11 +451,18 @@ impl Workload {
         self.is_admitted()
             && !self.unhealthy_nodes.is_empty()
             && self.admission.as_ref().is_some_and(|admission| {
-                admission.pod_sets.iter().filter_map(|pod_set| pod_set.topology.as_ref()).any(|topology| {
-                    topology.domains.iter().any(|domain| {
-                        domain.values.last().is_some_and(|value| self.unhealthy_nodes.contains(value))
+                admission
+                    .pod_sets
+                    .iter()
+                    .filter_map(|pod_set| pod_set.topology.as_ref())
+                    .any(|topology| {
+                        topology.domains.iter().any(|domain| {
+                            domain
+                                .values
+                                .last()
+                                .is_some_and(|value| self.unhealthy_nodes.contains(value))
+                        })
                     })
-                })
             })
     }
 
@@ -451,12 +480,20 @@ impl Workload {
 
     /// Priority with boost, if boosts count.
     pub fn effective_priority(&self, gates: &Gates) -> i64 {
-        i64::from(self.priority) + if gates.priority_boost { i64::from(self.boost) } else { 0 }
+        i64::from(self.priority)
+            + if gates.priority_boost {
+                i64::from(self.boost)
+            } else {
+                0
+            }
     }
 
     /// The time that orders it in its queue.
     pub fn queue_timestamp(&self, settings: &Settings) -> Time {
-        if let Some(evicted) = self.condition(ConditionKind::Evicted).filter(|condition| condition.status) {
+        if let Some(evicted) = self
+            .condition(ConditionKind::Evicted)
+            .filter(|condition| condition.status)
+        {
             let by_eviction = settings.requeuing_timestamp == RequeuingTimestamp::Eviction;
             match evicted.reason {
                 ConditionReason::PodsReadyTimeout if by_eviction => return evicted.since,
@@ -484,13 +521,17 @@ impl Workload {
 
     /// Whether its wait after an eviction is over.
     pub fn backoff_expired(&self, now: Time) -> bool {
-        let held = self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status);
+        let held = self
+            .condition(ConditionKind::Requeued)
+            .is_some_and(|condition| !condition.status);
         !held && self.requeue_at.is_none_or(|at| now >= at)
     }
 
     /// Whether some pod set can do with fewer pods.
     pub fn can_be_partially_admitted(&self) -> bool {
-        self.pod_sets.iter().any(|pod_set| pod_set.min_count.is_some_and(|least| pod_set.count > least))
+        self.pod_sets
+            .iter()
+            .any(|pod_set| pod_set.min_count.is_some_and(|least| pod_set.count > least))
     }
 
     /// Whether some pod set asks for topology.
@@ -516,7 +557,11 @@ impl Workload {
     /// What it asks of the quota, or holds of it if admitted, per pod set.
     pub fn demands(&self) -> Vec<Demand> {
         match &self.admission {
-            Some(admission) => admission.pod_sets.iter().map(|pod_set| self.held(pod_set)).collect(),
+            Some(admission) => admission
+                .pod_sets
+                .iter()
+                .map(|pod_set| self.held(pod_set))
+                .collect(),
             None => self.pod_sets.iter().map(PodSet::demand).collect(),
         }
     }
@@ -531,7 +576,10 @@ impl Workload {
         };
         let left = self.pod_set(&pod_set.name).map_or(0, |spec| spec.effective_count);
         if left < demand.count {
-            demand.requests = demand.requests.divided(i64::from(demand.count)).times(i64::from(left));
+            demand.requests = demand
+                .requests
+                .divided(i64::from(demand.count))
+                .times(i64::from(left));
             demand.count = left;
         }
         demand

@@ -31,7 +31,9 @@ pub fn satisfies_policy(
 
 /// Whether the workload holds any of `frs`.
 pub(super) fn uses_any(state: &State, id: WorkloadId, frs: &[Fr]) -> bool {
-    state.held(id).is_some_and(|held| held.usage.iter().any(|(fr, _)| frs.contains(fr)))
+    state
+        .held(id)
+        .is_some_and(|held| held.usage.iter().any(|(fr, _)| frs.contains(fr)))
 }
 
 /// Whom to take first: evicted ones, then those of other queues, then (between LocalQueues of one queue)

@@ -67,7 +67,10 @@ pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
                 continue;
             }
             state.try_without(candidate.workload, true);
-            targets.push(Target { workload: candidate.workload, reason: Some(candidate.variant.reason()) });
+            targets.push(Target {
+                workload: candidate.workload,
+                reason: Some(candidate.variant.reason()),
+            });
             if need.fits(state, *borrowing) {
                 fill_back(state, need, &mut targets, *borrowing);
                 state.rollback(mark);
@@ -80,7 +83,9 @@ pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
 }
 
 fn is_under_nominal(state: &State, need: &Need<'_>) -> bool {
-    need.frs.iter().all(|fr| state.tree.quota(need.node(), *fr).nominal > state.tree.usage(need.node(), *fr))
+    need.frs
+        .iter()
+        .all(|fr| state.tree.quota(need.node(), *fr).nominal > state.tree.usage(need.node(), *fr))
 }
 
 /// A candidate of another queue counts only while its queue, and every cohort below the meeting point,
@@ -95,8 +100,13 @@ fn is_still_valid(state: &State, need: &Need<'_>, candidate: &Candidate, borrowi
     let Some(queue) = state.queue(candidate.queue) else {
         return false;
     };
-    let below = state.tree.ancestors(queue.node).take_while(|node| Some(*node) != candidate.meets_at);
-    std::iter::once(queue.node).chain(below).all(|node| !state.tree.is_within_quota(node, &need.frs))
+    let below = state
+        .tree
+        .ancestors(queue.node)
+        .take_while(|node| Some(*node) != candidate.meets_at);
+    std::iter::once(queue.node)
+        .chain(below)
+        .all(|node| !state.tree.is_within_quota(node, &need.frs))
 }
 
 fn collect(state: &State, need: &Need<'_>) -> Candidates {
@@ -111,7 +121,11 @@ fn collect(state: &State, need: &Need<'_>) -> Candidates {
         let (mut advantage, mut rest) = state.tree.fit_in_quota(need.node(), &need.usage);
         let mut visited = None;
         for cohort in state.tree.ancestors(need.node()) {
-            let list = if advantage { &mut hierarchical } else { &mut by_priority };
+            let list = if advantage {
+                &mut hierarchical
+            } else {
+                &mut by_priority
+            };
             below(state, need, cohort, (cohort, visited), advantage, list);
             let fits;
             (fits, rest) = state.tree.fit_in_quota(cohort, &rest);
@@ -120,14 +134,23 @@ fn collect(state: &State, need: &Need<'_>) -> Candidates {
         }
     }
     let lists = [hierarchical, by_priority, own].map(|list| in_order(state, need, list));
-    let evicted = |candidate: &Candidate| state.workload(candidate.workload).is_some_and(|workload| workload.is_evicted());
+    let evicted = |candidate: &Candidate| {
+        state
+            .workload(candidate.workload)
+            .is_some_and(|workload| workload.is_evicted())
+    };
     let [hierarchical, by_priority, _] = &lists;
     Candidates {
         from_other_queues: !hierarchical.is_empty() || !by_priority.is_empty(),
         hierarchical: !hierarchical.is_empty(),
         ordered: [true, false]
             .into_iter()
-            .flat_map(|wanted| lists.iter().flatten().filter(move |candidate| evicted(candidate) == wanted))
+            .flat_map(|wanted| {
+                lists
+                    .iter()
+                    .flatten()
+                    .filter(move |candidate| evicted(candidate) == wanted)
+            })
             .copied()
             .collect(),
     }
@@ -140,7 +163,10 @@ fn in_order(state: &State, need: &Need<'_>, list: Vec<Candidate>) -> Vec<Candida
     if list.len() < 32 {
         return ids.iter().filter_map(find).collect();
     }
-    let by_id: std::collections::BTreeMap<_, _> = list.iter().map(|candidate| (candidate.workload, *candidate)).collect();
+    let by_id: std::collections::BTreeMap<_, _> = list
+        .iter()
+        .map(|candidate| (candidate.workload, *candidate))
+        .collect();
     ids.iter().filter_map(|id| by_id.get(id).copied()).collect()
 }
 
@@ -178,17 +204,32 @@ fn from_queue(
 ) {
     for workload in state.candidates(queue) {
         if let Some(variant) = classify(state, need, workload, queue, advantage) {
-            found.push(Candidate { workload, queue, variant, meets_at });
+            found.push(Candidate {
+                workload,
+                queue,
+                variant,
+                meets_at,
+            });
         }
     }
 }
 
-fn classify(state: &State, need: &Need<'_>, id: WorkloadId, queue: QueueId, advantage: bool) -> Option<Variant> {
+fn classify(
+    state: &State,
+    need: &Need<'_>,
+    id: WorkloadId,
+    queue: QueueId,
+    advantage: bool,
+) -> Option<Variant> {
     let workload = state.workload(id)?;
     let preemptor = &need.subject.workload;
     let preemption = &need.queue.spec.preemption;
     let is_own = queue == need.subject.queue;
-    let policy = if is_own { preemption.within_queue } else { preemption.reclaim_within_cohort };
+    let policy = if is_own {
+        preemption.within_queue
+    } else {
+        preemption.reclaim_within_cohort
+    };
     if !uses_any(state, id, &need.frs) || !satisfies_policy(&state.settings, preemptor, workload, policy) {
         return None;
     }
@@ -205,5 +246,9 @@ fn classify(state: &State, need: &Need<'_>, id: WorkloadId, queue: QueueId, adva
     let priority = workload.effective_priority(gates);
     let too_high = priority >= preemptor.effective_priority(gates)
         || threshold.is_some_and(|threshold| priority > i64::from(threshold));
-    Some(if too_high { Variant::WithoutBorrowing } else { Variant::WhileBorrowing })
+    Some(if too_high {
+        Variant::WithoutBorrowing
+    } else {
+        Variant::WhileBorrowing
+    })
 }

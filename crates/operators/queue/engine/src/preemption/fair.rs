@@ -20,14 +20,25 @@ pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
     }
     sort(state, need, &mut candidates);
     let configured = state.settings.fair_sharing.clone().unwrap_or_default();
-    let strategies = if configured.is_empty() { Settings::DEFAULT_STRATEGIES.to_vec() } else { configured };
-    let first = strategies.first().copied().unwrap_or(FairStrategy::LessThanOrEqualToFinalShare);
+    let strategies = if configured.is_empty() {
+        Settings::DEFAULT_STRATEGIES.to_vec()
+    } else {
+        configured
+    };
+    let first = strategies
+        .first()
+        .copied()
+        .unwrap_or(FairStrategy::LessThanOrEqualToFinalShare);
 
     let mark = state.mark();
     // Shares are compared as they would be with the workload admitted.
     state.tree.add_all(need.node(), &need.usage);
     state.tas.change_usage(&need.tas, 1);
-    let mut run = Run { need, targets: Vec::new(), retry: Vec::new() };
+    let mut run = Run {
+        need,
+        targets: Vec::new(),
+        retry: Vec::new(),
+    };
     let mut fits = run.first_strategy(state, candidates, first);
     if !fits && strategies.len() > 1 {
         fits = run.second_strategy(state);
@@ -56,9 +67,14 @@ fn collect(state: &State, need: &Need<'_>) -> Vec<WorkloadId> {
     if preemption.within_queue != PreemptionPolicy::Never {
         from(need.subject.queue, preemption.within_queue);
     }
-    if preemption.reclaim_within_cohort != PreemptionPolicy::Never && state.tree.parent(need.node()).is_some() {
+    if preemption.reclaim_within_cohort != PreemptionPolicy::Never && state.tree.parent(need.node()).is_some()
+    {
         for node in state.tree.queues_below(state.tree.root(need.node())) {
-            let borrows = need.frs.iter().any(|fr| state.tree.is_borrowing_with(node, *fr, crate::amount::Amount::ZERO));
+            let borrows = need.frs.iter().any(|fr| {
+                state
+                    .tree
+                    .is_borrowing_with(node, *fr, crate::amount::Amount::ZERO)
+            });
             if node != need.node()
                 && borrows
                 && let Some(queue) = state.tree.queue_at(node)
@@ -89,16 +105,26 @@ impl Run<'_> {
 
     fn take(&mut self, state: &mut State, workload: WorkloadId, reason: PreemptionReason) -> bool {
         state.try_without(workload, true);
-        self.targets.push(Target { workload, reason: Some(reason) });
+        self.targets.push(Target {
+            workload,
+            reason: Some(reason),
+        });
         self.fits(state)
     }
 
-    fn first_strategy(&mut self, state: &mut State, candidates: Vec<WorkloadId>, strategy: FairStrategy) -> bool {
+    fn first_strategy(
+        &mut self,
+        state: &mut State,
+        candidates: Vec<WorkloadId>,
+        strategy: FairStrategy,
+    ) -> bool {
         let need = self.need;
         let mut order = FairOrder::new(state, need.node(), need.subject.queue, candidates, need.now);
         let entitled = state.settings.gates.fair_sharing_preempt_within_nominal
             && need.frs.iter().all(|fr| {
-                !state.tree.is_borrowing_with(need.node(), *fr, crate::amount::Amount::ZERO)
+                !state
+                    .tree
+                    .is_borrowing_with(need.node(), *fr, crate::amount::Amount::ZERO)
             });
         while let Some(target) = order.next(state) {
             if target.node == need.node() || entitled {
@@ -123,9 +149,9 @@ impl Run<'_> {
             while let Some(workload) = order.pop(&target) {
                 let passes = match strategy {
                     FairStrategy::LessThanInitialShare => own.compare(&theirs).is_lt(),
-                    FairStrategy::LessThanOrEqualToFinalShare => {
-                        own.compare(&order.share_without(state, &target, workload)).is_le()
-                    }
+                    FairStrategy::LessThanOrEqualToFinalShare => own
+                        .compare(&order.share_without(state, &target, workload))
+                        .is_le(),
                 };
                 if !passes {
                     self.retry.push(workload);
@@ -148,7 +174,9 @@ impl Run<'_> {
             let Some(workload) = order.pop(&target) else {
                 continue;
             };
-            if own.compare(&theirs).is_lt() && self.take(state, workload, PreemptionReason::InCohortFairSharing) {
+            if own.compare(&theirs).is_lt()
+                && self.take(state, workload, PreemptionReason::InCohortFairSharing)
+            {
                 return true;
             }
             order.drop_queue(&target);
@@ -193,14 +221,25 @@ impl FairOrder {
             }
         }
         let ancestors = state.tree.ancestors(preemptor).collect();
-        Self { preemptor, preemptor_queue, ancestors, candidates: by_queue, pruned: BTreeSet::new(), now }
+        Self {
+            preemptor,
+            preemptor_queue,
+            ancestors,
+            candidates: by_queue,
+            pruned: BTreeSet::new(),
+            now,
+        }
     }
 
     /// The next queue, or `None` when no candidates are left.
     pub fn next(&mut self, state: &State) -> Option<TargetQueue> {
         let Some(root) = self.ancestors.last().copied() else {
-            let own = TargetQueue { node: self.preemptor, queue: self.preemptor_queue };
-            return (!self.pruned.contains(&self.preemptor) && self.has_candidates(self.preemptor_queue)).then_some(own);
+            let own = TargetQueue {
+                node: self.preemptor,
+                queue: self.preemptor_queue,
+            };
+            return (!self.pruned.contains(&self.preemptor) && self.has_candidates(self.preemptor_queue))
+                .then_some(own);
         };
         while !self.pruned.contains(&root) {
             if let Some(target) = self.next_below(state, root) {
@@ -225,11 +264,15 @@ impl FairOrder {
                 self.pruned.insert(node);
                 continue;
             }
-            let order = best_queue.as_ref().map_or(Ordering::Greater, |(_, best)| share.compare(best));
+            let order = best_queue
+                .as_ref()
+                .map_or(Ordering::Greater, |(_, best)| share.compare(best));
             let better = match order {
                 Ordering::Less => false,
                 Ordering::Greater => true,
-                Ordering::Equal => best_queue.as_ref().is_some_and(|(best, _)| self.is_better_first(state, queue, best.queue)),
+                Ordering::Equal => best_queue
+                    .as_ref()
+                    .is_some_and(|(best, _)| self.is_better_first(state, queue, best.queue)),
             };
             if better {
                 best_queue = Some((TargetQueue { node, queue }, share));
@@ -243,7 +286,10 @@ impl FairOrder {
             let share = state.share(child);
             if !share.is_borrowing() && !self.ancestors.contains(&child) {
                 self.pruned.insert(child);
-            } else if best_cohort.as_ref().is_none_or(|(_, best)| share.compare(best).is_ge()) {
+            } else if best_cohort
+                .as_ref()
+                .is_none_or(|(_, best)| share.compare(best).is_ge())
+            {
                 best_cohort = Some((child, share));
             }
         }
@@ -252,7 +298,9 @@ impl FairOrder {
                 self.pruned.insert(cohort);
                 None
             }
-            (Some((child, share)), queue) if queue.as_ref().is_none_or(|(_, best)| share.compare(best).is_ge()) => {
+            (Some((child, share)), queue)
+                if queue.as_ref().is_none_or(|(_, best)| share.compare(best).is_ge()) =>
+            {
                 self.next_below(state, child)
             }
             (_, queue) => queue.map(|(target, _)| target),
@@ -262,18 +310,25 @@ impl FairOrder {
     fn is_better_first(&self, state: &State, queue: QueueId, than: QueueId) -> bool {
         let first = |queue: QueueId| self.candidates.get(&queue).and_then(|list| list.front().copied());
         match (first(queue), first(than)) {
-            (Some(a), Some(b)) => compare_candidates(state, a, b, self.preemptor_queue, false, self.now).is_lt(),
+            (Some(a), Some(b)) => {
+                compare_candidates(state, a, b, self.preemptor_queue, false, self.now).is_lt()
+            }
             _ => false,
         }
     }
 
     /// Takes the first candidate of a queue.
     pub fn pop(&mut self, target: &TargetQueue) -> Option<WorkloadId> {
-        self.candidates.get_mut(&target.queue).and_then(VecDeque::pop_front)
+        self.candidates
+            .get_mut(&target.queue)
+            .and_then(VecDeque::pop_front)
     }
 
     fn drain(&mut self, target: &TargetQueue) -> Vec<WorkloadId> {
-        self.candidates.get_mut(&target.queue).map(|list| list.drain(..).collect()).unwrap_or_default()
+        self.candidates
+            .get_mut(&target.queue)
+            .map(|list| list.drain(..).collect())
+            .unwrap_or_default()
     }
 
     /// Leaves a queue out from now on.
@@ -283,10 +338,15 @@ impl FairOrder {
 
     /// The children of the lowest common ancestor on the preemptor's and on the target's side.
     fn sides(&self, state: &State, target: &TargetQueue) -> (NodeId, NodeId) {
-        let meets_at = state.tree.ancestors(target.node).find(|node| self.ancestors.contains(node));
+        let meets_at = state
+            .tree
+            .ancestors(target.node)
+            .find(|node| self.ancestors.contains(node));
         let side = |node: NodeId| {
             let path = std::iter::once(node).chain(state.tree.ancestors(node));
-            path.take_while(|node| Some(*node) != meets_at).last().unwrap_or(node)
+            path.take_while(|node| Some(*node) != meets_at)
+                .last()
+                .unwrap_or(node)
         };
         (side(self.preemptor), side(target.node))
     }

@@ -10,8 +10,8 @@ pub use candidates::{compare_candidates, satisfies_policy};
 pub use fair::{FairOrder, TargetQueue};
 
 use crate::amount::Amount;
-use crate::flavors::{Assignment, Mode, Oracle, Possibility, Subject, tas_requests};
 use crate::flavors::topology_placement as topology;
+use crate::flavors::{Assignment, Mode, Oracle, Possibility, Subject, tas_requests};
 use crate::model::{Fr, Usage, add_usage};
 use crate::names::WorkloadId;
 use crate::quota::NodeId;
@@ -88,7 +88,8 @@ impl Need<'_> {
     pub(crate) fn fits(&self, state: &State, allow_borrowing: bool) -> bool {
         let node = self.node();
         let quota = self.usage.iter().all(|(fr, value)| {
-            (allow_borrowing || !state.tree.is_borrowing_with(node, *fr, *value)) && *value <= state.available(node, *fr)
+            (allow_borrowing || !state.tree.is_borrowing_with(node, *fr, *value))
+                && *value <= state.available(node, *fr)
         });
         quota && self.can_be_placed(state)
     }
@@ -115,26 +116,49 @@ pub fn targets(state: &mut State, subject: &Subject, assignment: &Assignment, no
     let mut frs: Vec<Fr> = Vec::new();
     for pod_set in &assignment.pod_sets {
         for (resource, choice) in &pod_set.flavors {
-            let fr = Fr { flavor: choice.flavor, resource: *resource };
+            let fr = Fr {
+                flavor: choice.flavor,
+                resource: *resource,
+            };
             if choice.mode == Mode::Preempt && !frs.contains(&fr) {
                 frs.push(fr);
             }
         }
     }
     let workload = &subject.workload;
-    let tas = workload.admission.as_ref().map_or_else(Vec::new, |admission| crate::state::tas_uses(workload, admission));
+    let tas = workload
+        .admission
+        .as_ref()
+        .map_or_else(Vec::new, |admission| crate::state::tas_uses(workload, admission));
     let usage = assignment.total_requests(subject, state.settings.ignores_undeclared());
-    let need = Need { subject, queue, usage, tas, frs, assignment: Some(assignment.clone()), now };
+    let need = Need {
+        subject,
+        queue,
+        usage,
+        tas,
+        frs,
+        assignment: Some(assignment.clone()),
+        now,
+    };
     search(state, &need)
 }
 
 fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
-    if state.settings.is_fair() { fair::search(state, need) } else { classical::search(state, need) }
+    if state.settings.is_fair() {
+        fair::search(state, need)
+    } else {
+        classical::search(state, need)
+    }
 }
 
 /// Gives back, last first, every target the workload can do without. The last one found is never
 /// reconsidered, and takes the place of each one given back.
-pub(crate) fn fill_back(state: &mut State, need: &Need<'_>, targets: &mut Vec<Target>, allow_borrowing: bool) {
+pub(crate) fn fill_back(
+    state: &mut State,
+    need: &Need<'_>,
+    targets: &mut Vec<Target>,
+    allow_borrowing: bool,
+) {
     for at in (0..targets.len().saturating_sub(1)).rev() {
         let Some(target) = targets.get(at).copied() else {
             continue;
@@ -163,20 +187,39 @@ impl Oracle for Simulation {
         let node = queue.node;
         let mut usage = Usage::new();
         add_usage(&mut usage, fr, value);
-        let need =
-            Need { subject, queue, usage, tas: Vec::new(), frs: vec![fr], assignment: None, now: self.now };
+        let need = Need {
+            subject,
+            queue,
+            usage,
+            tas: Vec::new(),
+            frs: vec![fr],
+            assignment: None,
+            now: self.now,
+        };
         let found = search(state, &need);
         if found.is_empty() {
-            return (Possibility::NoCandidates, state.tree.lowest_fitting_height(node, fr, value).0);
+            return (
+                Possibility::NoCandidates,
+                state.tree.lowest_fitting_height(node, fr, value).0,
+            );
         }
         let mark = state.mark();
         let mut own = false;
         for target in &found {
-            own |= state.held(target.workload).is_some_and(|held| held.queue == subject.queue);
+            own |= state
+                .held(target.workload)
+                .is_some_and(|held| held.queue == subject.queue);
             state.try_without(target.workload, false);
         }
         let (height, _) = state.tree.lowest_fitting_height(node, fr, value);
         state.rollback(mark);
-        (if own { Possibility::Preempt } else { Possibility::Reclaim }, height)
+        (
+            if own {
+                Possibility::Preempt
+            } else {
+                Possibility::Reclaim
+            },
+            height,
+        )
     }
 }

@@ -62,7 +62,10 @@ impl RequeueReason {
         }
         matches!(
             self,
-            Self::FailedAfterNomination | Self::PendingPreemption | Self::PendingMigration | Self::PreemptionFailed
+            Self::FailedAfterNomination
+                | Self::PendingPreemption
+                | Self::PendingMigration
+                | Self::PreemptionFailed
         )
     }
 
@@ -87,7 +90,12 @@ pub struct Pending {
 impl Pending {
     /// A workload not decided about yet.
     pub fn new(workload: Arc<Workload>) -> Self {
-        Self { shape: workload.shape, workload, progress: None, evaluated_generation: 0 }
+        Self {
+            shape: workload.shape,
+            workload,
+            progress: None,
+            evaluated_generation: 0,
+        }
     }
 }
 
@@ -173,22 +181,36 @@ impl PendingQueue {
 
     /// How many are active (with the one in flight) and inadmissible.
     pub fn counts(&self) -> (usize, usize) {
-        (self.active + usize::from(self.in_flight.is_some()), self.parked.len() + self.bulk)
+        (
+            self.active + usize::from(self.in_flight.is_some()),
+            self.parked.len() + self.bulk,
+        )
     }
 
     /// How many of a LocalQueue are active (with the one in flight) and inadmissible.
     pub fn counts_of(&self, local_queue: LocalQueueId) -> (usize, usize) {
         let of = |pending: &Pending| pending.workload.local_queue == local_queue;
         let flying = self.in_flight.iter().filter(|(_, pending)| of(pending)).count();
-        self.rows.iter().filter(|(_, row)| of(&row.pending)).fold((flying, 0), |(active, parked), (id, _)| {
-            if self.is_active(*id) { (active + 1, parked) } else { (active, parked + 1) }
-        })
+        self.rows
+            .iter()
+            .filter(|(_, row)| of(&row.pending))
+            .fold((flying, 0), |(active, parked), (id, _)| {
+                if self.is_active(*id) {
+                    (active + 1, parked)
+                } else {
+                    (active, parked + 1)
+                }
+            })
     }
 
     /// Whether the workload waits for its turn.
     pub fn is_active(&self, id: WorkloadId) -> bool {
         self.rows.get(&id).is_some_and(|row| {
-            row.place == Place::Lane && self.lanes.get(&row.lane).is_some_and(|lane| lane.active.contains(&row.key))
+            row.place == Place::Lane
+                && self
+                    .lanes
+                    .get(&row.lane)
+                    .is_some_and(|lane| lane.active.contains(&row.key))
         })
     }
 
@@ -204,7 +226,11 @@ impl PendingQueue {
 
     /// The workload as the queue knows it, in flight or not.
     pub fn get(&self, id: WorkloadId) -> Option<&Pending> {
-        let flying = self.in_flight.as_ref().filter(|(flying, _)| *flying == id).map(|(_, pending)| pending);
+        let flying = self
+            .in_flight
+            .as_ref()
+            .filter(|(flying, _)| *flying == id)
+            .map(|(_, pending)| pending);
         self.rows.get(&id).map(|row| &row.pending).or(flying)
     }
 
@@ -215,12 +241,18 @@ impl PendingQueue {
 
     /// Active workloads, in no order.
     pub fn active_ids(&self) -> Vec<WorkloadId> {
-        self.lanes.values().flat_map(|lane| lane.active.iter().map(|key| key.3)).collect()
+        self.lanes
+            .values()
+            .flat_map(|lane| lane.active.iter().map(|key| key.3))
+            .collect()
     }
 
     /// Inadmissible workloads, in no order.
     pub fn inadmissible_ids(&self) -> Vec<WorkloadId> {
-        let bulk = self.lanes.values().flat_map(|lane| lane.bulk.iter().map(|key| key.3));
+        let bulk = self
+            .lanes
+            .values()
+            .flat_map(|lane| lane.bulk.iter().map(|key| key.3));
         self.parked.iter().copied().chain(bulk).collect()
     }
 
@@ -230,7 +262,11 @@ impl PendingQueue {
             .rows
             .iter()
             .map(|(id, row)| {
-                let used = if self.by_usage { usage(row.pending.workload.local_queue) } else { 0.0 };
+                let used = if self.by_usage {
+                    usage(row.pending.workload.local_queue)
+                } else {
+                    0.0
+                };
                 (used, !self.is_sticky(*id), &row.key)
             })
             .collect();
@@ -240,14 +276,22 @@ impl PendingQueue {
 
     /// The reason workloads of this one's shape are parked for.
     pub fn unfit_reason(&self, id: WorkloadId) -> Option<&str> {
-        let shape = self.rows.get(&id).filter(|_| self.is_inadmissible(id))?.pending.shape?;
+        let shape = self
+            .rows
+            .get(&id)
+            .filter(|_| self.is_inadmissible(id))?
+            .pending
+            .shape?;
         self.unfit.get(&shape).map(|reason| &**reason)
     }
 
     /// Distinct shapes among active and inadmissible workloads; unknown shapes count one each.
     pub fn shape_counts(&self) -> (usize, usize) {
         let count = |ids: Vec<WorkloadId>| {
-            let shapes = ids.iter().filter_map(|id| self.rows.get(id)).filter_map(|row| row.pending.shape);
+            let shapes = ids
+                .iter()
+                .filter_map(|id| self.rows.get(id))
+                .filter_map(|row| row.pending.shape);
             shapes.collect::<BTreeSet<_>>().len()
         };
         (count(self.active_ids()), count(self.inadmissible_ids()))
@@ -255,12 +299,16 @@ impl PendingQueue {
 
     /// Whether the workload waits for its victims and has not changed since.
     pub fn is_preemptor(&self, id: WorkloadId, generation: i64) -> bool {
-        self.preemptor.as_ref().is_some_and(|known| known.workload == id && known.generation == generation)
+        self.preemptor
+            .as_ref()
+            .is_some_and(|known| known.workload == id && known.generation == generation)
     }
 
     /// Whether the workload goes first because it waits for its victims.
     pub fn is_sticky(&self, id: WorkloadId) -> bool {
-        self.preemptor.as_ref().is_some_and(|known| known.workload == id && known.sticky)
+        self.preemptor
+            .as_ref()
+            .is_some_and(|known| known.workload == id && known.sticky)
     }
 
     // --- changing ---
@@ -278,7 +326,15 @@ impl PendingQueue {
         if place == Place::Parked {
             self.parked.insert(id);
         }
-        self.rows.insert(id, Row { pending, key, lane, place });
+        self.rows.insert(
+            id,
+            Row {
+                pending,
+                key,
+                lane,
+                place,
+            },
+        );
     }
 
     fn push_active(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
@@ -366,11 +422,17 @@ impl PendingQueue {
             return;
         }
         if self.is_inadmissible(id) {
-            let same = self.rows.get(&id).is_some_and(|row| is_unchanged(&row.pending, &pending, settings));
+            let same = self
+                .rows
+                .get(&id)
+                .is_some_and(|row| is_unchanged(&row.pending, &pending, settings));
             if same {
                 let shape_parked = self.rows.get(&id).is_some_and(|row| row.place == Place::Lane);
                 let evaluated = self.take(id).map_or(0, |old| old.evaluated_generation);
-                let pending = Pending { evaluated_generation: evaluated, ..pending };
+                let pending = Pending {
+                    evaluated_generation: evaluated,
+                    ..pending
+                };
                 if shape_parked {
                     self.park_with_shape(id, pending, settings);
                 } else {
@@ -420,7 +482,11 @@ impl PendingQueue {
     }
 
     fn peek(&self, usage: &dyn Fn(LocalQueueId) -> f64) -> Option<WorkloadId> {
-        let sticky = self.preemptor.as_ref().filter(|known| known.sticky).map(|known| known.workload);
+        let sticky = self
+            .preemptor
+            .as_ref()
+            .filter(|known| known.sticky)
+            .map(|known| known.workload);
         let sticky = sticky.filter(|id| self.is_active(*id));
         if !self.by_usage {
             return sticky.or_else(|| self.heads.get(&None)?.first().map(|(key, _)| key.3));
@@ -429,7 +495,9 @@ impl PendingQueue {
         let firsts = self.heads.iter().filter_map(|(local_queue, heads)| {
             let (key, _) = heads.first()?;
             let local_queue = (*local_queue)?;
-            let own = sticky_queue.filter(|(queue, _)| *queue == local_queue).map(|(_, id)| id);
+            let own = sticky_queue
+                .filter(|(queue, _)| *queue == local_queue)
+                .map(|(_, id)| id);
             let key = own.and_then(|id| self.rows.get(&id)).map_or(key, |row| &row.key);
             Some((usage(local_queue), own.is_none(), key))
         });
@@ -448,7 +516,14 @@ impl PendingQueue {
         unfit_reason: &str,
         (settings, now): (&Settings, Time),
     ) -> bool {
-        self.requeue_with(id, pending, reason.is_immediate(self.strategy), reason, unfit_reason, (settings, now))
+        self.requeue_with(
+            id,
+            pending,
+            reason.is_immediate(self.strategy),
+            reason,
+            unfit_reason,
+            (settings, now),
+        )
     }
 
     /// As [`PendingQueue::requeue`], saying whether it goes back at once.
@@ -461,15 +536,25 @@ impl PendingQueue {
         unfit_reason: &str,
         (settings, now): (&Settings, Time),
     ) -> bool {
-        if matches!(reason, RequeueReason::PendingPreemption | RequeueReason::PendingMigration) {
+        if matches!(
+            reason,
+            RequeueReason::PendingPreemption | RequeueReason::PendingMigration
+        ) {
             let sticky = self.strategy == Strategy::BestEffortFifo;
-            self.preemptor = Some(Preemptor { workload: id, generation: pending.evaluated_generation, sticky });
+            self.preemptor = Some(Preemptor {
+                workload: id,
+                generation: pending.evaluated_generation,
+                sticky,
+            });
         }
         self.land(id);
         // A flush since the pop may have freed what was missing, and flavors not yet tried may fit.
         let retry = immediate
             || self.flush_cycle >= self.pop_cycle
-            || pending.progress.as_ref().is_some_and(|progress| progress.has_pending_flavors());
+            || pending
+                .progress
+                .as_ref()
+                .is_some_and(|progress| progress.has_pending_flavors());
         if pending.workload.backoff_expired(now) && retry {
             if self.is_active(id) {
                 return false;
@@ -510,7 +595,11 @@ impl PendingQueue {
         }
         self.mark_unfit(shape, reason);
         let lanes: Vec<LaneKey> = if self.by_usage {
-            self.lanes.keys().filter(|(_, own)| *own == Some(shape)).copied().collect()
+            self.lanes
+                .keys()
+                .filter(|(_, own)| *own == Some(shape))
+                .copied()
+                .collect()
         } else {
             vec![(None, Some(shape))]
         };
@@ -523,7 +612,11 @@ impl PendingQueue {
 
     /// Remembers that a shape does not fit, so that arrivals of it are parked.
     pub fn mark_unfit(&mut self, shape: ShapeHash, reason: &str) {
-        let reason = if reason.is_empty() { "PendingEvaluation" } else { reason };
+        let reason = if reason.is_empty() {
+            "PendingEvaluation"
+        } else {
+            reason
+        };
         self.unfit.insert(shape, reason.into());
     }
 
@@ -538,16 +631,27 @@ impl PendingQueue {
         self.flush_cycle = self.pop_cycle;
         self.unfit.clear();
         let before = self.active;
-        let unserved: BTreeSet<NamespaceId> = self.namespaces.keys().copied().filter(|id| !serves(*id)).collect();
-        let lanes: Vec<LaneKey> =
-            self.lanes.iter().filter(|(_, lane)| !lane.bulk.is_empty()).map(|(key, _)| *key).collect();
+        let unserved: BTreeSet<NamespaceId> = self
+            .namespaces
+            .keys()
+            .copied()
+            .filter(|id| !serves(*id))
+            .collect();
+        let lanes: Vec<LaneKey> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| !lane.bulk.is_empty())
+            .map(|(key, _)| *key)
+            .collect();
         for lane in lanes {
             let mut kept = BTreeSet::new();
             if !unserved.is_empty()
                 && let Some(lane) = self.lanes.get(&lane)
             {
                 let is_unserved = |key: &&OrderKey| {
-                    self.rows.get(&key.3).is_some_and(|row| unserved.contains(&row.pending.workload.key.namespace))
+                    self.rows
+                        .get(&key.3)
+                        .is_some_and(|row| unserved.contains(&row.pending.workload.key.namespace))
                 };
                 kept = lane.bulk.iter().filter(is_unserved).cloned().collect();
             }
@@ -593,7 +697,11 @@ fn is_unchanged(old: &Pending, new: &Pending, settings: &Settings) -> bool {
     let condition = |kind| a.condition(kind) == b.condition(kind);
     let totals = || {
         let cost = |workload: &Workload| -> Vec<_> {
-            workload.pod_sets.iter().map(|pod_set| (pod_set.requests.clone(), pod_set.effective_count)).collect()
+            workload
+                .pod_sets
+                .iter()
+                .map(|pod_set| (pod_set.requests.clone(), pod_set.effective_count))
+                .collect()
         };
         cost(a) == cost(b)
     };

@@ -19,10 +19,12 @@ impl Placer<'_> {
     /// states as they were.
     pub(super) fn balanced(&mut self, params: &Params) -> Option<(usize, Vec<DomainIdx>)> {
         let before = self.states.clone();
-        let found = self.best_sibling_set(params).and_then(|(domains, threshold, states)| {
-            self.states = states;
-            self.spread(params, threshold, domains)
-        });
+        let found = self
+            .best_sibling_set(params)
+            .and_then(|(domains, threshold, states)| {
+                self.states = states;
+                self.spread(params, threshold, domains)
+            });
         if found.is_none() {
             self.states = before;
         }
@@ -36,7 +38,10 @@ impl Placer<'_> {
             None => vec![self.tree.by_level.first()?.clone()],
             Some(above) => {
                 let parents = self.tree.by_level.get(above)?;
-                parents.iter().map(|parent| self.tree.domain(*parent).children.clone()).collect()
+                parents
+                    .iter()
+                    .map(|parent| self.tree.domain(*parent).children.clone())
+                    .collect()
             }
         };
         let slices = params.slices();
@@ -44,7 +49,11 @@ impl Placer<'_> {
         let mut best: Option<(Vec<DomainIdx>, i32, i32, Vec<DomainState>)> = None;
         for siblings in sets {
             self.states.clone_from(&original);
-            let lower = if params.level < params.slice_level { self.below(&siblings) } else { siblings.clone() };
+            let lower = if params.level < params.slice_level {
+                self.below(&siblings)
+            } else {
+                siblings.clone()
+            };
             let Some(greedy) = self.greedy_count(&lower, slices, params.leaders) else {
                 continue;
             };
@@ -77,16 +86,24 @@ impl Placer<'_> {
             }
         }
         self.states = original;
-        best.filter(|best| best.1 > 0).map(|(domains, threshold, _, states)| (domains, threshold, states))
+        best.filter(|best| best.1 > 0)
+            .map(|(domains, threshold, _, states)| (domains, threshold, states))
     }
 
     fn below(&self, domains: &[DomainIdx]) -> Vec<DomainIdx> {
-        domains.iter().flat_map(|domain| self.tree.domain(*domain).children.iter().copied()).collect()
+        domains
+            .iter()
+            .flat_map(|domain| self.tree.domain(*domain).children.iter().copied())
+            .collect()
     }
 
     /// How many domains best-first selection needs, or `None` if all together are not enough.
     fn greedy_count(&self, domains: &[DomainIdx], slices: i32, leaders: i32) -> Option<Greedy> {
-        let mut greedy = Greedy { domains: 0, last_with_leader: None, last: None };
+        let mut greedy = Greedy {
+            domains: 0,
+            last_with_leader: None,
+            last: None,
+        };
         let (mut left, mut leaders_left) = (slices, leaders);
         let mut rest = domains.to_vec();
         if leaders > 0 {
@@ -131,7 +148,10 @@ impl Placer<'_> {
 
     /// Drops from the counts every domain, and every child, that cannot hold `threshold` slices.
     fn prune(&mut self, domains: &[DomainIdx], threshold: i32, params: &Params) {
-        let flat = Params { inner: BTreeMap::new(), ..params.clone() };
+        let flat = Params {
+            inner: BTreeMap::new(),
+            ..params.clone()
+        };
         for child in self.below(domains) {
             self.prune_one(child, threshold, params.leaders > 0);
         }
@@ -151,7 +171,12 @@ impl Placer<'_> {
     fn prune_one(&mut self, domain: DomainIdx, threshold: i32, needs_leader: bool) {
         let state = *self.state(domain);
         if state.slices < threshold {
-            self.for_subtree(domain, &|state| *state = DomainState { affinity: state.affinity, ..DomainState::default() });
+            self.for_subtree(domain, &|state| {
+                *state = DomainState {
+                    affinity: state.affinity,
+                    ..DomainState::default()
+                }
+            });
         } else if needs_leader && state.leaders > 0 && state.slices_with_leader < threshold {
             self.for_subtree(domain, &|state| {
                 (state.pods_with_leader, state.slices_with_leader, state.leaders) = (0, 0, 0);
@@ -177,15 +202,25 @@ impl Placer<'_> {
             domains = self.below(&self.optimal_set(&domains, params, true)?);
             level += 1;
         }
-        self.spread_evenly(&domains, params, threshold).map(|domains| (level, domains))
+        self.spread_evenly(&domains, params, threshold)
+            .map(|domains| (level, domains))
     }
 
     /// Of all sets of as many domains as greedy selection uses, the one whose capacity exceeds the need
     /// least.
-    fn optimal_set(&self, domains: &[DomainIdx], params: &Params, by_entropy: bool) -> Option<Vec<DomainIdx>> {
+    fn optimal_set(
+        &self,
+        domains: &[DomainIdx],
+        params: &Params,
+        by_entropy: bool,
+    ) -> Option<Vec<DomainIdx>> {
         /// Sets by leaders still needed and by pods still needed.
         type Sets = BTreeMap<i32, BTreeMap<i32, Vec<DomainIdx>>>;
-        let size = usize::try_from(self.greedy_count(domains, params.slices(), params.leaders)?.domains).ok()?;
+        let size = usize::try_from(
+            self.greedy_count(domains, params.slices(), params.leaders)?
+                .domains,
+        )
+        .ok()?;
         let mut ordered = domains.to_vec();
         if by_entropy {
             ordered.sort_by(|a, b| self.capacity_and_entropy_order(*a, *b));
@@ -209,10 +244,16 @@ impl Placer<'_> {
                         set.push(domain);
                         if leaders > 0 && state.leaders > 0 {
                             let by_pods = larger.entry(leaders - state.leaders).or_default();
-                            by_pods.entry(pods - state.pods_with_leader).or_insert_with(|| set.clone());
+                            by_pods
+                                .entry(pods - state.pods_with_leader)
+                                .or_insert_with(|| set.clone());
                         }
                         if state.slices > 0 {
-                            larger.entry(leaders).or_default().entry(pods - state.pods).or_insert(set);
+                            larger
+                                .entry(leaders)
+                                .or_default()
+                                .entry(pods - state.pods)
+                                .or_insert(set);
                         }
                     }
                 }
@@ -237,11 +278,19 @@ impl Placer<'_> {
         let pods = |domain: &DomainIdx| f64::from(self.state(*domain).pods);
         let total: f64 = domains.iter().map(pods).sum();
         let parts = domains.iter().map(pods).filter(|part| *part > 0.0 && total > 0.0);
-        parts.map(|part| part / total).map(|share| -share * share.log2()).sum()
+        parts
+            .map(|part| part / total)
+            .map(|share| -share * share.log2())
+            .sum()
     }
 
     /// Every domain of the optimal set gets the threshold; what is left goes to the first ones.
-    fn spread_evenly(&mut self, domains: &[DomainIdx], params: &Params, threshold: i32) -> Option<Vec<DomainIdx>> {
+    fn spread_evenly(
+        &mut self,
+        domains: &[DomainIdx],
+        params: &Params,
+        threshold: i32,
+    ) -> Option<Vec<DomainIdx>> {
         let chosen = self.optimal_set(domains, params, false)?;
         let floor = i32::try_from(chosen.len()).ok()?.checked_mul(threshold)?;
         let mut extra = params.slices() - floor;
@@ -258,7 +307,11 @@ impl Placer<'_> {
                 extra.min(state.slices_with_leader - threshold)
             } else {
                 state.leaders = 0;
-                if extra > 0 { extra.min(state.slices - threshold) } else { 0 }
+                if extra > 0 {
+                    extra.min(state.slices - threshold)
+                } else {
+                    0
+                }
             };
             state.slices = threshold + taken;
             state.pods = state.slices * params.slice_size;

@@ -73,13 +73,28 @@ pub fn decode(encoded: &EncodedAssignment) -> TopologyAssignment {
     let mut domains = Vec::new();
     for slice in &encoded.slices {
         for index in 0..slice.domain_count {
-            let values = slice.values_per_level.iter().map(|values| value_at(values, index)).collect();
+            let values = slice
+                .values_per_level
+                .iter()
+                .map(|values| value_at(values, index))
+                .collect();
             let counts = &slice.pod_counts;
-            let own = || counts.individual.as_ref().and_then(|counts| counts.get(index).copied());
-            domains.push(DomainAssignment { values, count: counts.universal.or_else(own).unwrap_or_default() });
+            let own = || {
+                counts
+                    .individual
+                    .as_ref()
+                    .and_then(|counts| counts.get(index).copied())
+            };
+            domains.push(DomainAssignment {
+                values,
+                count: counts.universal.or_else(own).unwrap_or_default(),
+            });
         }
     }
-    TopologyAssignment { levels: encoded.levels.iter().map(|level| level.as_str().into()).collect(), domains }
+    TopologyAssignment {
+        levels: encoded.levels.iter().map(|level| level.as_str().into()).collect(),
+        domains,
+    }
 }
 
 fn value_at(values: &EncodedValues, index: usize) -> Arc<str> {
@@ -105,7 +120,8 @@ pub fn encode(assignment: &TopologyAssignment, by_prefix: bool) -> EncodedAssign
         return runs;
     }
     let single = encode_single(assignment);
-    let size = |encoded: &EncodedAssignment| serde_json::to_string(encoded).map_or(usize::MAX, |json| json.len());
+    let size =
+        |encoded: &EncodedAssignment| serde_json::to_string(encoded).map_or(usize::MAX, |json| json.len());
     if size(&single) < size(&runs) { single } else { runs }
 }
 
@@ -143,7 +159,11 @@ pub fn encode_prefix_runs(assignment: &TopologyAssignment) -> EncodedAssignment 
 /// Consecutive domains with the same key; all of them if there are no keys.
 pub fn runs<'d>(domains: &'d [DomainAssignment], keys: Option<&[&str]>) -> Vec<&'d [DomainAssignment]> {
     let Some(keys) = keys.filter(|keys| !keys.is_empty()) else {
-        return if domains.is_empty() { Vec::new() } else { vec![domains] };
+        return if domains.is_empty() {
+            Vec::new()
+        } else {
+            vec![domains]
+        };
     };
     let mut runs = Vec::new();
     let mut start = 0;
@@ -180,10 +200,16 @@ pub fn reusable_prefixes(level: usize, domains: &[DomainAssignment]) -> Option<V
             .iter()
             .map(|own| {
                 let usable = own.iter().take(depth).rev();
-                usable.copied().find(|prefix| counts.get(prefix).is_some_and(|count| *count >= 2)).unwrap_or("")
+                usable
+                    .copied()
+                    .find(|prefix| counts.get(prefix).is_some_and(|count| *count >= 2))
+                    .unwrap_or("")
             })
             .collect();
-        let slices: usize = runs(domains, Some(&keys)).iter().map(|run| run.len().div_ceil(MAX_DOMAINS)).sum();
+        let slices: usize = runs(domains, Some(&keys))
+            .iter()
+            .map(|run| run.len().div_ceil(MAX_DOMAINS))
+            .sum();
         if slices <= MAX_SLICES {
             return Some(keys);
         }
@@ -194,33 +220,65 @@ pub fn reusable_prefixes(level: usize, domains: &[DomainAssignment]) -> Option<V
 fn encode_slice(levels: usize, domains: &[DomainAssignment]) -> EncodedSlice {
     let values_per_level = (0..levels)
         .map(|level| {
-            let values: Vec<&str> =
-                domains.iter().map(|domain| domain.values.get(level).map_or("", |value| value)).collect();
+            let values: Vec<&str> = domains
+                .iter()
+                .map(|domain| domain.values.get(level).map_or("", |value| value))
+                .collect();
             encode_values(&values)
         })
         .collect();
     let counts: Vec<i32> = domains.iter().map(|domain| domain.count).collect();
     let first = counts.first().copied().unwrap_or_default();
     let pod_counts = if counts.iter().all(|count| *count == first) {
-        EncodedCounts { universal: Some(first), individual: None }
+        EncodedCounts {
+            universal: Some(first),
+            individual: None,
+        }
     } else {
-        EncodedCounts { universal: None, individual: Some(counts) }
+        EncodedCounts {
+            universal: None,
+            individual: Some(counts),
+        }
     };
-    EncodedSlice { domain_count: domains.len(), values_per_level, pod_counts }
+    EncodedSlice {
+        domain_count: domains.len(),
+        values_per_level,
+        pod_counts,
+    }
 }
 
 fn encode_values(values: &[&str]) -> EncodedValues {
     let first = values.first().copied().unwrap_or("");
     if values.iter().all(|value| *value == first) {
-        return EncodedValues { universal: Some(first.to_owned()), individual: None };
+        return EncodedValues {
+            universal: Some(first.to_owned()),
+            individual: None,
+        };
     }
     let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
-    let common_end = |a: &str, b: &str| a.bytes().rev().zip(b.bytes().rev()).take_while(|(x, y)| x == y).count();
+    let common_end = |a: &str, b: &str| {
+        a.bytes()
+            .rev()
+            .zip(b.bytes().rev())
+            .take_while(|(x, y)| x == y)
+            .count()
+    };
     let shortest = values.iter().map(|value| value.len()).min().unwrap_or(0);
-    let suffix = values.iter().map(|value| common_end(first, value)).min().unwrap_or(0);
-    let prefix = values.iter().map(|value| common(first, value)).min().unwrap_or(0).min(shortest - suffix.min(shortest));
+    let suffix = values
+        .iter()
+        .map(|value| common_end(first, value))
+        .min()
+        .unwrap_or(0);
+    let prefix = values
+        .iter()
+        .map(|value| common(first, value))
+        .min()
+        .unwrap_or(0)
+        .min(shortest - suffix.min(shortest));
     let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(ToOwned::to_owned);
-    let roots = values.iter().map(|value| value.get(prefix..value.len() - suffix).unwrap_or("").to_owned());
+    let roots = values
+        .iter()
+        .map(|value| value.get(prefix..value.len() - suffix).unwrap_or("").to_owned());
     EncodedValues {
         universal: None,
         individual: Some(IndividualValues {

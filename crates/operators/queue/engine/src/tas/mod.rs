@@ -67,10 +67,16 @@ impl TopologyAssignment {
                 break;
             }
             let taken = domain.count.min(left);
-            domains.push(DomainAssignment { values: domain.values.clone(), count: taken });
+            domains.push(DomainAssignment {
+                values: domain.values.clone(),
+                count: taken,
+            });
             left -= taken;
         }
-        Self { levels: self.levels.clone(), domains }
+        Self {
+            levels: self.levels.clone(),
+            domains,
+        }
     }
 }
 

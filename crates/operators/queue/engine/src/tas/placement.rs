@@ -84,23 +84,45 @@ impl<'a> Placer<'a> {
         options: PlaceOptions<'a>,
         (names, gates): (&'a Names, &'a Gates),
     ) -> Self {
-        Self { tas, flavor, tree: &flavor.tree, options, names, gates, states: Vec::new() }
+        Self {
+            tas,
+            flavor,
+            tree: &flavor.tree,
+            options,
+            names,
+            gates,
+            states: Vec::new(),
+        }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "states has one entry per domain of the tree")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "states has one entry per domain of the tree"
+    )]
     pub(super) fn state(&self, domain: DomainIdx) -> &DomainState {
         &self.states[domain]
     }
 
-    #[expect(clippy::indexing_slicing, reason = "states has one entry per domain of the tree")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "states has one entry per domain of the tree"
+    )]
     pub(super) fn state_mut(&mut self, domain: DomainIdx) -> &mut DomainState {
         &mut self.states[domain]
     }
 
-    pub(super) fn place_all(&mut self, requests: &[PlacementRequest<'_>], assumed: &mut Assumed) -> Vec<Placement> {
+    pub(super) fn place_all(
+        &mut self,
+        requests: &[PlacementRequest<'_>],
+        assumed: &mut Assumed,
+    ) -> Vec<Placement> {
         let mut placed = Vec::new();
         for group in groups(requests) {
-            let failed = if self.options.workload.is_some_and(|workload| !workload.unhealthy_nodes.is_empty()) {
+            let failed = if self
+                .options
+                .workload
+                .is_some_and(|workload| !workload.unhealthy_nodes.is_empty())
+            {
                 self.replace_group(&group, assumed, &mut placed)
             } else {
                 self.place_group(&group, assumed, &mut placed)
@@ -131,15 +153,20 @@ impl<'a> Placer<'a> {
         }
         match self.find(workers, leader, assumed, None) {
             Err(reason) => {
-                placed.extend(
-                    group.iter().map(|request| Placement { index: request.index, result: Err(reason.clone()) }),
-                );
+                placed.extend(group.iter().map(|request| Placement {
+                    index: request.index,
+                    result: Err(reason.clone()),
+                }));
                 true
             }
             Ok((for_workers, for_leader)) => {
                 let mut accept = |request: &PlacementRequest<'_>, assignment: TopologyAssignment| {
-                    self.tas.assume(self.flavor, assumed, &assignment, &request.per_pod);
-                    placed.push(Placement { index: request.index, result: Ok(assignment) });
+                    self.tas
+                        .assume(self.flavor, assumed, &assignment, &request.per_pod);
+                    placed.push(Placement {
+                        index: request.index,
+                        result: Ok(assignment),
+                    });
                 };
                 accept(workers, for_workers);
                 if let (Some(leader), Some(assignment)) = (leader, for_leader) {
@@ -170,7 +197,9 @@ impl<'a> Placer<'a> {
         let is_balanced = chosen.is_some();
         let (level, domains) = match chosen {
             Some(chosen) => chosen,
-            None => self.fit_domains(params.level, &params).map_err(|miss| self.message(&miss, &params, &counting))?,
+            None => self
+                .fit_domains(params.level, &params)
+                .map_err(|miss| self.message(&miss, &params, &counting))?,
         };
         let leaves = self.descend(level, domains, &params, is_balanced);
         Ok(self.assignments(leaves, leader.is_some()))
@@ -189,15 +218,22 @@ impl<'a> Placer<'a> {
         let (Some(lowest), Some(highest)) = (self.tree.levels.last(), self.tree.levels.first()) else {
             return Err("topology level not specified".to_owned());
         };
-        let key = self.level_key(workers).ok_or_else(|| "topology level not specified".to_owned())?;
-        let level = self.tree.level(key).ok_or_else(|| format!("no requested topology level: {key}"))?;
+        let key = self
+            .level_key(workers)
+            .ok_or_else(|| "topology level not specified".to_owned())?;
+        let level = self
+            .tree
+            .level(key)
+            .ok_or_else(|| format!("no requested topology level: {key}"))?;
         let slice_key = layers.first().map_or(lowest, |layer| &layer.level);
         let slice_level = self
             .tree
             .level(slice_key)
             .ok_or_else(|| format!("no requested topology level for slices: {slice_key}"))?;
         if level > slice_level {
-            return Err(format!("podset slice topology {slice_key} is above the podset topology {key}"));
+            return Err(format!(
+                "podset slice topology {slice_key} is above the podset topology {key}"
+            ));
         }
         let inner = self.inner_sizes(layers, slice_size, slice_level)?;
         let _ = highest;
@@ -209,8 +245,13 @@ impl<'a> Placer<'a> {
             slice_level,
             required: topology.is_some_and(|request| request.required.is_some()),
             unconstrained: workers.implied
-                || topology.is_some_and(|request| request.unconstrained == Some(true) || request.is_slice_only()),
-            layers: if inner.is_empty() { Vec::new() } else { layers.to_vec() },
+                || topology
+                    .is_some_and(|request| request.unconstrained == Some(true) || request.is_slice_only()),
+            layers: if inner.is_empty() {
+                Vec::new()
+            } else {
+                layers.to_vec()
+            },
             inner,
         })
     }
@@ -225,7 +266,10 @@ impl<'a> Placer<'a> {
         let mut inner = BTreeMap::new();
         for layer in layers.iter().skip(1) {
             let Some(at) = self.tree.level(&layer.level) else {
-                return Err(format!("no requested topology level for additional slice layer: {}", layer.level));
+                return Err(format!(
+                    "no requested topology level for additional slice layer: {}",
+                    layer.level
+                ));
             };
             if at <= level {
                 let above = self.tree.levels.get(level).map_or("", |name| name);
@@ -266,7 +310,8 @@ impl<'a> Placer<'a> {
     /// How many pods every leaf can take.
     fn count_leaves(&mut self, counting: &Counting<'_>) {
         self.states.clear();
-        self.states.resize(self.tree.domains.len(), DomainState::default());
+        self.states
+            .resize(self.tree.domains.len(), DomainState::default());
         for (position, leaf) in self.tree.leaves.iter().enumerate() {
             let Some(affinity) = counting.admits(self, position) else {
                 continue;
@@ -329,7 +374,11 @@ impl<'a> Placer<'a> {
     }
 
     fn compare_affinity(&self, a: &DomainState, b: &DomainState) -> Ordering {
-        if self.gates.tas_preferred_affinity { b.affinity.cmp(&a.affinity) } else { Ordering::Equal }
+        if self.gates.tas_preferred_affinity {
+            b.affinity.cmp(&a.affinity)
+        } else {
+            Ordering::Equal
+        }
     }
 
     /// The order in which domains are considered while a leader is to be placed.
@@ -339,7 +388,11 @@ impl<'a> Placer<'a> {
         y.leaders
             .cmp(&x.leaders)
             .then_with(|| self.compare_affinity(x, y))
-            .then(if self.least_free(unconstrained) { slices } else { slices.reverse() })
+            .then(if self.least_free(unconstrained) {
+                slices
+            } else {
+                slices.reverse()
+            })
             .then(x.pods_with_leader.cmp(&y.pods_with_leader))
             .then(a.cmp(&b))
     }
@@ -349,7 +402,11 @@ impl<'a> Placer<'a> {
         let (x, y) = (self.state(a), self.state(b));
         let slices = x.slices.cmp(&y.slices);
         self.compare_affinity(x, y)
-            .then(if self.least_free(unconstrained) { slices } else { slices.reverse() })
+            .then(if self.least_free(unconstrained) {
+                slices
+            } else {
+                slices.reverse()
+            })
             .then(x.pods.cmp(&y.pods))
             .then(a.cmp(&b))
     }
@@ -409,8 +466,16 @@ impl<'a> Placer<'a> {
                 return Ok((level, vec![domain]));
             }
             if params.required {
-                let last = domains.iter().copied().max_by(by_order).map_or(0, |domain| self.state(domain).pods);
-                return Err(Miss::Slices { fitting: last, needed, level });
+                let last = domains
+                    .iter()
+                    .copied()
+                    .max_by(by_order)
+                    .map_or(0, |domain| self.state(domain).pods);
+                return Err(Miss::Slices {
+                    fitting: last,
+                    needed,
+                    level,
+                });
             }
         }
         let fits = |domain: DomainIdx| {
@@ -421,7 +486,8 @@ impl<'a> Placer<'a> {
                 first
             } else {
                 let sorted = self.sorted_with_leader(domains, unconstrained);
-                self.tightest(&sorted, needed, Unit::Slices, leaders).unwrap_or(first)
+                self.tightest(&sorted, needed, Unit::Slices, leaders)
+                    .unwrap_or(first)
             };
             return Ok((level, vec![domain]));
         }
@@ -429,12 +495,20 @@ impl<'a> Placer<'a> {
         if params.required {
             if self.gates.tas_preferred_affinity
                 && let Some(at) = sorted.iter().position(|domain| fits(*domain))
-                && let Some(domain) =
-                    self.tightest(sorted.get(at..).unwrap_or_default(), needed, Unit::Slices, leaders)
+                && let Some(domain) = self.tightest(
+                    sorted.get(at..).unwrap_or_default(),
+                    needed,
+                    Unit::Slices,
+                    leaders,
+                )
             {
                 return Ok((level, vec![domain]));
             }
-            return Err(Miss::Slices { fitting: self.state(first).slices, needed, level });
+            return Err(Miss::Slices {
+                fitting: self.state(first).slices,
+                needed,
+                level,
+            });
         }
         if level > 0 && !unconstrained {
             return self.fit_domains(level - 1, params);
@@ -453,7 +527,13 @@ impl<'a> Placer<'a> {
         let needed = params.slices();
         let (mut left, mut leaders_left) = (needed, params.leaders);
         let mut chosen = Vec::new();
-        let sorted = self.leader_first(sorted, params.count, params.leaders, params.slice_size, Unit::Slices);
+        let sorted = self.leader_first(
+            sorted,
+            params.count,
+            params.leaders,
+            params.slice_size,
+            Unit::Slices,
+        );
         let mut position = 0;
         while leaders_left > 0
             && let Some(mut domain) = sorted.get(position).copied()
@@ -461,7 +541,9 @@ impl<'a> Placer<'a> {
         {
             if best_fit && self.state(domain).slices_with_leader >= left {
                 let rest = sorted.get(position..).unwrap_or_default();
-                domain = self.tightest(rest, left, Unit::Slices, leaders_left).unwrap_or(domain);
+                domain = self
+                    .tightest(rest, left, Unit::Slices, leaders_left)
+                    .unwrap_or(domain);
             }
             chosen.push(domain);
             leaders_left -= self.state(domain).leaders;
@@ -469,7 +551,11 @@ impl<'a> Placer<'a> {
             position += 1;
         }
         if leaders_left > 0 {
-            return Err(Miss::Slices { fitting: params.leaders - leaders_left, needed, level });
+            return Err(Miss::Slices {
+                fitting: params.leaders - leaders_left,
+                needed,
+                level,
+            });
         }
         let rest = self.sorted(sorted.get(position..).unwrap_or_default(), params.unconstrained);
         for (position, domain) in rest.iter().copied().enumerate() {
@@ -485,7 +571,11 @@ impl<'a> Placer<'a> {
             left -= self.state(domain).slices;
         }
         if left > 0 {
-            return Err(Miss::Slices { fitting: needed - left, needed, level });
+            return Err(Miss::Slices {
+                fitting: needed - left,
+                needed,
+                level,
+            });
         }
         Ok((level, chosen))
     }
@@ -502,8 +592,14 @@ impl<'a> Placer<'a> {
         if leaders == 0 || domains.len() < 2 {
             return domains;
         }
-        let needed = if unit == Unit::Slices { count / slice_size.max(1) } else { count };
-        let total: i32 = domains.iter().fold(0i32, |sum, domain| sum.saturating_add(self.capacity(*domain, unit, false)));
+        let needed = if unit == Unit::Slices {
+            count / slice_size.max(1)
+        } else {
+            count
+        };
+        let total: i32 = domains.iter().fold(0i32, |sum, domain| {
+            sum.saturating_add(self.capacity(*domain, unit, false))
+        });
         let able = domains.iter().position(|domain| {
             let loss = self.capacity(*domain, unit, false) - self.capacity(*domain, unit, true);
             self.state(*domain).leaders >= leaders && total - loss >= needed
@@ -527,7 +623,11 @@ impl<'a> Placer<'a> {
     ) -> Vec<DomainIdx> {
         let domains = self.leader_first(domains, count, leaders, slice_size, unit);
         let best_fit = !self.least_free(unconstrained);
-        let size = if unit == Unit::Slices { slice_size.max(1) } else { 1 };
+        let size = if unit == Unit::Slices {
+            slice_size.max(1)
+        } else {
+            1
+        };
         let (mut left, mut leaders_left) = (count / size, leaders);
         let mut result = Vec::new();
         for (position, domain) in domains.iter().copied().enumerate() {
@@ -541,9 +641,17 @@ impl<'a> Placer<'a> {
                 domain = self.tightest(rest, left, unit, leaders_left).unwrap_or(domain);
             }
             let last = enough(self, domain);
-            let given = if last { left } else { self.capacity(domain, unit, with_leader).min(left) };
+            let given = if last {
+                left
+            } else {
+                self.capacity(domain, unit, with_leader).min(left)
+            };
             let state = self.state_mut(domain);
-            let hosted = if last { leaders_left } else { state.leaders.min(leaders_left) };
+            let hosted = if last {
+                leaders_left
+            } else {
+                state.leaders.min(leaders_left)
+            };
             state.leaders = hosted;
             state.pods = given * size;
             if unit == Unit::Slices {
@@ -561,11 +669,20 @@ impl<'a> Placer<'a> {
     }
 
     fn children_of(&self, domains: &[DomainIdx]) -> Vec<DomainIdx> {
-        domains.iter().flat_map(|domain| self.tree.domain(*domain).children.iter().copied()).collect()
+        domains
+            .iter()
+            .flat_map(|domain| self.tree.domain(*domain).children.iter().copied())
+            .collect()
     }
 
     /// From the chosen domains down to leaves with their pods.
-    fn descend(&mut self, level: usize, domains: Vec<DomainIdx>, params: &Params, balanced: bool) -> Vec<DomainIdx> {
+    fn descend(
+        &mut self,
+        level: usize,
+        domains: Vec<DomainIdx>,
+        params: &Params,
+        balanced: bool,
+    ) -> Vec<DomainIdx> {
         let (count, leaders, size) = (params.count, params.leaders, params.slice_size);
         let unconstrained = params.unconstrained;
         let lowest = self.tree.levels.len().saturating_sub(1);
@@ -604,7 +721,11 @@ impl<'a> Placer<'a> {
         domains
     }
 
-    fn assignments(&self, leaves: Vec<DomainIdx>, with_leader: bool) -> (TopologyAssignment, Option<TopologyAssignment>) {
+    fn assignments(
+        &self,
+        leaves: Vec<DomainIdx>,
+        with_leader: bool,
+    ) -> (TopologyAssignment, Option<TopologyAssignment>) {
         let mut leaves = leaves;
         leaves.sort_unstable();
         let leader = with_leader.then(|| self.assignment(&leaves, |state| state.leaders));
@@ -612,10 +733,20 @@ impl<'a> Placer<'a> {
     }
 
     fn assignment(&self, leaves: &[DomainIdx], pods: impl Fn(&DomainState) -> i32) -> TopologyAssignment {
-        let first = if self.tree.is_by_host() { self.tree.levels.len().saturating_sub(1) } else { 0 };
+        let first = if self.tree.is_by_host() {
+            self.tree.levels.len().saturating_sub(1)
+        } else {
+            0
+        };
         let domains = leaves.iter().filter_map(|leaf| {
             let count = pods(self.state(*leaf));
-            let values = self.tree.domain(*leaf).values.get(first..).unwrap_or_default().to_vec();
+            let values = self
+                .tree
+                .domain(*leaf)
+                .values
+                .get(first..)
+                .unwrap_or_default()
+                .to_vec();
             (count > 0).then_some(DomainAssignment { values, count })
         });
         TopologyAssignment {
@@ -631,7 +762,11 @@ impl<'a> Placer<'a> {
                 let level = self.tree.levels.get(level).map_or("", |level| level);
                 return format!("no topology domains at level: {level}");
             }
-            Miss::Slices { fitting, needed, level } => (fitting, needed, level),
+            Miss::Slices {
+                fitting,
+                needed,
+                level,
+            } => (fitting, needed, level),
         };
         let unit = if params.slice_size == 1 { "pod" } else { "slice" };
         let mut message = if !params.layers.is_empty() {
@@ -662,7 +797,10 @@ impl<'a> Placer<'a> {
             };
             let fitting = self.slices_below(best, level, target, layer.size);
             let needed = params.count / layer.size;
-            message.push_str(&format!("; {fitting}/{needed} slice(s) fit on level {}", layer.level));
+            message.push_str(&format!(
+                "; {fitting}/{needed} slice(s) fit on level {}",
+                layer.level
+            ));
         }
         message
     }
@@ -671,7 +809,12 @@ impl<'a> Placer<'a> {
         if level == target {
             return self.state(domain).pods / size;
         }
-        self.tree.domain(domain).children.iter().map(|child| self.slices_below(*child, level + 1, target, size)).sum()
+        self.tree
+            .domain(domain)
+            .children
+            .iter()
+            .map(|child| self.slices_below(*child, level + 1, target, size))
+            .sum()
     }
 }
 
@@ -720,7 +863,12 @@ impl<'r> Counting<'r> {
         let mut selector = pod.node_selector.clone();
         let mut tolerations: Vec<&[Toleration]> = vec![&pod.tolerations];
         for update in &workers.updates {
-            selector.extend(update.node_selector.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
+            selector.extend(
+                update
+                    .node_selector
+                    .iter()
+                    .map(|(key, value)| (Arc::clone(key), Arc::clone(value))),
+            );
             tolerations.push(&update.tolerations);
         }
         tolerations.push(&placer.flavor.tolerations);
@@ -754,7 +902,11 @@ impl<'r> Counting<'r> {
             if let Some(taint) = untolerated(&node.taints, &self.tolerations) {
                 return Err(Exclusion::Taint(taint.label()));
             }
-            if !self.selector.iter().all(|(key, value)| node.labels.get(key) == Some(value)) {
+            if !self
+                .selector
+                .iter()
+                .all(|(key, value)| node.labels.get(key) == Some(value))
+            {
                 return Err(Exclusion::Selector);
             }
             let pod = &self.workers.pod_set.pod;
@@ -764,7 +916,10 @@ impl<'r> Counting<'r> {
                 return Err(Exclusion::Affinity);
             }
             if placer.gates.tas_preferred_affinity {
-                let matching = pod.preferred.iter().filter(|preferred| preferred.term.matches(&node.labels, &node.name));
+                let matching = pod
+                    .preferred
+                    .iter()
+                    .filter(|preferred| preferred.term.matches(&node.labels, &node.name));
                 score = matching.map(|preferred| preferred.weight).sum();
             }
         }
@@ -781,7 +936,11 @@ impl<'r> Counting<'r> {
         let Some(leaf) = placer.tree.leaves.get(position) else {
             return DomainState::default();
         };
-        let used = if placer.options.simulate_empty { None } else { placer.tas.leaf_usage(placer.flavor, position) };
+        let used = if placer.options.simulate_empty {
+            None
+        } else {
+            placer.tas.leaf_usage(placer.flavor, position)
+        };
         let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
         let assumed = self.assumed.get(placer.flavor.ledger, slot);
         let remaining = |resource: ResourceId| {
@@ -792,11 +951,19 @@ impl<'r> Counting<'r> {
             left
         };
         let fit = |requests: &Requests, less: Option<&Requests>| {
-            let left = |resource| remaining(resource).saturating_sub(less.map_or(0, |less| less.get(resource)));
-            requests.iter().map(|(resource, value)| times_in(value, left(resource))).min().unwrap_or(0)
+            let left =
+                |resource| remaining(resource).saturating_sub(less.map_or(0, |less| less.get(resource)));
+            requests
+                .iter()
+                .map(|(resource, value)| times_in(value, left(resource)))
+                .min()
+                .unwrap_or(0)
         };
         let pods = fit(&self.requests, None);
-        let leader = self.leader_requests.as_ref().filter(|leader| fit(leader, None) > 0);
+        let leader = self
+            .leader_requests
+            .as_ref()
+            .filter(|leader| fit(leader, None) > 0);
         DomainState {
             pods,
             leaders: i32::from(leader.is_some()),
@@ -807,7 +974,10 @@ impl<'r> Counting<'r> {
 
     /// Counts what excluded nodes; only worth it for a message.
     fn exclusions(&self, placer: &Placer<'_>) -> Exclusions {
-        let mut counts = Exclusions { total: placer.tree.leaves.len(), ..Exclusions::default() };
+        let mut counts = Exclusions {
+            total: placer.tree.leaves.len(),
+            ..Exclusions::default()
+        };
         for position in 0..placer.tree.leaves.len() {
             match self.check(placer, position) {
                 Err(Exclusion::Taint(taint)) => *counts.taints.entry(taint).or_default() += 1,
@@ -816,7 +986,10 @@ impl<'r> Counting<'r> {
                 Err(Exclusion::Domain) => counts.domain += 1,
                 Ok(_) => {
                     let empty = placer.options.simulate_empty;
-                    let mut left = placer.tas.remaining(placer.flavor, position, empty).unwrap_or_default();
+                    let mut left = placer
+                        .tas
+                        .remaining(placer.flavor, position, empty)
+                        .unwrap_or_default();
                     let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
                     if let Some(assumed) = self.assumed.get(placer.flavor.ledger, slot) {
                         left.sub(assumed);
@@ -845,9 +1018,9 @@ fn groups<'r, 'p>(requests: &'r [PlacementRequest<'p>]) -> Vec<Vec<&'r Placement
     let mut groups: Vec<Vec<&PlacementRequest<'_>>> = Vec::new();
     for request in requests {
         let name = request.pod_set.group();
-        let same = groups.iter_mut().find(|group| {
-            name.is_some() && group.first().is_some_and(|first| first.pod_set.group() == name)
-        });
+        let same = groups
+            .iter_mut()
+            .find(|group| name.is_some() && group.first().is_some_and(|first| first.pod_set.group() == name));
         match same {
             Some(group) => group.push(request),
             None => groups.push(vec![request]),

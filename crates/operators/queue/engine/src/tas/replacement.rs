@@ -24,25 +24,42 @@ impl Placer<'_> {
             && workload.links.as_ref().is_some_and(|links| links.owned_by_pod);
         for request in group {
             let existing = workload.admission.as_ref().and_then(|admission| {
-                let held = admission.pod_sets.iter().find(|held| held.name == request.pod_set.name)?;
+                let held = admission
+                    .pod_sets
+                    .iter()
+                    .find(|held| held.name == request.pod_set.name)?;
                 held.topology.clone()
             });
             let Some(existing) = existing else {
                 continue;
             };
             if keeps {
-                placed.push(Placement { index: request.index, result: Ok(existing) });
+                placed.push(Placement {
+                    index: request.index,
+                    result: Ok(existing),
+                });
                 continue;
             }
-            let node = workload.unhealthy_nodes.first().cloned().unwrap_or_else(|| "".into());
+            let node = workload
+                .unhealthy_nodes
+                .first()
+                .cloned()
+                .unwrap_or_else(|| "".into());
             match self.replace(request, existing, &node, assumed) {
                 Err(reason) => {
-                    placed.push(Placement { index: request.index, result: Err(reason) });
+                    placed.push(Placement {
+                        index: request.index,
+                        result: Err(reason),
+                    });
                     return true;
                 }
                 Ok((merged, replacement)) => {
-                    self.tas.assume(self.flavor, assumed, &replacement, &request.per_pod);
-                    placed.push(Placement { index: request.index, result: Ok(merged) });
+                    self.tas
+                        .assume(self.flavor, assumed, &replacement, &request.per_pod);
+                    placed.push(Placement {
+                        index: request.index,
+                        result: Ok(merged),
+                    });
                 }
             }
         }
@@ -69,9 +86,16 @@ impl Placer<'_> {
                 "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale domain {stale}"
             ));
         }
-        let request = PlacementRequest { count: lost, ..request.clone() };
+        let request = PlacementRequest {
+            count: lost,
+            ..request.clone()
+        };
         let within = self.replacement_domain(&request, &existing);
-        let layers = request.pod_set.topology.as_ref().map_or(&[][..], |topology| &topology.slices);
+        let layers = request
+            .pod_set
+            .topology
+            .as_ref()
+            .map_or(&[][..], |topology| &topology.slices);
         let size = match layers.first() {
             Some(layer) if layer.size <= 0 => {
                 return Err("slice topology requested, but slice size not provided".to_owned());
@@ -87,7 +111,9 @@ impl Placer<'_> {
         }
         let (replacement, _) = self.find(&request, None, assumed, within)?;
         if replacement.domains.is_empty() {
-            return Err(format!("cannot find replacement assignment for unhealthy node: {node}"));
+            return Err(format!(
+                "cannot find replacement assignment for unhealthy node: {node}"
+            ));
         }
         Ok((self.merged(&replacement, &existing), replacement))
     }
@@ -102,7 +128,10 @@ impl Placer<'_> {
             && outer.size > 0
             && request.count % outer.size != 0
         {
-            let broken = layers.iter().rev().find(|layer| layer.size > 0 && request.count % layer.size != 0);
+            let broken = layers
+                .iter()
+                .rev()
+                .find(|layer| layer.size > 0 && request.count % layer.size != 0);
             let layer = broken.filter(|_| layers.len() > 1).unwrap_or(outer);
             return self.broken_slice(existing, request.count, layer);
         }
@@ -120,12 +149,17 @@ impl Placer<'_> {
                 *pods.entry(self.tree.ancestor_at(leaf, level)).or_default() += domain.count;
             }
         }
-        pods.into_iter().find(|(_, count)| (count + missing) % layer.size == 0).map(|(domain, _)| domain)
+        pods.into_iter()
+            .find(|(_, count)| (count + missing) % layer.size == 0)
+            .map(|(domain, _)| domain)
     }
 
     /// The first domain of an assignment that no longer exists, as messages name it.
     pub(super) fn stale_domain(&self, assignment: &TopologyAssignment) -> Option<Arc<str>> {
-        let stale = assignment.domains.iter().find(|domain| self.tree.leaf(&domain.domain_id()).is_none());
+        let stale = assignment
+            .domains
+            .iter()
+            .find(|domain| self.tree.leaf(&domain.domain_id()).is_none());
         stale.and_then(|domain| domain.values.first().cloned())
     }
 
@@ -133,7 +167,8 @@ impl Placer<'_> {
     pub(super) fn merged(&self, a: &TopologyAssignment, b: &TopologyAssignment) -> TopologyAssignment {
         let order = |domain: &DomainAssignment| {
             let leaf = self.tree.leaf_domain(&domain.domain_id());
-            leaf.map(|leaf| super::join(&self.tree.domain(leaf).values)).unwrap_or_default()
+            leaf.map(|leaf| super::join(&self.tree.domain(leaf).values))
+                .unwrap_or_default()
         };
         let mut domains: Vec<_> = a.domains.iter().chain(&b.domains).cloned().collect();
         domains.sort_by_cached_key(order);
@@ -144,13 +179,19 @@ impl Placer<'_> {
                 None => merged.push(domain),
             }
         }
-        TopologyAssignment { levels: a.levels.clone(), domains: merged }
+        TopologyAssignment {
+            levels: a.levels.clone(),
+            domains: merged,
+        }
     }
 }
 
 /// The pod set with only the innermost layer whose slices the lost pods fill, or with none.
 fn with_fitting_layer(pod_set: &PodSet, layers: &[SliceLayer], lost: i32) -> PodSet {
-    let fitting = layers.iter().rev().find(|layer| layer.size > 0 && lost % layer.size == 0);
+    let fitting = layers
+        .iter()
+        .rev()
+        .find(|layer| layer.size > 0 && lost % layer.size == 0);
     let mut relaxed = pod_set.clone();
     if let Some(topology) = &mut relaxed.topology {
         topology.slices = fitting.cloned().into_iter().collect();

@@ -184,13 +184,20 @@ impl Tas {
         };
         let nodes = self.nodes.values().filter(|node| {
             node.usable
-                && flavor.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+                && flavor
+                    .node_labels
+                    .iter()
+                    .all(|(key, value)| node.labels.get(key) == Some(value))
                 && levels.iter().all(|level| node.labels.contains_key(level))
         });
         flavor.tree = Tree::build(levels, nodes);
         if let Some(ledger) = self.ledgers.get_mut(flavor.ledger) {
             let tree = &flavor.tree;
-            flavor.slots = tree.leaves.iter().map(|leaf| ledger.slot(&tree.domain(leaf.domain).id)).collect();
+            flavor.slots = tree
+                .leaves
+                .iter()
+                .map(|leaf| ledger.slot(&tree.domain(leaf.domain).id))
+                .collect();
         }
     }
 
@@ -208,7 +215,12 @@ impl Tas {
             let amount = usage.total();
             ledger.change(slot, &amount, factor);
             if self.open_marks > 0 {
-                self.journal.push(Undo { ledger: index, slot, amount, factor });
+                self.journal.push(Undo {
+                    ledger: index,
+                    slot,
+                    amount,
+                    factor,
+                });
             }
         }
     }
@@ -253,7 +265,12 @@ impl Tas {
     }
 
     /// What is left of a leaf.
-    pub(super) fn remaining(&self, flavor: &TasFlavor, leaf: usize, simulate_empty: bool) -> Option<Requests> {
+    pub(super) fn remaining(
+        &self,
+        flavor: &TasFlavor,
+        leaf: usize,
+        simulate_empty: bool,
+    ) -> Option<Requests> {
         let mut remaining = flavor.tree.leaves.get(leaf)?.free.clone();
         if !simulate_empty && let Some(used) = self.leaf_usage(flavor, leaf) {
             remaining.sub(used);
@@ -296,7 +313,9 @@ impl Tas {
             };
             if let Some(slot) = flavor.slots.get(leaf) {
                 let mut amount = per_pod.times(i64::from(domain.count));
-                let pods = amount.get(ResourceId::PODS).saturating_add(i64::from(domain.count));
+                let pods = amount
+                    .get(ResourceId::PODS)
+                    .saturating_add(i64::from(domain.count));
                 amount.set(ResourceId::PODS, pods);
                 assumed.add(flavor.ledger, *slot, &amount);
             }

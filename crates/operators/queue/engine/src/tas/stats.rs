@@ -18,18 +18,33 @@ impl Exclusions {
     /// Appends the summary, if anything was excluded.
     pub(super) fn append_to(&self, message: &mut String) {
         let mut reasons = Vec::new();
-        for (label, count) in
-            [("nodeSelector", self.node_selector), ("affinity", self.affinity), ("topologyDomain", self.domain)]
-        {
+        for (label, count) in [
+            ("nodeSelector", self.node_selector),
+            ("affinity", self.affinity),
+            ("topologyDomain", self.domain),
+        ] {
             if count > 0 {
                 reasons.push(format!("{label}: {count}"));
             }
         }
-        reasons.extend(self.taints.iter().map(|(taint, count)| format!("taint \"{taint}\": {count}")));
-        reasons.extend(self.resources.iter().map(|(name, count)| format!("resource \"{name}\": {count}")));
+        reasons.extend(
+            self.taints
+                .iter()
+                .map(|(taint, count)| format!("taint \"{taint}\": {count}")),
+        );
+        reasons.extend(
+            self.resources
+                .iter()
+                .map(|(name, count)| format!("resource \"{name}\": {count}")),
+        );
         if !reasons.is_empty() {
             reasons.sort();
-            let _ = write!(message, ". Total nodes: {}; excluded: {}", self.total, reasons.join(", "));
+            let _ = write!(
+                message,
+                ". Total nodes: {}; excluded: {}",
+                self.total,
+                reasons.join(", ")
+            );
         }
     }
 }

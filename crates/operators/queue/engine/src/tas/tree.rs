@@ -80,7 +80,10 @@ impl Tree {
         let mut has_taints = false;
         for node in nodes {
             has_taints |= !node.taints.is_empty();
-            let mut values: Vec<Arc<str>> = levels.iter().filter_map(|level| node.labels.get(level).cloned()).collect();
+            let mut values: Vec<Arc<str>> = levels
+                .iter()
+                .filter_map(|level| node.labels.get(level).cloned())
+                .collect();
             if by_host && let Some(host) = values.last() {
                 values = hosts.entry(Arc::clone(host)).or_insert(values.clone()).clone();
             }
@@ -92,7 +95,11 @@ impl Tree {
             leaf.free.add(&node.allocatable);
             leaf.free.sub(&node.non_tas_usage);
         }
-        let mut tree = Self { levels: levels.to_vec(), has_taints, ..Self::default() };
+        let mut tree = Self {
+            levels: levels.to_vec(),
+            has_taints,
+            ..Self::default()
+        };
         tree.by_level = vec![Vec::new(); levels.len()];
         for (values, leaf) in leaves {
             tree.add_leaf(&values, leaf, by_host);
@@ -107,12 +114,22 @@ impl Tree {
         for depth in 0..values.len() {
             let path = values.get(..=depth).unwrap_or_default();
             let last = self.by_level.get(depth).and_then(|level| level.last().copied());
-            let same = last.filter(|last| self.domains.get(*last).is_some_and(|domain| domain.values == path));
+            let same = last.filter(|last| {
+                self.domains
+                    .get(*last)
+                    .is_some_and(|domain| domain.values == path)
+            });
             let index = same.unwrap_or_else(|| {
                 let index = self.domains.len();
                 let host = path.last().filter(|_| by_host && depth == lowest);
                 let id = host.map_or_else(|| join(path).into(), Arc::clone);
-                self.domains.push(Domain { id, values: path.to_vec(), parent, children: Vec::new(), leaf: None });
+                self.domains.push(Domain {
+                    id,
+                    values: path.to_vec(),
+                    parent,
+                    children: Vec::new(),
+                    leaf: None,
+                });
                 if let Some(level) = self.by_level.get_mut(depth) {
                     level.push(index);
                 }
@@ -157,7 +174,9 @@ impl Tree {
 
     /// The domain of the leaf with this id.
     pub fn leaf_domain(&self, id: &str) -> Option<DomainIdx> {
-        self.leaf(id).and_then(|leaf| self.leaves.get(leaf)).map(|leaf| leaf.domain)
+        self.leaf(id)
+            .and_then(|leaf| self.leaves.get(leaf))
+            .map(|leaf| leaf.domain)
     }
 
     /// The domain at `level` that contains a domain, or the domain itself if it is higher.

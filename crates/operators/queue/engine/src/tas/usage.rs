@@ -75,6 +75,10 @@ impl Assumed {
     }
 
     pub(super) fn get(&self, ledger: usize, slot: Slot) -> Option<&Requests> {
-        if self.usage.is_empty() { None } else { self.usage.get(&(ledger, slot)) }
+        if self.usage.is_empty() {
+            None
+        } else {
+            self.usage.get(&(ledger, slot))
+        }
     }
 }
