@@ -468,6 +468,7 @@ impl Engine {
                 EntryStatus::Assumed => self.assume(entry, now),
                 EntryStatus::Evicted => Outcome::Evicted {
                     message: eviction_message(&entry.subject.workload),
+                    cause: entry.message,
                 },
                 _ if last == Some(at) => {
                     self.back_to_queue(entry, now);
@@ -709,6 +710,16 @@ impl Engine {
         pending.workload = Arc::clone(newest);
         pending.shape = newest.shape;
         queue.requeue(entry.id, pending, entry.requeue, &entry.reason, (settings, now));
+    }
+
+    /// An eviction for failed nodes could not be written: the workload's second pass is tried again.
+    pub fn eviction_failed(&mut self, id: WorkloadId, now: Time) -> bool {
+        self.queue_second_pass(id, 0, now)
+    }
+
+    /// A preemption could not be written: it may be decided again.
+    pub fn preemption_failed(&mut self, victim: WorkloadId) {
+        self.expected.remove(&victim);
     }
 
     /// An admission could not be written: what it took is given back, and the workload queued again

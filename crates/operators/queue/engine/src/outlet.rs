@@ -585,7 +585,7 @@ pub fn writes<'d>(decision: &'d Decision, engine: &Engine) -> Vec<Write<'d>> {
             }
             writes
         }
-        Outcome::Evicted { message } => {
+        Outcome::Evicted { message, .. } => {
             vec![Write::Evict {
                 workload: id,
                 reason: "NodeFailures",
@@ -662,9 +662,14 @@ pub fn events(
     }
 }
 
-/// The event of a second pass that failed.
-pub fn second_pass_event(decision: &Decision) -> Option<Event> {
+/// The event of a second pass that failed, or whose eviction could not be written.
+pub fn second_pass_event(decision: &Decision, eviction_failed: bool) -> Option<Event> {
     match &decision.outcome {
+        Outcome::Evicted { cause, .. } if eviction_failed => Some(Event::warning(
+            decision.workload,
+            "SecondPassFailed",
+            cause.clone(),
+        )),
         Outcome::Unadmitted(unadmitted) if unadmitted.second_pass_failed => Some(Event::warning(
             decision.workload,
             "SecondPassFailed",

@@ -645,6 +645,19 @@ impl State {
         (id, freed)
     }
 
+    /// Adds a workload as if it held quota of `queue`, whatever its status says.
+    pub fn set_workload_held(&mut self, workload: Workload, queue: QueueId) -> WorkloadId {
+        let held = Held {
+            queue,
+            usage: workload.quota_usage(),
+            tas: Vec::new(),
+        };
+        let (id, _) = self.set_workload(workload);
+        self.release(id);
+        self.hold(id, held);
+        id
+    }
+
     /// Removes a workload. True if it held quota.
     pub fn remove_workload(&mut self, id: WorkloadId) -> bool {
         let freed = self.release(id);

@@ -60,6 +60,8 @@ pub enum Outcome {
     Evicted {
         /// The message clients see.
         message: String,
+        /// Why they cannot be replaced.
+        cause: String,
     },
     /// It waits until the pods of all admitted workloads are ready.
     WaitingForPodsReady,

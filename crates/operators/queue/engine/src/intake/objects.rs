@@ -89,6 +89,7 @@ fn preemption(value: &Value) -> Preemption {
         Some("LowerPriority") => PreemptionPolicy::LowerPriority,
         Some("LowerOrNewerEqualPriority") => PreemptionPolicy::LowerOrNewerEqualPriority,
         Some("Any") => PreemptionPolicy::Any,
+        None | Some("") if !value.is_null() => PreemptionPolicy::Unset,
         _ => PreemptionPolicy::Never,
     };
     let borrow = at(value, "borrowWithinCohort");
@@ -96,7 +97,7 @@ fn preemption(value: &Value) -> Preemption {
         within_queue: policy("withinClusterQueue"),
         reclaim_within_cohort: policy("reclaimWithinCohort"),
         borrow_within_cohort: (!borrow.is_null()).then(|| BorrowWithinCohort {
-            never: matches!(text(borrow, "policy"), Some("Never") | None),
+            never: text(borrow, "policy") == Some("Never"),
             max_priority: int32(borrow, "maxPriorityThreshold"),
         }),
     }

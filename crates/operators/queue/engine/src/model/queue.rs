@@ -58,6 +58,8 @@ pub enum PreemptionPolicy {
     LowerOrNewerEqualPriority,
     /// Any.
     Any,
+    /// Not said, on an object that did not pass API defaulting: a policy, but one that allows nobody.
+    Unset,
 }
 
 /// Preemption of other queues' workloads while borrowing.

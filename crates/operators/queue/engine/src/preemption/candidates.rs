@@ -19,7 +19,7 @@ pub fn satisfies_policy(
     let own = preemptor.effective_priority(&settings.gates);
     let other = candidate.effective_priority(&settings.gates);
     match policy {
-        PreemptionPolicy::Never => false,
+        PreemptionPolicy::Never | PreemptionPolicy::Unset => false,
         PreemptionPolicy::Any => true,
         PreemptionPolicy::LowerPriority => own > other,
         PreemptionPolicy::LowerOrNewerEqualPriority => {

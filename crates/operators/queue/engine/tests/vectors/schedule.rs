@@ -26,6 +26,7 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
     let now = world.now;
     let mut requeue_events = Vec::new();
     for decision in &report.decisions {
+        let mut eviction_failed = false;
         for write in outlet::writes(decision, &world.engine) {
             let key = world.key_of(write.workload());
             let failed = !error.is_null();
@@ -40,6 +41,9 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
                     continue;
                 }
                 if !matches!(write, Write::Unadmit(..)) {
+                    if let Write::Evict { workload, .. } = write {
+                        eviction_failed |= world.engine.eviction_failed(workload, now);
+                    }
                     continue;
                 }
             }
@@ -54,7 +58,7 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
                 log.events.extend(events);
             }
         }
-        requeue_events.extend(outlet::second_pass_event(decision));
+        requeue_events.extend(outlet::second_pass_event(decision, eviction_failed));
     }
     log.events.extend(requeue_events);
     for (queue, count) in &report.skipped_preemptions {
