@@ -11,6 +11,7 @@
     clippy::indexing_slicing,
     reason = "test code"
 )]
+#![expect(unreachable_pub, reason = "modules of one test binary")]
 
 mod cache;
 mod case;

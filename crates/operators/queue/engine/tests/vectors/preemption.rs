@@ -118,7 +118,10 @@ fn targets(case: &Case<'_>) -> Verdict {
         ));
     }
     if case.op() == "preempt" {
-        if case.want()["preempted"].as_u64().unwrap_or(0) != targets.len() as u64 {
+        if case.want()["preempted"]
+            .as_u64()
+            .is_some_and(|count| count != targets.len() as u64)
+        {
             found.push(format!(
                 "preempted: got {}, want {}",
                 targets.len(),

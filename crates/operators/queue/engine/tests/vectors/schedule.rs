@@ -2,16 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use quintet_queue_engine::cycle::CycleReport;
+use quintet_queue_engine::cycle::{
+    CycleReport, Entry, compare_classical, compare_fair, reserved_without_targets,
+};
+use quintet_queue_engine::fair::Share;
+use quintet_queue_engine::flavors::{Assignment, Progress, Subject};
 use quintet_queue_engine::intake;
+use quintet_queue_engine::model::ShapeHash;
 use quintet_queue_engine::outlet::{self, Event, Write};
+use quintet_queue_engine::queue::RequeueReason;
+use quintet_queue_engine::settings::RequeuingTimestamp;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
 use crate::compare::{comparable_status, differences, set_differences};
 use crate::world::World;
 
-pub const OPS: [&str; 0] = [];
+pub const OPS: [&str; 6] = [
+    "orderEntries",
+    "entryLess",
+    "lastAssignmentOutdated",
+    "markPreemptionOutcome",
+    "markSkipped",
+    "resourcesToReserve",
+];
 
 #[derive(Default)]
 struct Log {
@@ -398,6 +412,133 @@ pub fn steps(case: &Case<'_>) -> Verdict {
     Verdict::from_differences(found)
 }
 
-pub fn single(_: &Case<'_>) -> Verdict {
-    Verdict::Unsupported
+fn entry(world: &mut World, value: &Value) -> Entry {
+    let workload = std::sync::Arc::new(world.read_workload(&value["workload"]));
+    let id = world.engine.state.set_workload(workload.as_ref().clone()).0;
+    let mut entry = Entry::new(id, Subject::new(workload, world.queue("cq"), 0));
+    entry.is_preemptor = value["isPreemptor"] == true;
+    entry.assignment.borrowing = u32::try_from(value["borrowing"].as_u64().unwrap_or(0)).expect("borrowing");
+    entry
+}
+
+/// Parts of a cycle.
+pub fn single(case: &Case<'_>) -> Verdict {
+    let mut world = World::without_workloads(case);
+    let (calls, args, want) = (case.calls(), case.args(), case.want());
+    match case.op() {
+        "orderEntries" => {
+            if calls["ordering"]["podsReadyRequeuingTimestamp"] == "Creation" {
+                world.engine.state.settings.requeuing_timestamp = RequeuingTimestamp::Creation;
+            }
+            let mut entries: Vec<Entry> = calls["entries"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|value| entry(&mut world, value))
+                .collect();
+            entries.sort_by(|a, b| compare_classical(&world.engine.state.settings, a, b));
+            let names: Vec<String> = entries
+                .iter()
+                .map(|entry| entry.subject.workload.key.name.to_string())
+                .collect();
+            Verdict::equal("order", &json!(names), &want["order"])
+        }
+        "entryLess" => {
+            let (a, b) = (entry(&mut world, &calls["a"]), entry(&mut world, &calls["b"]));
+            let mut side = |entry: &Entry| {
+                let key = world.engine.state.key_text(&entry.subject.workload.key);
+                let drs = calls["drs"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .find(|drs| drs["workload"] == key.as_str());
+                let drs = drs.map_or(Value::Null, |drs| drs["drs"].clone());
+                let borrowed = drs["borrowedFlavorResources"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
+                let share = Share {
+                    weight: drs["fairWeight"].as_f64().unwrap_or(0.0),
+                    ratio: drs["unweightedRatio"].as_f64().unwrap_or(0.0),
+                    dominant: None,
+                    borrowed: borrowed
+                        .iter()
+                        .map(|fr| {
+                            world.fr(
+                                fr["flavor"].as_str().unwrap_or(""),
+                                fr["resource"].as_str().unwrap_or(""),
+                            )
+                        })
+                        .collect(),
+                };
+                (share, world.usage(&calls["requested"][&key]))
+            };
+            let ((share_a, usage_a), (share_b, usage_b)) = (side(&a), side(&b));
+            let settings = &world.engine.state.settings;
+            let less = compare_fair(settings, (&a, &share_a, &usage_a), (&b, &share_b, &usage_b)).is_lt();
+            Verdict::equal("less", &json!(less), &want["less"])
+        }
+        "lastAssignmentOutdated" => {
+            let shape = |value: &Value| {
+                let text = value.as_str().unwrap_or("");
+                let known = !text.is_empty() && text != "unknown";
+                known.then(|| ShapeHash(text.bytes().fold(0, |hash, byte| hash * 257 + u128::from(byte))))
+            };
+            let last = Progress {
+                tried: Vec::new(),
+                generation: args["last"]["clusterQueueGeneration"].as_i64().unwrap_or(0),
+                cycle: args["last"]["schedulingCycle"].as_i64().unwrap_or(0),
+                shape: shape(&args["last"]["schedulingHash"]),
+            };
+            let got = last.is_outdated(
+                args["currentClusterQueueGeneration"].as_i64().unwrap_or(0),
+                args["currentSchedulingCycle"].as_i64().unwrap_or(0),
+                shape(&args["currentSchedulingHash"]),
+                world.engine.state.settings.gates.preserve_scan_progress,
+            );
+            Verdict::equal("outdated", &json!(got), &want["outdated"])
+        }
+        "markPreemptionOutcome" => {
+            let mut entry = entry(&mut world, &json!({ "workload": {} }));
+            entry.message = args["inadmissibleMessage"].as_str().unwrap_or("").to_owned();
+            entry.subject.progress = Some(Progress::default());
+            let number = |key: &str| usize::try_from(args[key].as_u64().unwrap_or(0)).expect("count");
+            entry.preempted(number("preempted"), number("errors"));
+            let wanted = RequeueReason::parse(want["requeueReason"].as_str().unwrap_or(""));
+            let got = json!({
+                "message": entry.message,
+                "same": entry.requeue == wanted,
+                "lastAssignmentCleared": entry.subject.progress.is_none(),
+            });
+            let want = json!({
+                "message": want["message"],
+                "same": true,
+                "lastAssignmentCleared": want["lastAssignmentCleared"],
+            });
+            Verdict::equal("outcome", &got, &want)
+        }
+        "resourcesToReserve" => {
+            let mut world = World::new(case);
+            let name = calls["clusterQueue"].as_str().unwrap_or("");
+            let id = world.queue(name);
+            let queue = std::sync::Arc::clone(world.engine.state.queue(id).expect("queue"));
+            let used = world.usage(&calls["clusterQueueUsage"]);
+            world.engine.state.tree.add_all(queue.node, &used);
+            let mut assignment = Assignment::default();
+            assignment.usage = world.usage(&calls["assignmentUsage"]);
+            assignment.borrowing =
+                u32::try_from(calls["borrowing"].as_u64().unwrap_or(0)).expect("borrowing");
+            let subject = Subject::new(std::sync::Arc::new(world.read_workload(&json!({}))), id, 0);
+            assignment.pod_sets = crate::preemption::assignment(
+                &mut world,
+                &json!({ "podSets": [{ "name": "main" }] }),
+                &subject,
+            )
+            .pod_sets;
+            assignment.set_mode(crate::preemption::mode(&calls["mode"]));
+            let got = reserved_without_targets(&assignment, &world.engine.state, &queue);
+            Verdict::equal("reserved", &world.usage_json(&got), &want["reserved"])
+        }
+        _ => Verdict::Unsupported,
+    }
 }

@@ -25,7 +25,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
     match case.op() {
         "findTopologyAssignments" => find(case),
         "decodeTopologyAssignment" => {
-            let input = first_of(case, &["assignment", "topologyAssignment"]);
+            let input = first_of(case, &["encoded"]);
             let encoded: EncodedAssignment = serde_json::from_value(input).expect("encoded");
             let got = internal_json(Some(&encoding::decode(&encoded)));
             Verdict::equal("assignment", &got, &want_of(case))
