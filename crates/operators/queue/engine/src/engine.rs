@@ -342,6 +342,25 @@ impl Engine {
             .min()
     }
 
+    /// Takes the second passes that are due.
+    pub fn take_second_passes(&mut self, now: Time) -> Vec<WorkloadId> {
+        self.second_pass
+            .take_ready(now)
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// Workloads waiting for a LocalQueue, in flight not included.
+    pub fn waiting_in(&self, local_queue: LocalQueueId) -> impl Iterator<Item = WorkloadId> + '_ {
+        self.waiting.get(&local_queue).into_iter().flatten().copied()
+    }
+
+    /// How a LocalQueue's usage orders its workloads.
+    pub fn local_queue_usage(&self, local_queue: LocalQueueId) -> f64 {
+        usage_of(&self.state, local_queue)
+    }
+
     /// Enqueues a workload for its second pass if it needs one; false if it does not or waits already.
     pub fn queue_second_pass(&mut self, id: WorkloadId, iteration: u32, now: Time) -> bool {
         if self
@@ -364,8 +383,9 @@ impl Engine {
 
     // --- the cycle ---
 
-    /// The heads: second passes that are due, and the first of every queue that can admit.
-    fn heads(&mut self, now: Time) -> Vec<Entry> {
+    /// Takes the heads without deciding about them: second passes that are due, and the first of every
+    /// queue `is_active` accepts. They are in flight until they are requeued or removed.
+    pub fn take_heads(&mut self, now: Time, is_active: &dyn Fn(&State, QueueId) -> bool) -> Vec<Entry> {
         let mut heads = Vec::new();
         for (id, iteration) in self.second_pass.take_ready(now) {
             let Some(workload) = self
@@ -387,15 +407,8 @@ impl Engine {
             waiting,
             ..
         } = self;
-        for (queue, pending) in queues.iter_mut().filter(|(id, _)| state.is_queue_active(**id)) {
-            let usage = |local_queue: LocalQueueId| {
-                let weight = state
-                    .local_queue(local_queue)
-                    .map_or(1.0, |local_queue| local_queue.weight);
-                state.settings.afs().map_or(0.0, |config| {
-                    state.afs.usage(local_queue, weight, config, &state.names)
-                })
-            };
+        for (queue, pending) in queues.iter_mut().filter(|(id, _)| is_active(state, **id)) {
+            let usage = |local_queue| usage_of(state, local_queue);
             let Some((id, head)) = pending.pop(&usage) else {
                 continue;
             };
@@ -414,7 +427,7 @@ impl Engine {
     /// them to the API and reports failures with [`Engine::admission_failed`].
     pub fn schedule(&mut self, now: Time) -> CycleReport {
         self.cycle += 1;
-        let heads = self.heads(now);
+        let heads = self.take_heads(now, &State::is_queue_active);
         if heads.is_empty() {
             return CycleReport::default();
         }
@@ -745,6 +758,15 @@ impl Engine {
             self.push(id, now);
         }
     }
+}
+
+fn usage_of(state: &State, local_queue: LocalQueueId) -> f64 {
+    let weight = state
+        .local_queue(local_queue)
+        .map_or(1.0, |local_queue| local_queue.weight);
+    state.settings.afs().map_or(0.0, |config| {
+        state.afs.usage(local_queue, weight, config, &state.names)
+    })
 }
 
 /// The checks of the queue that apply to the flavors of an admission.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::flavors::Progress;
 use crate::model::{ConditionKind, ShapeHash, Strategy, Workload};
 use crate::names::{LocalQueueId, NamespaceId, WorkloadId};
+use crate::requests::Requests;
 use crate::settings::Settings;
 use crate::time::Time;
 
@@ -239,6 +240,13 @@ impl PendingQueue {
         self.rows.get_mut(&id).map(|row| &mut row.pending)
     }
 
+    /// Notes how far flavor search came for the workload in flight.
+    pub fn set_in_flight_progress(&mut self, id: WorkloadId, progress: Progress) {
+        if let Some((_, pending)) = self.in_flight.as_mut().filter(|(flying, _)| *flying == id) {
+            pending.progress = Some(Box::new(progress));
+        }
+    }
+
     /// Active workloads, in no order.
     pub fn active_ids(&self) -> Vec<WorkloadId> {
         self.lanes
@@ -295,6 +303,18 @@ impl PendingQueue {
             shapes.collect::<BTreeSet<_>>().len()
         };
         (count(self.active_ids()), count(self.inadmissible_ids()))
+    }
+
+    /// What all pending workloads ask for together.
+    pub fn pending_requests(&self) -> Requests {
+        let flying = self.in_flight.iter().map(|(_, pending)| pending);
+        let mut sum = Requests::new();
+        for pending in self.rows.values().map(|row| &row.pending).chain(flying) {
+            for demand in pending.workload.demands() {
+                sum.add(&demand.requests);
+            }
+        }
+        sum
     }
 
     /// Whether the workload waits for its victims and has not changed since.
@@ -458,7 +478,7 @@ impl PendingQueue {
 
     /// Adds a workload to the active ones unless it is known already.
     pub fn push_if_absent(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) -> bool {
-        let absent = !self.rows.contains_key(&id);
+        let absent = !self.rows.contains_key(&id) && !self.is_in_flight(id);
         if absent {
             self.push_active(id, pending, settings);
         }

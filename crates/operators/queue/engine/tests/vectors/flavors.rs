@@ -542,12 +542,7 @@ fn total_requests(case: &Case<'_>) -> Verdict {
     subject.replaced = replaced(&mut world, &calls["replacedSlice"]);
     let assignment = crate::preemption::assignment(&mut world, &calls["assignment"], &subject);
     let got = assignment.total_requests(&subject, world.engine.state.settings.ignores_undeclared());
-    let want = if case.want()["usage"].is_null() {
-        &case.want()["result"]
-    } else {
-        &case.want()["usage"]
-    };
-    Verdict::equal("usage", &world.usage_json(&got), want)
+    Verdict::equal("requests", &world.usage_json(&got), &case.want()["requests"])
 }
 
 fn tas_net_usage(case: &Case<'_>) -> Verdict {

@@ -140,8 +140,15 @@ pub fn run(case: &Case<'_>) -> Verdict {
             result(write(got.as_ref(), &names))
         }
         "greaterKeys" => {
-            let a = read(&args["a"], &mut names).unwrap_or_default();
-            let b = read(&args["b"], &mut names).unwrap_or_default();
+            let side = |a: &str, b: &str| {
+                if args[a].is_null() {
+                    args[b].clone()
+                } else {
+                    args[a].clone()
+                }
+            };
+            let a = read(&side("a", "requests"), &mut names).unwrap_or_default();
+            let b = read(&side("b", "other"), &mut names).unwrap_or_default();
             result(json!(a.greater_keys(&b, &names)))
         }
         "greaterKeysResourceList" => {
