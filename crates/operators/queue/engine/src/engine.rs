@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::afs::{self, Consumed};
 use crate::cycle::{
-    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Unadmitted, evaluate,
+    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Unadmitted, Victims,
+    evaluate,
 };
 use crate::flavors::Subject;
 use crate::labels::Labels;
@@ -79,19 +80,18 @@ impl Engine {
         let (id, strategy) = (spec.id, spec.strategy);
         let by_usage = spec.usage_based_admission && self.settings().afs().is_some();
         self.state.set_queue(spec);
-        match self.queues.get_mut(&id) {
-            Some(queue) => queue.strategy = strategy,
-            None => {
-                self.queues.insert(id, PendingQueue::new(strategy, by_usage));
-                let feeding: Vec<_> = self
-                    .state
-                    .local_queues()
-                    .filter(|(_, local_queue)| local_queue.queue == id)
-                    .map(|(local_queue, _)| local_queue)
-                    .collect();
-                for local_queue in feeding {
-                    self.push_waiting(local_queue, now);
-                }
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.strategy = strategy;
+        } else {
+            self.queues.insert(id, PendingQueue::new(strategy, by_usage));
+            let feeding: Vec<_> = self
+                .state
+                .local_queues()
+                .filter(|(_, local_queue)| local_queue.queue == id)
+                .map(|(local_queue, _)| local_queue)
+                .collect();
+            for local_queue in feeding {
+                self.push_waiting(local_queue, now);
             }
         }
         self.request_flush(id, now);
@@ -444,7 +444,7 @@ impl Engine {
         let mut processing = Processing {
             state: &mut self.state,
             expected: &self.expected,
-            victims: BTreeSet::new(),
+            victims: Victims::default(),
             report,
             now,
         };
@@ -469,7 +469,8 @@ impl Engine {
         self.state.rollback(mark);
 
         // Entries that never had their turn, behind a block or behind a second pass of their queue.
-        let rest: Vec<usize> = (0..entries.len()).filter(|at| !decided.contains(at)).collect();
+        let turned: BTreeSet<usize> = decided.iter().copied().collect();
+        let rest = (0..entries.len()).filter(|at| !turned.contains(at));
         let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
         let last = decided.last().copied().filter(|_| stopped);
         for at in decided.into_iter().chain(rest) {
@@ -478,7 +479,7 @@ impl Engine {
             };
             let (workload, queue) = (entry.id, entry.subject.queue);
             let outcome = match entry.status {
-                EntryStatus::Assumed => self.assume(entry, now),
+                EntryStatus::Assumed => self.assume(&entry, now),
                 EntryStatus::Evicted => Outcome::Evicted {
                     message: eviction_message(&entry.subject.workload),
                     cause: entry.message,
@@ -573,7 +574,7 @@ impl Engine {
     }
 
     /// Gives the workload what was decided.
-    fn assume(&mut self, entry: Entry, now: Time) -> Outcome {
+    fn assume(&mut self, entry: &Entry, now: Time) -> Outcome {
         let (id, queue) = (entry.id, entry.subject.queue);
         let admission = entry.assignment.admission(queue);
         let mut workload = Workload::clone(&entry.subject.workload);
@@ -613,8 +614,8 @@ impl Engine {
             .find(|target| target.reason.is_none())
             .filter(|_| self.settings().gates.elastic_slices)
             .map(|target| target.workload);
-        self.charge(&entry, had_reservation, now);
-        self.land(&entry);
+        self.charge(entry, had_reservation, now);
+        self.land(entry);
         self.state.set_workload(workload);
         self.expected.remove(&id);
         Outcome::Admitted(Box::new(Admitted {

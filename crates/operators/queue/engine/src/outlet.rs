@@ -1,6 +1,8 @@
 //! From decisions back to API objects: what is written into the status of Workloads, and which events
 //! are recorded. The mirror of [`crate::intake`]; everything here works on the JSON of the object.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value, json};
 
 use crate::cycle::{Decision, Outcome};
@@ -624,7 +626,7 @@ pub fn events(
                     "Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0}s"
                 );
                 if !admitted.considered.is_empty() {
-                    message.push_str(&format!("; Flavors considered: {}", admitted.considered));
+                    let _ = write!(message, "; Flavors considered: {}", admitted.considered);
                 }
                 events.push(Event::normal(id, "QuotaReserved", message));
             }

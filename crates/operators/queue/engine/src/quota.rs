@@ -397,7 +397,7 @@ impl QuotaTree {
     fn cell(&self, id: NodeId, at: Option<u32>, fr: Fr) -> Cell {
         at.and_then(|at| self.node(id).cells.get(at as usize))
             .copied()
-            .unwrap_or(Cell::empty(fr))
+            .unwrap_or_else(|| Cell::empty(fr))
     }
 
     fn cell_of(&self, id: NodeId, fr: Fr) -> Cell {

@@ -9,7 +9,6 @@ macro_rules! gates {
     ($($(#[$doc:meta])* $field:ident = $name:literal, $default:literal;)+) => {
         /// Feature gates that change scheduling decisions. Gates not listed here do not reach the engine.
         #[derive(Clone, Debug, PartialEq, Eq)]
-        #[expect(clippy::struct_excessive_bools, reason = "every gate is an independent switch")]
         pub struct Gates {
             $($(#[$doc])* pub $field: bool,)+
         }

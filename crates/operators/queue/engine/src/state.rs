@@ -540,14 +540,17 @@ impl State {
             !multikueue.is_empty() && !provisioning.is_empty(),
         );
         if self.settings.gates.tas && multikueue.is_empty() {
-            let lost: Vec<_> = all
+            let without_topology: Vec<_> = all
                 .iter()
                 .copied()
                 .filter(|flavor| {
                     topology(flavor).is_some_and(|topology| self.tas.topology(topology).is_none())
                 })
                 .collect();
-            note(InactiveReason::TopologyNotFound(lost.clone()), !lost.is_empty());
+            note(
+                InactiveReason::TopologyNotFound(without_topology.clone()),
+                !without_topology.is_empty(),
+            );
         }
         let in_cycle = spec
             .cohort
@@ -556,7 +559,7 @@ impl State {
         note(InactiveReason::CohortCycle, in_cycle);
 
         let is_multikueue = !multikueue.is_empty();
-        let (node, active) = (queue.node, inactive.is_empty());
+        let (place, active) = (queue.node, inactive.is_empty());
         if let Some(row) = self.queues.get_mut(id) {
             let queue = Arc::make_mut(&mut row.queue);
             queue.inactive = inactive;
@@ -565,7 +568,7 @@ impl State {
             queue.multikueue = is_multikueue;
             queue.provisioned = provisioned;
         }
-        self.tree.set_active(node, active);
+        self.tree.set_active(place, active);
     }
 
     /// Adds or changes a LocalQueue; `None` removes it.
@@ -621,16 +624,15 @@ impl State {
     /// Adds or replaces a workload and accounts what it holds. True if quota may have become free.
     pub fn set_workload(&mut self, workload: Workload) -> (WorkloadId, bool) {
         let held = self.holding(&workload);
-        let id = match self.by_key.get(&workload.key) {
-            Some(id) => *id,
-            None => {
-                let id = self.free_slots.pop().unwrap_or_else(|| {
-                    self.slots.push(None);
-                    WorkloadId::from_index(self.slots.len() - 1)
-                });
-                self.by_key.insert(workload.key.clone(), id);
-                id
-            }
+        let id = if let Some(id) = self.by_key.get(&workload.key) {
+            *id
+        } else {
+            let id = self.free_slots.pop().unwrap_or_else(|| {
+                self.slots.push(None);
+                WorkloadId::from_index(self.slots.len() - 1)
+            });
+            self.by_key.insert(workload.key.clone(), id);
+            id
         };
         let freed = self.release(id);
         if let Some(slot) = self.slots.get_mut(id.index()) {

@@ -9,6 +9,7 @@ use crate::queue::RequeueReason;
 
 /// A workload got its quota.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Admitted {
     /// What it got.
     pub admission: Admission,

@@ -1,5 +1,7 @@
 //! A head on its way through a cycle.
 
+use std::fmt::Write;
+
 use crate::flavors::{Assignment, Mode, Subject};
 use crate::model::{PreemptionPolicy, Usage};
 use crate::names::WorkloadId;
@@ -112,12 +114,16 @@ impl Entry {
     pub fn preempted(&mut self, preempted: usize, failed: usize) {
         self.subject.progress = None;
         if preempted > 0 {
-            self.message
-                .push_str(&format!(". Pending the preemption of {preempted} workload(s)"));
+            let _ = write!(
+                self.message,
+                ". Pending the preemption of {preempted} workload(s)"
+            );
             self.requeue = RequeueReason::PendingPreemption;
         } else if failed > 0 {
-            self.message
-                .push_str(&format!(". Preempting {failed} workload(s) failed, will retry."));
+            let _ = write!(
+                self.message,
+                ". Preempting {failed} workload(s) failed, will retry."
+            );
             self.requeue = RequeueReason::PreemptionFailed;
         }
     }

@@ -13,4 +13,4 @@ pub use nominate::{evaluate, replaced_slice};
 pub(crate) use order::Order;
 pub use order::{compare_classical, compare_fair};
 pub(crate) use process::Processing;
-pub use process::{Fits, fits};
+pub use process::{Fits, Victims, fits};

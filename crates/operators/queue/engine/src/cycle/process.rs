@@ -1,6 +1,6 @@
 //! Deciding about the entries of a cycle, one after another.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::decision::CycleReport;
@@ -11,6 +11,7 @@ use crate::model::Usage;
 use crate::names::{FlavorId, WorkloadId};
 use crate::preemption::Target;
 use crate::queue::RequeueReason;
+use crate::quota::NodeId;
 use crate::state::{Queue, State};
 use crate::tas::TasUse;
 use crate::time::Time;
@@ -26,18 +27,45 @@ pub enum Fits {
     NoTas,
 }
 
-/// Whether quota and places fit with these workloads gone.
+/// Whether quota and places fit with all victims and targets gone; one that is both counts once.
 pub fn fits(
     state: &mut State,
     queue: &Queue,
     (quota, places): (&Usage, &[TasUse]),
-    gone: &BTreeSet<WorkloadId>,
+    victims: &Victims,
+    targets: &[Target],
 ) -> Fits {
-    let mark = state.mark();
-    for workload in gone {
-        state.try_without(*workload, false);
+    let now = fits_now(state, queue, quota, places);
+    // Nobody's leaving takes room away, so what fits already needs no trying out.
+    if now == Fits::Ok || victims.all.is_empty() && targets.is_empty() {
+        return now;
     }
-    let result = if quota
+    let mark = state.mark();
+    if places.is_empty() {
+        // Quota is shared within a tree only; nodes may be shared by all.
+        for victim in victims
+            .by_root
+            .get(&state.tree.root(queue.node))
+            .into_iter()
+            .flatten()
+        {
+            state.try_without(*victim, false);
+        }
+    } else {
+        for victim in &victims.all {
+            state.try_without(*victim, false);
+        }
+    }
+    for target in targets.iter().filter(|target| !victims.contains(target.workload)) {
+        state.try_without(target.workload, false);
+    }
+    let result = fits_now(state, queue, quota, places);
+    state.rollback(mark);
+    result
+}
+
+fn fits_now(state: &State, queue: &Queue, quota: &Usage, places: &[TasUse]) -> Fits {
+    if quota
         .iter()
         .any(|(fr, value)| state.available(queue.node, *fr) < *value)
     {
@@ -46,9 +74,41 @@ pub fn fits(
         Fits::Ok
     } else {
         Fits::NoTas
-    };
-    state.rollback(mark);
-    result
+    }
+}
+
+/// Everybody preempted in a cycle.
+#[derive(Clone, Debug, Default)]
+pub struct Victims {
+    all: BTreeSet<WorkloadId>,
+    by_root: BTreeMap<NodeId, Vec<WorkloadId>>,
+}
+
+impl Victims {
+    /// Whether the workload is among them.
+    pub fn contains(&self, id: WorkloadId) -> bool {
+        self.all.contains(&id)
+    }
+
+    /// Whether any of the targets is among them.
+    pub fn contains_any(&self, targets: &[Target]) -> bool {
+        !self.all.is_empty() && targets.iter().any(|target| self.contains(target.workload))
+    }
+
+    fn add(&mut self, targets: &[Target], state: &State) {
+        for target in targets {
+            if self.all.insert(target.workload)
+                && let Some(queue) = state
+                    .held(target.workload)
+                    .and_then(|held| state.queue(held.queue))
+            {
+                self.by_root
+                    .entry(state.tree.root(queue.node))
+                    .or_default()
+                    .push(target.workload);
+            }
+        }
+    }
 }
 
 /// A cycle while its entries are decided about.
@@ -57,7 +117,7 @@ pub(crate) struct Processing<'a> {
     /// Evictions decided earlier and not seen to happen yet.
     pub(crate) expected: &'a BTreeSet<WorkloadId>,
     /// Everybody preempted in this cycle.
-    pub(crate) victims: BTreeSet<WorkloadId>,
+    pub(crate) victims: Victims,
     pub(crate) report: CycleReport,
     pub(crate) now: Time,
 }
@@ -87,11 +147,8 @@ impl Processing<'_> {
         match mode {
             Mode::NoFit => {
                 entry.requeue = RequeueReason::NoFit;
-                entry.reason = entry
-                    .assignment
-                    .no_fit
-                    .map_or("", |reason| reason.name())
-                    .to_owned();
+                let reason = entry.assignment.no_fit.map_or("", |reason| reason.name());
+                reason.clone_into(&mut entry.reason);
                 return false;
             }
             Mode::Preempt if entry.targets.is_empty() => {
@@ -125,10 +182,7 @@ impl Processing<'_> {
             }
             Mode::Preempt | Mode::Fit => {}
         }
-        let overlaps = entry
-            .targets
-            .iter()
-            .any(|target| self.victims.contains(&target.workload));
+        let overlaps = self.victims.contains_any(&entry.targets);
         if overlaps || !fit {
             let message = if overlaps {
                 "Workload has overlapping preemption targets with another workload"
@@ -145,8 +199,7 @@ impl Processing<'_> {
             }
             return false;
         }
-        self.victims
-            .extend(entry.targets.iter().map(|target| target.workload));
+        self.victims.add(&entry.targets, self.state);
         self.add(&queue, &usage.0, &usage.1);
         if mode == Mode::Preempt {
             self.preempt(entry);
@@ -155,7 +208,7 @@ impl Processing<'_> {
         if gates.concurrent_admission
             && let Some(sibling) = self.sibling(entry, &queue, |own, other| other > own)
         {
-            self.migrate(entry, &queue, sibling);
+            Self::migrate(entry, &queue, sibling);
             return false;
         }
         entry.status = EntryStatus::Nominated;
@@ -167,14 +220,6 @@ impl Processing<'_> {
         self.state.tas.change_usage(places, 1);
     }
 
-    fn gone_with(&self, targets: &[Target]) -> BTreeSet<WorkloadId> {
-        self.victims
-            .iter()
-            .copied()
-            .chain(targets.iter().map(|target| target.workload))
-            .collect()
-    }
-
     /// What the entry adds, and whether that fits; evaluated again with its flavors pinned if others took
     /// its targets or its places.
     fn refreshed(&mut self, entry: &mut Entry, queue: &Queue) -> ((Usage, Vec<TasUse>), bool) {
@@ -183,20 +228,18 @@ impl Processing<'_> {
             self.state,
             queue,
             (&usage.0, &usage.1),
-            &self.gone_with(&entry.targets),
+            &self.victims,
+            &entry.targets,
         );
         let gates = &self.state.settings.gates;
-        let overlaps = gates.recompute_on_overlap
-            && entry
-                .targets
-                .iter()
-                .any(|target| self.victims.contains(&target.workload));
-        if !overlaps && !(fit == Fits::NoTas && gates.tas_recompute_in_cycle) {
+        let overlaps = gates.recompute_on_overlap && self.victims.contains_any(&entry.targets);
+        let lost_places = fit == Fits::NoTas && gates.tas_recompute_in_cycle;
+        if !overlaps && !lost_places {
             return (usage, fit == Fits::Ok);
         }
         let mark = self.state.mark();
         if overlaps {
-            for victim in &self.victims {
+            for victim in &self.victims.all {
                 self.state.try_without(*victim, true);
             }
         }
@@ -214,13 +257,11 @@ impl Processing<'_> {
             self.state,
             queue,
             (&usage.0, &usage.1),
-            &self.gone_with(&entry.targets),
+            &self.victims,
+            &entry.targets,
         );
         if overlaps {
-            let still = entry
-                .targets
-                .iter()
-                .any(|target| self.victims.contains(&target.workload));
+            let still = self.victims.contains_any(&entry.targets);
             let result = if entry.assignment.mode() == Mode::DeferredFit {
                 "deferred_fit"
             } else if !entry.targets.is_empty() && fit == Fits::Ok && !still {
@@ -253,7 +294,7 @@ impl Processing<'_> {
         entry.preempted(entry.evict.len() + entry.already_evicted, 0);
     }
 
-    fn migrate(&self, entry: &mut Entry, queue: &Queue, sibling: WorkloadId) {
+    fn migrate(entry: &mut Entry, queue: &Queue, sibling: WorkloadId) {
         let flavors: Vec<FlavorId> = queue.spec.groups.first().map_or_else(Vec::new, |group| {
             group.flavors.iter().map(|quotas| quotas.flavor).collect()
         });

@@ -6,6 +6,7 @@ mod partial;
 mod reasons;
 pub(crate) mod topology;
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 pub use assign::{Oracle, Subject, assign};
@@ -468,10 +469,12 @@ impl Attempt {
         let mut text = format!("{}(", names.flavor_name(self.flavor));
         match self.possibility {
             None => text.push_str(self.mode.name()),
-            Some(possibility) => text.push_str(&format!("preemptionMode={}", possibility.name())),
+            Some(possibility) => {
+                let _ = write!(text, "preemptionMode={}", possibility.name());
+            }
         }
         if self.height > 0 {
-            text.push_str(&format!(";borrow={}", self.height));
+            let _ = write!(text, ";borrow={}", self.height);
         }
         for reason in self.sorted_reasons(names) {
             text.push(';');

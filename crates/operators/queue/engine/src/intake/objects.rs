@@ -267,10 +267,10 @@ pub fn settings(config: &Value, names: &mut Names) -> Result<Settings, Unreadabl
     let mut settings = Settings::default();
     let fair = at(config, "fairSharing");
     if !fair.is_null() {
-        let named = list(fair, "preemptionStrategies")
+        let strategies = list(fair, "preemptionStrategies")
             .iter()
             .filter_map(Value::as_str);
-        let strategies: Vec<_> = named
+        let strategies: Vec<_> = strategies
             .map(|name| match name {
                 "LessThanInitialShare" => FairStrategy::LessThanInitialShare,
                 _ => FairStrategy::LessThanOrEqualToFinalShare,

@@ -44,11 +44,13 @@ pub struct IntakeOptions {
 impl IntakeOptions {
     /// Reads `resources` of the manager configuration.
     pub fn from_config(config: &Value) -> Result<Self, Unreadable> {
-        let mut options = Self::default();
-        options.excluded_prefixes = texts(config, "resources.excludeResourcePrefixes")
-            .iter()
-            .map(|prefix| prefix.to_string())
-            .collect();
+        let mut options = Self {
+            excluded_prefixes: texts(config, "resources.excludeResourcePrefixes")
+                .iter()
+                .map(std::string::ToString::to_string)
+                .collect(),
+            ..Self::default()
+        };
         for value in list(config, "resources.transformations") {
             options.transformations.push(Transformation {
                 input: text(value, "input").unwrap_or("").to_owned(),

@@ -414,10 +414,10 @@ impl Workload {
 
     /// Whether it may be queued.
     pub fn is_admissible(&self, gates: &Gates) -> bool {
-        let gated =
+        let is_held =
             gates.admission_gated_by && self.links.as_ref().is_some_and(|links| links.admission_gated);
         self.active
-            && !gated
+            && !is_held
             && !self.is_finished()
             && !self.has_reservation()
             && !self.is_on_hold()

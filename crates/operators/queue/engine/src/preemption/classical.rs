@@ -133,7 +133,7 @@ fn collect(state: &State, need: &Need<'_>) -> Candidates {
             visited = Some(cohort);
         }
     }
-    let lists = [hierarchical, by_priority, own].map(|list| in_order(state, need, list));
+    let lists = [hierarchical, by_priority, own].map(|list| in_order(state, need, &list));
     let evicted = |candidate: &Candidate| {
         state
             .workload(candidate.workload)
@@ -156,7 +156,7 @@ fn collect(state: &State, need: &Need<'_>) -> Candidates {
     }
 }
 
-fn in_order(state: &State, need: &Need<'_>, list: Vec<Candidate>) -> Vec<Candidate> {
+fn in_order(state: &State, need: &Need<'_>, list: &[Candidate]) -> Vec<Candidate> {
     let mut ids: Vec<WorkloadId> = list.iter().map(|candidate| candidate.workload).collect();
     sort(state, need, &mut ids);
     let find = |id: &WorkloadId| list.iter().find(|candidate| candidate.workload == *id).copied();

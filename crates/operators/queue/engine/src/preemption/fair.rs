@@ -133,7 +133,7 @@ impl Run<'_> {
                 } else {
                     PreemptionReason::InCohortReclamation
                 };
-                let Some(workload) = order.pop(&target) else {
+                let Some(workload) = order.pop(target) else {
                     continue;
                 };
                 if self.take(state, workload, reason) {
@@ -141,17 +141,17 @@ impl Run<'_> {
                 }
                 continue;
             }
-            let (own, theirs) = order.shares(state, &target);
+            let (own, theirs) = order.shares(state, target);
             if own.weighted().is_infinite() && !theirs.weighted().is_infinite() {
-                self.retry.extend(order.drain(&target));
+                self.retry.extend(order.drain(target));
                 continue;
             }
-            while let Some(workload) = order.pop(&target) {
+            while let Some(workload) = order.pop(target) {
                 let passes = match strategy {
                     FairStrategy::LessThanInitialShare => own.compare(&theirs).is_lt(),
-                    FairStrategy::LessThanOrEqualToFinalShare => own
-                        .compare(&order.share_without(state, &target, workload))
-                        .is_le(),
+                    FairStrategy::LessThanOrEqualToFinalShare => {
+                        own.compare(&order.share_without(state, target, workload)).is_le()
+                    }
                 };
                 if !passes {
                     self.retry.push(workload);
@@ -170,8 +170,8 @@ impl Run<'_> {
         let retry = std::mem::take(&mut self.retry);
         let mut order = FairOrder::new(state, need.node(), need.subject.queue, retry, need.now);
         while let Some(target) = order.next(state) {
-            let (own, theirs) = order.shares(state, &target);
-            let Some(workload) = order.pop(&target) else {
+            let (own, theirs) = order.shares(state, target);
+            let Some(workload) = order.pop(target) else {
                 continue;
             };
             if own.compare(&theirs).is_lt()
@@ -179,7 +179,7 @@ impl Run<'_> {
             {
                 return true;
             }
-            order.drop_queue(&target);
+            order.drop_queue(target);
         }
         false
     }
@@ -318,13 +318,13 @@ impl FairOrder {
     }
 
     /// Takes the first candidate of a queue.
-    pub fn pop(&mut self, target: &TargetQueue) -> Option<WorkloadId> {
+    pub fn pop(&mut self, target: TargetQueue) -> Option<WorkloadId> {
         self.candidates
             .get_mut(&target.queue)
             .and_then(VecDeque::pop_front)
     }
 
-    fn drain(&mut self, target: &TargetQueue) -> Vec<WorkloadId> {
+    fn drain(&mut self, target: TargetQueue) -> Vec<WorkloadId> {
         self.candidates
             .get_mut(&target.queue)
             .map(|list| list.drain(..).collect())
@@ -332,12 +332,12 @@ impl FairOrder {
     }
 
     /// Leaves a queue out from now on.
-    pub fn drop_queue(&mut self, target: &TargetQueue) {
+    pub fn drop_queue(&mut self, target: TargetQueue) {
         self.pruned.insert(target.node);
     }
 
     /// The children of the lowest common ancestor on the preemptor's and on the target's side.
-    fn sides(&self, state: &State, target: &TargetQueue) -> (NodeId, NodeId) {
+    fn sides(&self, state: &State, target: TargetQueue) -> (NodeId, NodeId) {
         let meets_at = state
             .tree
             .ancestors(target.node)
@@ -351,12 +351,12 @@ impl FairOrder {
         (side(self.preemptor), side(target.node))
     }
 
-    fn shares(&self, state: &State, target: &TargetQueue) -> (Share, Share) {
+    fn shares(&self, state: &State, target: TargetQueue) -> (Share, Share) {
         let (own, theirs) = self.sides(state, target);
         (state.share(own), state.share(theirs))
     }
 
-    fn share_without(&self, state: &mut State, target: &TargetQueue, workload: WorkloadId) -> Share {
+    fn share_without(&self, state: &mut State, target: TargetQueue, workload: WorkloadId) -> Share {
         let mark = state.mark();
         state.try_without(workload, false);
         let share = state.share(self.sides(state, target).1);

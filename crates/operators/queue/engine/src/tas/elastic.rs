@@ -1,8 +1,8 @@
 //! Elastic slices: pods of the slice being replaced stay where they are.
 
-use super::TopologyAssignment;
 use super::placement::{Placement, PlacementRequest, Placer};
 use super::usage::Assumed;
+use super::{Tas, TopologyAssignment};
 
 impl Placer<'_> {
     /// Places a slice that replaces another; `None` if it is to be placed afresh.
@@ -23,9 +23,7 @@ impl Placer<'_> {
         let mut keep =
             |placer: &Self, request: &PlacementRequest<'_>, assignment: TopologyAssignment, add: bool| {
                 if add {
-                    placer
-                        .tas
-                        .assume(placer.flavor, assumed, &assignment, &request.per_pod);
+                    Tas::assume(placer.flavor, assumed, &assignment, &request.per_pod);
                 }
                 placed.push(Placement {
                     index: request.index,
@@ -45,10 +43,10 @@ impl Placer<'_> {
             }
             return Some(placed);
         }
-        self.tas.assume(self.flavor, assumed, previous, &workers.per_pod);
+        Tas::assume(self.flavor, assumed, previous, &workers.per_pod);
         let mut new_leader = leader;
         if let (Some(request), Some(old)) = (leader, leader_previous) {
-            self.tas.assume(self.flavor, assumed, old, &request.per_pod);
+            Tas::assume(self.flavor, assumed, old, &request.per_pod);
             new_leader = None;
         }
         let delta = PlacementRequest {
@@ -62,15 +60,14 @@ impl Placer<'_> {
                 result: Err(reason),
             }),
             Ok((added, added_leader)) => {
-                self.tas.assume(self.flavor, assumed, &added, &workers.per_pod);
+                Tas::assume(self.flavor, assumed, &added, &workers.per_pod);
                 placed.push(Placement {
                     index: workers.index,
                     result: Ok(self.merged(&added, previous)),
                 });
                 if let Some(request) = leader {
                     if let (Some(_), Some(assignment)) = (new_leader, &added_leader) {
-                        self.tas
-                            .assume(self.flavor, assumed, assignment, &request.per_pod);
+                        Tas::assume(self.flavor, assumed, assignment, &request.per_pod);
                     }
                     let assignment = leader_previous.cloned().or(added_leader).unwrap_or_default();
                     placed.push(Placement {

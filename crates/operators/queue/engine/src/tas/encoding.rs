@@ -126,7 +126,11 @@ pub fn encode(assignment: &TopologyAssignment, by_prefix: bool) -> EncodedAssign
 }
 
 fn level_names(assignment: &TopologyAssignment) -> Vec<String> {
-    assignment.levels.iter().map(|level| level.to_string()).collect()
+    assignment
+        .levels
+        .iter()
+        .map(std::string::ToString::to_string)
+        .collect()
 }
 
 /// One slice for all domains.

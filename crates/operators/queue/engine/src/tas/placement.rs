@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use super::stats::Exclusions;
@@ -161,8 +162,7 @@ impl<'a> Placer<'a> {
             }
             Ok((for_workers, for_leader)) => {
                 let mut accept = |request: &PlacementRequest<'_>, assignment: TopologyAssignment| {
-                    self.tas
-                        .assume(self.flavor, assumed, &assignment, &request.per_pod);
+                    Tas::assume(self.flavor, assumed, &assignment, &request.per_pod);
                     placed.push(Placement {
                         index: request.index,
                         result: Ok(assignment),
@@ -797,10 +797,11 @@ impl<'a> Placer<'a> {
             };
             let fitting = self.slices_below(best, level, target, layer.size);
             let needed = params.count / layer.size;
-            message.push_str(&format!(
+            let _ = write!(
+                message,
                 "; {fitting}/{needed} slice(s) fit on level {}",
                 layer.level
-            ));
+            );
         }
         message
     }

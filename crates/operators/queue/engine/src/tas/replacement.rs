@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::placement::{Placement, PlacementRequest, Placer, Within};
 use super::tree::DomainIdx;
 use super::usage::Assumed;
-use super::{DomainAssignment, TopologyAssignment};
+use super::{DomainAssignment, Tas, TopologyAssignment};
 use crate::model::{PodSet, SliceLayer};
 
 impl Placer<'_> {
@@ -54,8 +54,7 @@ impl Placer<'_> {
                     return true;
                 }
                 Ok((merged, replacement)) => {
-                    self.tas
-                        .assume(self.flavor, assumed, &replacement, &request.per_pod);
+                    Tas::assume(self.flavor, assumed, &replacement, &request.per_pod);
                     placed.push(Placement {
                         index: request.index,
                         result: Ok(merged),

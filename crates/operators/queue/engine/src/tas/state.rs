@@ -301,7 +301,6 @@ impl Tas {
     }
 
     pub(super) fn assume(
-        &self,
         flavor: &TasFlavor,
         assumed: &mut Assumed,
         assignment: &TopologyAssignment,

@@ -85,7 +85,8 @@ impl Tree {
                 .filter_map(|level| node.labels.get(level).cloned())
                 .collect();
             if by_host && let Some(host) = values.last() {
-                values = hosts.entry(Arc::clone(host)).or_insert(values.clone()).clone();
+                let known = hosts.entry(Arc::clone(host)).or_insert_with(|| values.clone());
+                values.clone_from(known);
             }
             let leaf = leaves.entry(values).or_insert_with(|| Leaf {
                 domain: 0,

@@ -10,7 +10,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub fn from_differences(differences: Vec<String>) -> Self {
+    pub fn from_differences(differences: impl AsRef<[String]>) -> Self {
+        let differences = differences.as_ref();
         if differences.is_empty() {
             Self::Same
         } else {

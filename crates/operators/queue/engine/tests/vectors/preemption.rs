@@ -253,9 +253,9 @@ fn fair_order(case: &Case<'_>) -> Verdict {
     while let Some(target) = order.next(state) {
         got.push(state.names.queue_name(target.queue).to_owned());
         if calls["actions"][step] == "drop" {
-            order.drop_queue(&target);
+            order.drop_queue(target);
         } else {
-            order.pop(&target);
+            order.pop(target);
         }
         step += 1;
         if step > 100 {

@@ -169,9 +169,9 @@ fn check(case: &Case<'_>, world: &World, log: &Log, admitted_before: &[String]) 
     if !want["skippedPreemptions"].is_null() {
         let got = json!(log.skipped);
         let mut wanted = want["skippedPreemptions"].clone();
-        wanted
-            .as_object_mut()
-            .map(|entries| entries.retain(|_, count| *count != 0));
+        if let Some(entries) = wanted.as_object_mut() {
+            entries.retain(|_, count| *count != 0);
+        }
         found.extend(differences("skippedPreemptions", &got, &wanted));
     }
     if !want["preemptionTargetRecomputations"].is_null() {
@@ -201,7 +201,9 @@ fn check(case: &Case<'_>, world: &World, log: &Log, admitted_before: &[String]) 
                 .local_queues
                 .get(name)
                 .and_then(|id| world.engine.state.afs.get(id));
-            let pending = entry.map(|entry| entry.pending()).unwrap_or_default();
+            let pending = entry
+                .map(quintet_queue_engine::afs::LedgerEntry::pending)
+                .unwrap_or_default();
             let pending = pending
                 .iter()
                 .map(|(id, quantity)| (names.resource_name(*id), quantity.to_string()));
@@ -500,7 +502,10 @@ pub fn single(case: &Case<'_>) -> Verdict {
         }
         "markPreemptionOutcome" => {
             let mut entry = entry(&mut world, &json!({ "workload": {} }));
-            entry.message = args["inadmissibleMessage"].as_str().unwrap_or("").to_owned();
+            args["inadmissibleMessage"]
+                .as_str()
+                .unwrap_or("")
+                .clone_into(&mut entry.message);
             entry.subject.progress = Some(Progress::default());
             let number = |key: &str| usize::try_from(args[key].as_u64().unwrap_or(0)).expect("count");
             entry.preempted(number("preempted"), number("errors"));

@@ -393,14 +393,14 @@ impl Machine {
         let workload = self.world.read_workload(object);
         let state = &self.world.engine.state;
         let local_queue = state.local_queue(workload.local_queue).cloned();
-        let error = if !workload.is_admissible(&state.settings.gates) {
-            Some("workload is inadmissible and can't be added to a LocalQueue")
-        } else {
+        let error = if workload.is_admissible(&state.settings.gates) {
             match &local_queue {
                 None => Some("localQueue doesn't exist or inactive"),
                 Some(feeds) if state.queue(feeds.queue).is_none() => Some("clusterQueue doesn't exist"),
                 Some(_) => None,
             }
+        } else {
+            Some("workload is inadmissible and can't be added to a LocalQueue")
         };
         let id = self.id(&key(object));
         let known = self.world.engine.set_workload(workload, self.world.now);
@@ -699,7 +699,7 @@ impl Machine {
                 let pending = state
                     .afs
                     .get(local_queue)
-                    .map(|entry| entry.pending())
+                    .map(quintet_queue_engine::afs::LedgerEntry::pending)
                     .unwrap_or_default();
                 Step::Returns(consumed_json(&pending, &state.names))
             }
@@ -808,7 +808,7 @@ pub fn entry_penalties(case: &Case<'_>) -> Verdict {
     }
     let pending = ledger
         .get(local_queue)
-        .map(|entry| entry.pending())
+        .map(quintet_queue_engine::afs::LedgerEntry::pending)
         .unwrap_or_default();
     let mut found = differences("pending", &json!(!pending.is_empty()), &case.want()["pending"]);
     for (name, wanted) in case.want()["milli"].as_object().into_iter().flatten() {
