@@ -7,6 +7,7 @@ use crate::flavors::{
 };
 use crate::preemption::{self, Simulation, Target};
 use crate::state::{Queue, State};
+use crate::tas::PlaceOptions;
 use crate::time::Time;
 
 /// The slice the workload replaces, if it holds quota of the same queue.
@@ -50,7 +51,7 @@ pub fn evaluate(state: &mut State, subject: &mut Subject, now: Time) -> (Assignm
 }
 
 fn initial(state: &mut State, subject: &Subject, now: Time) -> (Assignment, Vec<Target>) {
-    let oracle = Simulation { now };
+    let oracle = Simulation::new(now);
     let slice: Vec<Target> = subject
         .replaced
         .iter()
@@ -64,7 +65,7 @@ fn initial(state: &mut State, subject: &Subject, now: Time) -> (Assignment, Vec<
     match full.mode() {
         Mode::Fit => return (full, slice),
         Mode::Preempt => {
-            let targets = preemption::targets(state, subject, &full, now);
+            let targets = preemption::targets(state, subject, &full, &oracle);
             if !targets.is_empty() {
                 return (full, with_slice(targets));
             }
@@ -83,7 +84,7 @@ fn initial(state: &mut State, subject: &Subject, now: Time) -> (Assignment, Vec<
             match reduced.mode() {
                 Mode::Fit => Some((reduced, Vec::new())),
                 Mode::Preempt => {
-                    let targets = preemption::targets(state, subject, &reduced, now);
+                    let targets = preemption::targets(state, subject, &reduced, &oracle);
                     (!targets.is_empty()).then_some((reduced, targets))
                 }
                 Mode::NoFit | Mode::DeferredFit => None,
@@ -115,13 +116,13 @@ fn reserve_places(
     }
     let requests = tas_requests(assignment, &workload, subject, state, queue);
     let placements = if targets.is_empty() {
-        topology::place(state, &requests, &workload, true)
+        topology::place(state, &requests, PlaceOptions::on_empty(&workload))
     } else {
         let mark = state.mark();
         for target in targets {
             state.try_without(target.workload, false);
         }
-        let placements = topology::place(state, &requests, &workload, false);
+        let placements = topology::place(state, &requests, PlaceOptions::explained(&workload));
         state.rollback(mark);
         placements
     };

@@ -12,6 +12,7 @@ use crate::names::{FlavorId, QueueId, ResourceId};
 use crate::requests::Requests;
 use crate::settings::Gates;
 use crate::state::{Queue, State};
+use crate::tas::PlaceOptions;
 
 /// Answers whether preemption could make room for an amount of one flavor of one resource.
 pub trait Oracle {
@@ -578,7 +579,7 @@ impl<O: Oracle> Search<'_, O> {
         let workload = Arc::clone(&self.subject.workload);
         let requests = topology::tas_requests(assignment, &workload, self.subject, self.state, self.queue);
         if assignment.mode() == Mode::Fit {
-            let placements = topology::place(self.state, &requests, &workload, false);
+            let placements = topology::place(self.state, &requests, PlaceOptions::explained(&workload));
             match topology::failure(&placements) {
                 Some((_, index, reason)) => {
                     if let Some(assigned) = assignment
@@ -594,7 +595,7 @@ impl<O: Oracle> Search<'_, O> {
             }
         }
         if assignment.mode() == Mode::Preempt && workload.unhealthy_nodes.is_empty() {
-            let placements = topology::place(self.state, &requests, &workload, true);
+            let placements = topology::place(self.state, &requests, PlaceOptions::on_empty(&workload));
             if let Some((flavor, index, _)) = topology::failure(&placements) {
                 if let Some(assigned) = assignment
                     .pod_sets

@@ -193,16 +193,11 @@ fn updates_for<'a>(workload: &'a Workload, pod_set: &PodSet) -> Vec<&'a PodSetUp
 pub(crate) fn place(
     state: &State,
     requests: &TasRequests<'_>,
-    workload: &Workload,
-    simulate_empty: bool,
+    options: PlaceOptions<'_>,
 ) -> Vec<(FlavorId, Placement)> {
     let mut flavors: Vec<_> = requests.keys().copied().collect();
     flavors.sort_by_key(|id| state.names.flavor_name(*id).to_owned());
     let mut assumed = Assumed::default();
-    let options = PlaceOptions {
-        simulate_empty,
-        workload: Some(workload),
-    };
     let context = (&state.names, &state.settings.gates);
     let mut placed = Vec::new();
     for flavor in flavors {

@@ -1,6 +1,6 @@
 //! Who may be preempted, and whom to take first.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use super::Need;
 use crate::model::{Fr, PreemptionPolicy, Workload};
@@ -73,7 +73,29 @@ pub fn compare_candidates(
 
 /// Sorts candidates for a need.
 pub(super) fn sort(state: &State, need: &Need<'_>, candidates: &mut [WorkloadId]) {
-    let with_afs = state.settings.afs().is_some();
     let queue = need.subject.queue;
-    candidates.sort_by(|a, b| compare_candidates(state, *a, *b, queue, with_afs, need.now));
+    if state.settings.afs().is_some() {
+        candidates.sort_by(|a, b| compare_candidates(state, *a, *b, queue, true, need.now));
+        return;
+    }
+    let gates = &state.settings.gates;
+    let key = |id: WorkloadId| {
+        let workload = state.workload(id)?;
+        let is_own = state.held(id).is_some_and(|held| held.queue == queue);
+        let reserved = Reverse(workload.reservation_time(need.now));
+        let priority = workload.effective_priority(gates);
+        Some((
+            !workload.is_evicted(),
+            is_own,
+            priority,
+            reserved,
+            &*workload.uid,
+            &workload.key,
+        ))
+    };
+    let mut keyed: Vec<_> = candidates.iter().map(|id| (key(*id), *id)).collect();
+    keyed.sort_unstable();
+    for (slot, (_, id)) in candidates.iter_mut().zip(keyed) {
+        *slot = id;
+    }
 }

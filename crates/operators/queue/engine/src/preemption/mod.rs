@@ -4,19 +4,20 @@ mod candidates;
 mod classical;
 mod fair;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 pub use candidates::{compare_candidates, satisfies_policy};
 pub use fair::{FairOrder, TargetQueue};
 
 use crate::amount::Amount;
-use crate::flavors::topology_placement as topology;
+use crate::flavors::topology_placement::{self as topology, TasRequests};
 use crate::flavors::{Assignment, Mode, Oracle, Possibility, Subject, tas_requests};
-use crate::model::{Fr, Usage, add_usage};
+use crate::model::{Fr, Usage};
 use crate::names::WorkloadId;
 use crate::quota::NodeId;
 use crate::state::{Queue, State};
-use crate::tas::TasUse;
+use crate::tas::{PlaceOptions, TasUse};
 use crate::time::Time;
 
 /// Why a workload is preempted.
@@ -74,8 +75,8 @@ pub(crate) struct Need<'a> {
     pub(crate) tas: Vec<TasUse>,
     /// What there is not enough of.
     pub(crate) frs: Vec<Fr>,
-    /// The assignment whose pods must find places too.
-    pub(crate) assignment: Option<Assignment>,
+    /// Pods that must find places too.
+    pub(crate) places: TasRequests<'a>,
     pub(crate) now: Time,
 }
 
@@ -95,21 +96,26 @@ impl Need<'_> {
     }
 
     fn can_be_placed(&self, state: &State) -> bool {
-        let Some(assignment) = &self.assignment else {
-            return true;
-        };
-        if !state.settings.gates.tas {
+        if self.places.is_empty() {
             return true;
         }
-        let workload = &self.subject.workload;
-        let mut assignment = assignment.clone();
-        let requests = tas_requests(&mut assignment, workload, self.subject, state, &self.queue);
-        topology::failure(&topology::place(state, &requests, workload, false)).is_none()
+        let options = PlaceOptions {
+            workload: Some(&self.subject.workload),
+            ..PlaceOptions::default()
+        };
+        topology::failure(&topology::place(state, &self.places, options)).is_none()
     }
 }
 
 /// Finds whom to preempt for an assignment in mode [`Mode::Preempt`]; nobody if that would not help.
-pub fn targets(state: &mut State, subject: &Subject, assignment: &Assignment, now: Time) -> Vec<Target> {
+///
+/// `known` is what the oracle found on the way to the assignment: the same need has the same answer.
+pub fn targets(
+    state: &mut State,
+    subject: &Subject,
+    assignment: &Assignment,
+    known: &Simulation,
+) -> Vec<Target> {
     let Some(queue) = state.queue(subject.queue).map(Arc::clone) else {
         return Vec::new();
     };
@@ -131,14 +137,24 @@ pub fn targets(state: &mut State, subject: &Subject, assignment: &Assignment, no
         .as_ref()
         .map_or_else(Vec::new, |admission| crate::state::tas_uses(workload, admission));
     let usage = assignment.total_requests(subject, state.settings.ignores_undeclared());
+    let places = if state.settings.gates.tas {
+        tas_requests(&mut assignment.clone(), workload, subject, state, &queue)
+    } else {
+        TasRequests::new()
+    };
+    if places.is_empty()
+        && let Some(found) = known.recall(&usage, &frs)
+    {
+        return found;
+    }
     let need = Need {
         subject,
         queue,
         usage,
         tas,
         frs,
-        assignment: Some(assignment.clone()),
-        now,
+        places,
+        now: known.now,
     };
     search(state, &need)
 }
@@ -173,10 +189,29 @@ pub(crate) fn fill_back(
 }
 
 /// The oracle flavor search asks: a real search for targets, for one flavor of one resource.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Simulation {
     /// The time.
     pub now: Time,
+    /// The last need and its targets.
+    last: RefCell<Option<(Usage, Vec<Target>)>>,
+}
+
+impl Simulation {
+    /// An oracle that has not been asked yet. It remembers answers and is good for one evaluation only.
+    pub fn new(now: Time) -> Self {
+        Self {
+            now,
+            last: RefCell::new(None),
+        }
+    }
+
+    fn recall(&self, usage: &Usage, frs: &[Fr]) -> Option<Vec<Target>> {
+        let last = self.last.borrow();
+        let (known, targets) = last.as_ref()?;
+        (known == usage && frs.len() == 1 && usage.iter().all(|(fr, _)| frs.contains(fr)))
+            .then(|| targets.clone())
+    }
 }
 
 impl Oracle for Simulation {
@@ -185,18 +220,19 @@ impl Oracle for Simulation {
             return (Possibility::NoCandidates, 0);
         };
         let node = queue.node;
-        let mut usage = Usage::new();
-        add_usage(&mut usage, fr, value);
+        let usage = vec![(fr, value)];
+        let (tas, places) = (Vec::new(), TasRequests::new());
         let need = Need {
             subject,
             queue,
             usage,
-            tas: Vec::new(),
+            tas,
             frs: vec![fr],
-            assignment: None,
+            places,
             now: self.now,
         };
         let found = search(state, &need);
+        self.last.replace(Some((need.usage, found.clone())));
         if found.is_empty() {
             return (
                 Possibility::NoCandidates,

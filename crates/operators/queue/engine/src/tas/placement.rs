@@ -756,6 +756,9 @@ impl<'a> Placer<'a> {
     }
 
     fn message(&self, miss: &Miss, params: &Params, counting: &Counting<'_>) -> String {
+        if !self.options.explain {
+            return "no placement".to_owned();
+        }
         let topology = &self.flavor.topology_name;
         let (fitting, needed, level) = match *miss {
             Miss::NoDomains(level) => {

@@ -54,6 +54,28 @@ pub struct PlaceOptions<'a> {
     pub simulate_empty: bool,
     /// The workload being placed: its failed nodes and its present placement.
     pub workload: Option<&'a Workload>,
+    /// Say why there is no placement; counting what excluded every node costs as much as placing.
+    pub explain: bool,
+}
+
+impl<'a> PlaceOptions<'a> {
+    /// On the cluster as it is, with the reason if there is no placement.
+    pub const fn explained(workload: &'a Workload) -> Self {
+        Self {
+            simulate_empty: false,
+            workload: Some(workload),
+            explain: true,
+        }
+    }
+
+    /// On the cluster as if no workload was placed.
+    pub const fn on_empty(workload: &'a Workload) -> Self {
+        Self {
+            simulate_empty: true,
+            workload: Some(workload),
+            explain: false,
+        }
+    }
 }
 
 /// A place in the journal to go back to.

@@ -7,7 +7,7 @@ use quintet_queue_engine::intake;
 use quintet_queue_engine::model::PreemptionPolicy;
 use quintet_queue_engine::names::WorkloadId;
 use quintet_queue_engine::outlet;
-use quintet_queue_engine::preemption::{self, FairOrder, PreemptionReason, Target};
+use quintet_queue_engine::preemption::{self, FairOrder, PreemptionReason, Simulation, Target};
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
@@ -92,7 +92,12 @@ fn found_targets(case: &Case<'_>) -> (World, Vec<Target>, WorkloadId) {
     let subject = Subject::new(Arc::new(incoming.clone()), queue, 1);
     let assignment = assignment(&mut world, &case.calls()["assignment"], &subject);
     let now = world.now;
-    let targets = preemption::targets(&mut world.engine.state, &subject, &assignment, now);
+    let targets = preemption::targets(
+        &mut world.engine.state,
+        &subject,
+        &assignment,
+        &Simulation::new(now),
+    );
     let id = world.engine.state.set_workload(incoming).0;
     (world, targets, id)
 }

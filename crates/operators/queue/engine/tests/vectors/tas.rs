@@ -196,6 +196,7 @@ fn find(case: &Case<'_>) -> Verdict {
     let options = PlaceOptions {
         simulate_empty: false,
         workload: workload.as_ref(),
+        explain: true,
     };
     let context = (&state.names, &state.settings.gates);
     let placements = state
