@@ -736,6 +736,24 @@ impl Engine {
         self.expected.remove(&victim);
     }
 
+    /// An evicted workload has stopped and gives back what it held: it waits again.
+    pub fn return_to_queue(&mut self, id: WorkloadId, now: Time) {
+        let Some(workload) = self.state.workload(id) else {
+            return;
+        };
+        let mut returned = Workload::clone(workload);
+        returned.admission = None;
+        for (kind, value) in [
+            (ConditionKind::QuotaReserved, false),
+            (ConditionKind::Admitted, false),
+            (ConditionKind::Evicted, true),
+            (ConditionKind::Requeued, true),
+        ] {
+            returned.set_condition(kind, value, ConditionReason::Other, now);
+        }
+        self.set_workload(returned, now);
+    }
+
     /// An admission could not be written: what it took is given back, and the workload queued again
     /// unless it is gone.
     pub fn admission_failed(&mut self, id: WorkloadId, is_gone: bool, now: Time) {
