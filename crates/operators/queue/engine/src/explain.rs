@@ -150,19 +150,33 @@ impl Engine {
         hold(!workload.active, "the workload is not active");
         hold(workload.is_finished(), "the workload is finished");
         hold(workload.is_on_hold(), "the workload is on hold");
-        hold(links.is_some_and(|links| links.admission_gated), "its admission is gated");
+        hold(
+            links.is_some_and(|links| links.admission_gated),
+            "its admission is gated",
+        );
         hold(!workload.backoff_expired(now), "it waits after an eviction");
         hold(workload.has_failed_checks(), "an admission check failed");
         hold(local_queue.is_none(), "its LocalQueue does not exist");
-        hold(local_queue.is_some_and(|local_queue| local_queue.stopped), "its LocalQueue is stopped");
+        hold(
+            local_queue.is_some_and(|local_queue| local_queue.stopped),
+            "its LocalQueue is stopped",
+        );
         let row = queue.and_then(|queue| self.state.queue(queue)).map(Arc::clone);
-        hold(queue.is_some() && row.is_none(), "its ClusterQueue does not exist");
+        hold(
+            queue.is_some() && row.is_none(),
+            "its ClusterQueue does not exist",
+        );
         for reason in row.iter().flat_map(|row| &row.inactive) {
             hold(true, &format!("its ClusterQueue cannot admit: {reason:?}"));
         }
         if let Some(row) = &row {
             let labels = self.state.namespace(workload.key.namespace);
-            let served = row.spec.namespaces.as_ref().zip(labels).is_some_and(|(selector, labels)| selector.matches(labels));
+            let served = row
+                .spec
+                .namespaces
+                .as_ref()
+                .zip(labels)
+                .is_some_and(|(selector, labels)| selector.matches(labels));
             hold(!served, "its namespace is not served by the ClusterQueue");
         }
         if let Some(queue) = queue.filter(|_| row.is_some_and(|row| row.inactive.is_empty())) {
@@ -172,10 +186,18 @@ impl Engine {
             explanation.message = assignment.message(&self.state.names);
             explanation.would_preempt = targets;
             for assigned in &assignment.pod_sets {
-                let reasons = assigned.attempts.iter().flat_map(|attempt| &attempt.reasons).chain(&assigned.reasons);
+                let reasons = assigned
+                    .attempts
+                    .iter()
+                    .flat_map(|attempt| &attempt.reasons)
+                    .chain(&assigned.reasons);
                 for reason in reasons {
                     let shortage = shortage(&self.state, queue, &assigned.name, reason, &assigned.requests);
-                    if !explanation.shortages.iter().any(|known| known.text == shortage.text) {
+                    if !explanation
+                        .shortages
+                        .iter()
+                        .any(|known| known.text == shortage.text)
+                    {
                         explanation.shortages.push(shortage);
                     }
                 }
@@ -194,7 +216,10 @@ impl Engine {
         if pending.is_inadmissible(id) {
             return Standing::Parked;
         }
-        let ahead = pending.ordered(&|local_queue| self.local_queue_usage(local_queue)).into_iter().position(|own| own == id);
+        let ahead = pending
+            .ordered(&|local_queue| self.local_queue_usage(local_queue))
+            .into_iter()
+            .position(|own| own == id);
         ahead.map_or(Standing::NotQueued, |ahead| Standing::Waiting { ahead })
     }
 }
@@ -208,13 +233,17 @@ fn shortage(
 ) -> Shortage {
     let (fr, missing) = match reason {
         Reason::Insufficient { fr, missing } => (Some(*fr), Some(*missing)),
-        Reason::ExceedsMaximum { fr, considered, request, maximum } => {
-            (Some(*fr), Some(*considered + Amount::new(*request) - *maximum))
-        }
+        Reason::ExceedsMaximum {
+            fr,
+            considered,
+            request,
+            maximum,
+        } => (Some(*fr), Some(*considered + Amount::new(*request) - *maximum)),
         _ => (None, None),
     };
     let node = state.queue(queue).map(|queue| queue.node);
-    let (mut available, mut maximum, mut holders, mut enough) = (Amount::ZERO, Amount::ZERO, Vec::new(), Vec::new());
+    let (mut available, mut maximum, mut holders, mut enough) =
+        (Amount::ZERO, Amount::ZERO, Vec::new(), Vec::new());
     if let (Some(fr), Some(node)) = (fr, node) {
         available = state.available(node, fr);
         maximum = state.tree.potential(node, fr);
@@ -247,7 +276,11 @@ fn holders_of(state: &State, node: crate::quota::NodeId, fr: Fr) -> Vec<Holder> 
         .flat_map(|queue| state.reserved(queue).map(move |workload| (queue, workload)))
         .filter_map(|(queue, workload)| {
             let amount = usage_of(&state.held(workload)?.usage, fr);
-            (amount > 0).then_some(Holder { workload, queue, amount })
+            (amount > 0).then_some(Holder {
+                workload,
+                queue,
+                amount,
+            })
         })
         .collect();
     holders.sort_by_key(|holder| (std::cmp::Reverse(holder.amount), holder.workload));
@@ -261,7 +294,11 @@ fn enough_of(holders: &[Holder], missing: Amount) -> Vec<WorkloadId> {
     for (at, holder) in holders.iter().enumerate() {
         if holder.amount >= left {
             let rest = holders.get(at..).unwrap_or_default();
-            let smallest = rest.iter().take_while(|other| other.amount >= left).last().unwrap_or(holder);
+            let smallest = rest
+                .iter()
+                .take_while(|other| other.amount >= left)
+                .last()
+                .unwrap_or(holder);
             enough.push(smallest.workload);
             return enough;
         }
@@ -275,7 +312,11 @@ impl Explanation {
     /// The explanation for people.
     pub fn text(&self, state: &State) -> String {
         let names = &state.names;
-        let key = |id: WorkloadId| state.workload(id).map_or_else(String::new, |workload| state.key_text(&workload.key));
+        let key = |id: WorkloadId| {
+            state
+                .workload(id)
+                .map_or_else(String::new, |workload| state.key_text(&workload.key))
+        };
         let queue = self.queue.map_or("no queue", |queue| names.queue_name(queue));
         let mut text = format!("{} ", key(self.workload));
         let _ = match &self.standing {
@@ -298,7 +339,11 @@ impl Explanation {
                 continue;
             };
             let amount = |amount: Amount| {
-                if amount.is_unlimited() { amount.to_string() } else { names.format(fr.resource, amount.get()) }
+                if amount.is_unlimited() {
+                    amount.to_string()
+                } else {
+                    names.format(fr.resource, amount.get())
+                }
             };
             let _ = writeln!(
                 text,
@@ -315,7 +360,12 @@ impl Explanation {
                 .holders
                 .iter()
                 .map(|holder| {
-                    format!("{} {} ({})", key(holder.workload), amount(holder.amount), names.queue_name(holder.queue))
+                    format!(
+                        "{} {} ({})",
+                        key(holder.workload),
+                        amount(holder.amount),
+                        names.queue_name(holder.queue)
+                    )
                 })
                 .collect();
             if !held.is_empty() {
@@ -326,7 +376,11 @@ impl Explanation {
                 let _ = writeln!(text, "  enough when done: {}", enough.join(", "));
             }
         }
-        let preempted: Vec<String> = self.would_preempt.iter().map(|target| key(target.workload)).collect();
+        let preempted: Vec<String> = self
+            .would_preempt
+            .iter()
+            .map(|target| key(target.workload))
+            .collect();
         if !preempted.is_empty() {
             let _ = writeln!(text, "- would preempt: {}", preempted.join(", "));
         }

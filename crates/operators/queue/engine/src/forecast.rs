@@ -43,14 +43,24 @@ impl Engine {
         horizon: Span,
         duration: &dyn Fn(&Self, WorkloadId) -> Option<Span>,
     ) -> BTreeMap<WorkloadId, Option<Time>> {
-        let pending = self.state.workloads().map(|(id, _)| id).filter(|id| self.state.held(*id).is_none());
+        let pending = self
+            .state
+            .workloads()
+            .map(|(id, _)| id)
+            .filter(|id| self.state.held(*id).is_none());
         let mut starts: BTreeMap<WorkloadId, Option<Time>> = pending.map(|id| (id, None)).collect();
         let mut copy = self.clone();
         copy.request_flush_all(now);
         let mut run = VirtualRun::new(copy, now, true);
-        for (id, workload) in self.state.workloads().filter(|(id, _)| self.state.held(*id).is_some()) {
+        for (id, workload) in self
+            .state
+            .workloads()
+            .filter(|(id, _)| self.state.held(*id).is_some())
+        {
             if let Some(length) = duration(self, id) {
-                let admitted = workload.condition(ConditionKind::Admitted).or(workload.condition(ConditionKind::QuotaReserved));
+                let admitted = workload
+                    .condition(ConditionKind::Admitted)
+                    .or(workload.condition(ConditionKind::QuotaReserved));
                 let since = admitted.map_or(now, |condition| condition.since);
                 run.end_at(id, (since + length).max(now));
             }

@@ -17,9 +17,21 @@ pub fn engine(objects: &[Value]) -> Engine {
 /// As [`engine`], with settings.
 pub fn engine_with(settings: Settings, objects: &[Value]) -> Engine {
     let mut engine = Engine::new(settings);
-    let order = ["Namespace", "Topology", "ResourceFlavor", "Node", "Cohort", "ClusterQueue", "LocalQueue", "Workload"];
+    let order = [
+        "Namespace",
+        "Topology",
+        "ResourceFlavor",
+        "Node",
+        "Cohort",
+        "ClusterQueue",
+        "LocalQueue",
+        "Workload",
+    ];
     for kind in order {
-        for object in objects.iter().filter(|object| object.get("kind").is_some_and(|own| own == kind)) {
+        for object in objects
+            .iter()
+            .filter(|object| object.get("kind").is_some_and(|own| own == kind))
+        {
             add(&mut engine, object);
         }
     }
@@ -47,7 +59,10 @@ pub fn add(engine: &mut Engine, object: &Value) {
         }
         "Node" => {
             if let Ok(node) = intake::node(object, names) {
-                engine.state.tas.set_nodes([(std::sync::Arc::clone(&node.name), Some(node))]);
+                engine
+                    .state
+                    .tas
+                    .set_nodes([(std::sync::Arc::clone(&node.name), Some(node))]);
             }
         }
         "Cohort" => {
@@ -60,7 +75,10 @@ pub fn add(engine: &mut Engine, object: &Value) {
             engine.set_queue(spec, start);
         }
         "LocalQueue" => {
-            let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("");
+            let namespace = object
+                .pointer("/metadata/namespace")
+                .and_then(Value::as_str)
+                .unwrap_or("");
             let id = names.namespaces.intern(namespace);
             if engine.state.namespace(id).is_none() {
                 engine.set_namespace(id, Some(crate::labels::Labels::new()), start);
@@ -71,7 +89,9 @@ pub fn add(engine: &mut Engine, object: &Value) {
         }
         _ => {
             let gates = engine.state.settings.gates.clone();
-            if let Ok(workload) = intake::workload(object, &IntakeOptions::default(), &gates, &mut engine.state.names) {
+            if let Ok(workload) =
+                intake::workload(object, &IntakeOptions::default(), &gates, &mut engine.state.names)
+            {
                 engine.set_workload(workload, start);
             }
         }
@@ -99,6 +119,10 @@ pub fn workload(namespace: &str, name: &str, queue: &str, cpu: i64) -> Value {
 /// The id of a workload, or one that nobody has.
 pub fn id(engine: &Engine, namespace: &str, name: &str) -> WorkloadId {
     let namespace = engine.state.names.namespaces.get(namespace);
-    let key = namespace.map(|namespace| WorkloadKey { namespace, name: name.into() });
-    key.and_then(|key| engine.state.workload_id(&key)).unwrap_or_else(|| WorkloadId::from_index(u32::MAX as usize))
+    let key = namespace.map(|namespace| WorkloadKey {
+        namespace,
+        name: name.into(),
+    });
+    key.and_then(|key| engine.state.workload_id(&key))
+        .unwrap_or_else(|| WorkloadId::from_index(u32::MAX as usize))
 }

@@ -31,7 +31,13 @@ pub(crate) struct VirtualRun {
 
 impl VirtualRun {
     pub(crate) fn new(engine: Engine, now: Time, eager: bool) -> Self {
-        Self { engine, now, ends: BTreeSet::new(), end_of: BTreeMap::new(), eager }
+        Self {
+            engine,
+            now,
+            ends: BTreeSet::new(),
+            end_of: BTreeMap::new(),
+            eager,
+        }
     }
 
     /// A running workload ends at this time.
@@ -73,7 +79,11 @@ impl VirtualRun {
                         self.preempt(id, seen);
                     }
                     Outcome::Unadmitted(unadmitted) => {
-                        let victims = unadmitted.evict.iter().map(|target| target.workload).chain(unadmitted.migrate);
+                        let victims = unadmitted
+                            .evict
+                            .iter()
+                            .map(|target| target.workload)
+                            .chain(unadmitted.migrate);
                         for victim in victims.collect::<Vec<_>>() {
                             moved = true;
                             self.preempt(victim, seen);
@@ -110,7 +120,12 @@ impl VirtualRun {
         while let Some((end, id)) = self.ends.first().copied().filter(|(end, _)| *end <= at) {
             self.forget_end(id);
             seen(&self.engine, end, Happening::Ended(id));
-            if let Some(key) = self.engine.state.workload(id).map(|workload| workload.key.clone()) {
+            if let Some(key) = self
+                .engine
+                .state
+                .workload(id)
+                .map(|workload| workload.key.clone())
+            {
                 self.engine.remove_workload(&key, at);
             }
         }

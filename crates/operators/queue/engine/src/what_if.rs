@@ -117,6 +117,11 @@ fn outcome(engine: Engine, now: Time) -> (BTreeSet<WorkloadId>, BTreeSet<Workloa
             lost.insert(id);
         }
     });
-    let holding = run.engine.state.workloads().map(|(id, _)| id).filter(|id| run.engine.state.held(*id).is_some());
+    let holding = run
+        .engine
+        .state
+        .workloads()
+        .map(|(id, _)| id)
+        .filter(|id| run.engine.state.held(*id).is_some());
     (holding.collect(), lost)
 }
