@@ -217,7 +217,10 @@ impl Engine {
             return Standing::Parked;
         }
         let ahead = pending
-            .ordered(&|local_queue| self.local_queue_usage(local_queue))
+            .ordered(
+                &|local_queue| self.local_queue_usage(local_queue),
+                &self.state.settings,
+            )
             .into_iter()
             .position(|own| own == id);
         ahead.map_or(Standing::NotQueued, |ahead| Standing::Waiting { ahead })

@@ -103,6 +103,16 @@ impl Pending {
 /// Order in the queue: priority, then time, then UID.
 type OrderKey = (Reverse<i64>, Time, Arc<str>, WorkloadId);
 
+fn order_key(id: WorkloadId, workload: &Workload, settings: &Settings) -> OrderKey {
+    let priority = Reverse(workload.effective_priority(&settings.gates));
+    (
+        priority,
+        workload.queue_timestamp(settings),
+        Arc::clone(&workload.uid),
+        id,
+    )
+}
+
 /// Lanes of a LocalQueue are ordered by its usage; without admission fair sharing all share one.
 type LaneKey = (Option<LocalQueueId>, Option<ShapeHash>);
 
@@ -264,21 +274,29 @@ impl PendingQueue {
         self.parked.iter().copied().chain(bulk).collect()
     }
 
-    /// All workloads in the order in which they would be popped if all were active.
-    pub fn ordered(&self, usage: &dyn Fn(LocalQueueId) -> f64) -> Vec<WorkloadId> {
-        let mut all: Vec<(f64, bool, &OrderKey)> = self
-            .rows
+    /// All workloads, also the one in flight, in the order in which they would be popped if all were active.
+    pub fn ordered(&self, usage: &dyn Fn(LocalQueueId) -> f64, settings: &Settings) -> Vec<WorkloadId> {
+        let flying = self
+            .in_flight
             .iter()
-            .map(|(id, row)| {
+            .map(|(id, pending)| (order_key(*id, &pending.workload, settings), pending));
+        let waiting = self.rows.values().map(|row| (row.key.clone(), &row.pending));
+        let mut all: Vec<(f64, bool, OrderKey)> = waiting
+            .chain(flying)
+            .map(|(key, pending)| {
                 let used = if self.by_usage {
-                    usage(row.pending.workload.local_queue)
+                    usage(pending.workload.local_queue)
                 } else {
                     0.0
                 };
-                (used, !self.is_sticky(*id), &row.key)
+                (used, !self.is_sticky(key.3), key)
             })
             .collect();
-        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then_with(|| a.2.cmp(b.2)));
+        all.sort_by(|a, b| {
+            a.0.total_cmp(&b.0)
+                .then(a.1.cmp(&b.1))
+                .then_with(|| a.2.cmp(&b.2))
+        });
         all.into_iter().map(|(_, _, key)| key.3).collect()
     }
 
@@ -335,12 +353,7 @@ impl PendingQueue {
 
     fn insert(&mut self, id: WorkloadId, pending: Pending, place: Place, settings: &Settings) {
         let workload = &pending.workload;
-        let key = (
-            Reverse(workload.effective_priority(&settings.gates)),
-            workload.queue_timestamp(settings),
-            Arc::clone(&workload.uid),
-            id,
-        );
+        let key = order_key(id, workload, settings);
         let lane = (self.by_usage.then_some(workload.local_queue), pending.shape);
         *self.namespaces.entry(workload.key.namespace).or_default() += 1;
         if place == Place::Parked {

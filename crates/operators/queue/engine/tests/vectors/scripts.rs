@@ -308,7 +308,32 @@ impl Machine {
                 done()
             }
             "Manager.AddOrUpdateWorkload" => self.add_workload(&args["workload"]),
-            "Manager.DeleteWorkload" => {
+            "Manager.PendingWorkloadsInfo" => {
+                let id = self.queue_id(step);
+                self.ordered(id)
+            }
+            "Manager.Pending" => {
+                let name = args["clusterQueue"]["metadata"]["name"].as_str().unwrap_or("");
+                let id = self.world.queue(name);
+                match self.world.engine.pending(id) {
+                    None => Step::Returns(json!([0, { "error": "clusterQueue doesn't exist" }])),
+                    Some(pending) => {
+                        let (active, inadmissible) = pending.counts();
+                        Step::Returns(json!([active + inadmissible, null]))
+                    }
+                }
+            }
+            "Manager.QueueForWorkloadExists" => {
+                let workload = self.world.read_workload(&args["workload"]);
+                Step::Returns(json!(
+                    self.world
+                        .engine
+                        .state
+                        .local_queue(workload.local_queue)
+                        .is_some()
+                ))
+            }
+            "Manager.DeleteWorkload" | "Manager.DeleteAndForgetWorkload" => {
                 let id = self.id(args["workload"].as_str().unwrap_or(""));
                 let key = self
                     .world
@@ -437,6 +462,21 @@ impl Machine {
         Step::Returns(json!(added))
     }
 
+    /// All workloads of a queue in order, the one in flight among them.
+    fn ordered(&self, id: QueueId) -> Step {
+        let engine = &self.world.engine;
+        let Some(pending) = engine.pending(id) else {
+            return Step::Returns(Value::Null);
+        };
+        let ids = pending.ordered(
+            &|local_queue| engine.local_queue_usage(local_queue),
+            &engine.state.settings,
+        );
+        Step::Returns(json!(
+            ids.into_iter().map(|id| self.key_of(id)).collect::<Vec<_>>()
+        ))
+    }
+
     fn dump(&self, active: bool) -> Value {
         let mut result = json!({});
         for (queue, _) in self.world.engine.state.queues() {
@@ -525,6 +565,10 @@ impl Machine {
                 let id = self.id(args["workload"].as_str().unwrap_or(""));
                 self.pending(step).remove(id);
                 done()
+            }
+            "Snapshot" => {
+                let id = self.queue_id(step);
+                self.ordered(id)
             }
             "Info" => {
                 let key = args["key"].as_str().unwrap_or("").to_owned();

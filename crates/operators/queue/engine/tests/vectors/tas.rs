@@ -143,14 +143,11 @@ fn find(case: &Case<'_>) -> Verdict {
         with.tolerations = shape.tolerations;
         world.engine.state.set_flavor(flavor, with);
     }
-    for key in ["priorOwnUsage", "aggregatedDomainUsages", "priorFlavorUsage"] {
-        for entry in calls[key].as_array().into_iter().flatten() {
-            let usage = TasUse {
-                flavor,
-                domain: crate::flavors::domain_id(&entry["values"]).into(),
-                per_pod: crate::flavors::requests(&mut world, &entry["singlePodRequests"]),
-                count: i32::try_from(entry["count"].as_i64().unwrap_or(0)).expect("count"),
-            };
+    let by_host = levels.last() == Some(&"kubernetes.io/hostname");
+    if by_host && world.engine.state.settings.gates.tas_overlapping_flavors {
+        shared_usage(&mut world, flavor, calls);
+    } else {
+        for usage in uses(&mut world, flavor, &calls["priorOwnUsage"]) {
             world.engine.state.tas.change_usage(&[usage], 1);
         }
     }
@@ -211,6 +208,42 @@ fn find(case: &Case<'_>) -> Verdict {
         };
     }
     Verdict::equal("podSets", &got, &case.want()["podSets"])
+}
+
+fn uses(world: &mut World, flavor: FlavorId, value: &Value) -> Vec<TasUse> {
+    let entries = value.as_array().cloned().unwrap_or_default();
+    entries
+        .iter()
+        .map(|entry| TasUse {
+            flavor,
+            domain: crate::flavors::domain_id(&entry["values"]).into(),
+            per_pod: crate::flavors::requests(world, &entry["singlePodRequests"]),
+            count: i32::try_from(entry["count"].as_i64().unwrap_or(0)).expect("count"),
+        })
+        .collect()
+}
+
+/// Totals per host, those of a sibling flavor replacing what is given for the same host.
+fn shared_usage(world: &mut World, flavor: FlavorId, calls: &Value) {
+    let mut totals = std::collections::BTreeMap::new();
+    for (domain, usage) in calls["aggregatedDomainUsages"].as_object().into_iter().flatten() {
+        totals.insert(domain.clone(), crate::flavors::requests(world, usage));
+    }
+    for usage in uses(world, flavor, &calls["priorFlavorUsage"]) {
+        totals.insert(usage.domain.to_string(), usage.total());
+    }
+    for (domain, mut per_pod) in totals {
+        let pods = quintet_queue_engine::names::ResourceId::PODS;
+        // One pod that uses everything, less the one that is added for it.
+        per_pod.set(pods, per_pod.get(pods) - 1);
+        let usage = TasUse {
+            flavor,
+            domain: domain.as_str().into(),
+            per_pod,
+            count: 1,
+        };
+        world.engine.state.tas.change_usage(&[usage], 1);
+    }
 }
 
 fn pod_set(world: &mut World, value: &Value) -> PodSet {
