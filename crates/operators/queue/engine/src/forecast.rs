@@ -60,7 +60,7 @@ impl Engine {
             if let Some(length) = duration(self, id) {
                 let admitted = workload
                     .condition(ConditionKind::Admitted)
-                    .or(workload.condition(ConditionKind::QuotaReserved));
+                    .or_else(|| workload.condition(ConditionKind::QuotaReserved));
                 let since = admitted.map_or(now, |condition| condition.since);
                 run.end_at(id, (since + length).max(now));
             }

@@ -1,7 +1,7 @@
 //! Names become small integers once, at the border, and stay integers everywhere inside.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
 /// An integer that stands for a name.
@@ -55,6 +55,30 @@ impl ResourceId {
     pub const CPU: Self = Self(0);
     /// `pods`, the resource every pod uses one of.
     pub const PODS: Self = Self(1);
+}
+
+/// A map keyed by ids. Ids are small consecutive integers: mixing their bits is hash enough.
+pub type IdMap<I, T> = HashMap<I, T, BuildHasherDefault<IdHasher>>;
+
+/// Hashes one id.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = fnv1a(bytes);
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        // Fibonacci hashing: the upper bits, which the map looks at, depend on all of the id.
+        self.0 = u64::from(value)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(32);
+    }
 }
 
 /// Both ways between names and ids. Ids are given in order of first use and never change.

@@ -92,7 +92,8 @@ impl VirtualRun {
                     Outcome::WaitingForPodsReady => {}
                 }
             }
-            if !moved && !(self.eager && self.engine.process_flushes(self.now, false) > 0) {
+            let woken = self.eager && self.engine.process_flushes(self.now, false) > 0;
+            if !moved && !woken {
                 return;
             }
         }

@@ -67,15 +67,15 @@ impl Engine {
     /// What the engine would decide, until nothing moves, with the changes and without. Works on copies:
     /// it costs memory in proportion to the state, and changes nothing.
     pub fn what_if(&self, changes: &[Change], now: Time) -> WhatIf {
-        let mut changed = self.clone();
+        let mut different = self.clone();
         for change in changes {
-            changed.apply(change, now);
+            different.apply(change, now);
         }
-        changed.request_flush_all(now);
+        different.request_flush_all(now);
         let mut same = self.clone();
         same.request_flush_all(now);
         let (without, lost_without) = outcome(same, now);
-        let (with, lost_with) = outcome(changed, now);
+        let (with, lost_with) = outcome(different, now);
         WhatIf {
             admitted: with.difference(&without).copied().collect(),
             preempted: lost_with.difference(&lost_without).copied().collect(),

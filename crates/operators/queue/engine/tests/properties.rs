@@ -1,6 +1,12 @@
 //! Properties that hold for every state and every order of events, checked against a model that is slow
 //! and obvious: it recomputes everything from the list of workloads.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may stop where it is wrong"
+)]
+
 mod common;
 
 use std::collections::BTreeMap;
@@ -558,7 +564,7 @@ proptest! {
                 if let Step::Submit { queue, cpu, priority } = step {
                     add(&mut engine, &Plan::workload(number, *queue, *cpu, *priority));
                 } else {
-                    text.push_str(&format!("{:?}\n", engine.schedule(NOW)));
+                    let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{:?}\n", engine.schedule(NOW)));
                 }
             }
             text

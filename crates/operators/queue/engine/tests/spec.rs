@@ -1,5 +1,11 @@
 //! The vectors of the specification, one by one.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may stop where it is wrong"
+)]
+
 mod common;
 
 use common::*;

@@ -1,5 +1,11 @@
 //! The traps of the specification: where a straightforward reading goes wrong. One test each, by number.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may stop where it is wrong"
+)]
+
 mod common;
 
 use std::sync::Arc;

@@ -6,12 +6,12 @@
 //! back at once, whatever its length.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::flavors::Progress;
 use crate::model::{ConditionKind, ShapeHash, Strategy, Workload};
-use crate::names::{LocalQueueId, NamespaceId, WorkloadId};
+use crate::names::{IdMap, LocalQueueId, NamespaceId, WorkloadId};
 use crate::requests::Requests;
 use crate::settings::Settings;
 use crate::time::Time;
@@ -151,7 +151,7 @@ pub struct PendingQueue {
     pub strategy: Strategy,
     /// Order by LocalQueue usage; set when the queue is made.
     by_usage: bool,
-    rows: HashMap<WorkloadId, Row>,
+    rows: IdMap<WorkloadId, Row>,
     lanes: BTreeMap<LaneKey, Lane>,
     /// The first active workload of every lane.
     heads: BTreeMap<Option<LocalQueueId>, BTreeSet<(OrderKey, Option<ShapeHash>)>>,
@@ -173,7 +173,7 @@ impl PendingQueue {
         Self {
             strategy,
             by_usage,
-            rows: HashMap::new(),
+            rows: IdMap::default(),
             lanes: BTreeMap::new(),
             heads: BTreeMap::new(),
             parked: BTreeSet::new(),

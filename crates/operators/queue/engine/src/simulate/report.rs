@@ -203,7 +203,7 @@ impl QueueReport {
             let from = Time::from_nanos(START.as_nanos() + step * column);
             let to = Time::from_nanos(from.as_nanos() + step.max(1));
             let share = self.mean_used(from, to) / float(self.nominal.max(1));
-            let shade = match share {
+            let level = match share {
                 share if share <= 0.01 => 0,
                 share if share < 0.34 => 1,
                 share if share < 0.67 => 2,
@@ -211,7 +211,7 @@ impl QueueReport {
                 share if share <= 1.05 => 4,
                 _ => 5,
             };
-            SHADES.get(shade).copied().unwrap_or(' ')
+            SHADES.get(level).copied().unwrap_or(' ')
         });
         columns.collect()
     }

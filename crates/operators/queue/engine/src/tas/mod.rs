@@ -8,7 +8,9 @@
 pub mod encoding;
 
 mod balanced;
+mod counting;
 mod elastic;
+mod message;
 mod placement;
 mod replacement;
 mod state;

@@ -2,17 +2,15 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::Arc;
 
-use super::stats::Exclusions;
+use super::counting::Counting;
+use super::message::Miss;
 use super::tree::{DomainIdx, DomainState, Tree};
 use super::usage::Assumed;
 use super::{DomainAssignment, PlaceOptions, Tas, TasFlavor, TopologyAssignment};
-use crate::labels::{Toleration, untolerated};
 use crate::model::{PodSet, PodSetUpdate, SliceLayer};
-use crate::names::{Names, ResourceId};
-use crate::requests::{Requests, times_in};
+use crate::names::Names;
+use crate::requests::Requests;
 use crate::settings::Gates;
 
 /// A pod set to place.
@@ -215,7 +213,7 @@ impl<'a> Placer<'a> {
             Some(layer) => layer.size,
             None => 1,
         };
-        let (Some(lowest), Some(highest)) = (self.tree.levels.last(), self.tree.levels.first()) else {
+        let Some(lowest) = self.tree.levels.last() else {
             return Err("topology level not specified".to_owned());
         };
         let key = self
@@ -236,7 +234,6 @@ impl<'a> Placer<'a> {
             ));
         }
         let inner = self.inner_sizes(layers, slice_size, slice_level)?;
-        let _ = highest;
         Ok(Params {
             count: workers.count,
             leaders: i32::from(with_leader),
@@ -754,72 +751,6 @@ impl<'a> Placer<'a> {
             levels: self.tree.levels.get(first..).unwrap_or_default().to_vec(),
         }
     }
-
-    fn message(&self, miss: &Miss, params: &Params, counting: &Counting<'_>) -> String {
-        if !self.options.explain {
-            return "no placement".to_owned();
-        }
-        let topology = &self.flavor.topology_name;
-        let (fitting, needed, level) = match *miss {
-            Miss::NoDomains(level) => {
-                let level = self.tree.levels.get(level).map_or("", |level| level);
-                return format!("no topology domains at level: {level}");
-            }
-            Miss::Slices {
-                fitting,
-                needed,
-                level,
-            } => (fitting, needed, level),
-        };
-        let unit = if params.slice_size == 1 { "pod" } else { "slice" };
-        let mut message = if !params.layers.is_empty() {
-            self.layered_message(params, level)
-        } else if fitting == 0 {
-            format!("topology \"{topology}\" doesn't allow to fit any of {needed} {unit}(s)")
-        } else {
-            format!("topology \"{topology}\" allows to fit only {fitting} out of {needed} {unit}(s)")
-        };
-        counting.exclusions(self).append_to(&mut message);
-        message
-    }
-
-    fn layered_message(&self, params: &Params, level: usize) -> String {
-        let mut message = format!("topology \"{}\" doesn't allow to fit", self.flavor.topology_name);
-        let domains = self.tree.by_level.get(level).map_or(&[][..], |domains| domains);
-        let best = domains.iter().copied().min_by(|a, b| {
-            let slices = |domain: DomainIdx| self.state(domain).slices;
-            let id = |domain: DomainIdx| &self.tree.domain(domain).id;
-            slices(*b).cmp(&slices(*a)).then_with(|| id(*a).cmp(id(*b)))
-        });
-        let Some(best) = best else {
-            return message;
-        };
-        for layer in &params.layers {
-            let Some(target) = self.tree.level(&layer.level) else {
-                continue;
-            };
-            let fitting = self.slices_below(best, level, target, layer.size);
-            let needed = params.count / layer.size;
-            let _ = write!(
-                message,
-                "; {fitting}/{needed} slice(s) fit on level {}",
-                layer.level
-            );
-        }
-        message
-    }
-
-    fn slices_below(&self, domain: DomainIdx, level: usize, target: usize, size: i32) -> i32 {
-        if level == target {
-            return self.state(domain).pods / size;
-        }
-        self.tree
-            .domain(domain)
-            .children
-            .iter()
-            .map(|child| self.slices_below(*child, level + 1, target, size))
-            .sum()
-    }
 }
 
 /// What a domain's capacity is counted in.
@@ -827,194 +758,6 @@ impl<'a> Placer<'a> {
 enum Unit {
     Pods,
     Slices,
-}
-
-/// Why no domains were found.
-#[derive(Clone, Copy, Debug)]
-enum Miss {
-    NoDomains(usize),
-    Slices { fitting: i32, needed: i32, level: usize },
-}
-
-/// How leaves are counted for one request.
-struct Counting<'r> {
-    workers: &'r PlacementRequest<'r>,
-    requests: Requests,
-    leader_requests: Option<Requests>,
-    assumed: &'r Assumed,
-    within: Within,
-    tolerations: Vec<&'r [Toleration]>,
-    selector: BTreeMap<Arc<str>, Arc<str>>,
-    /// Whether any node can be excluded by anything but capacity.
-    filters: bool,
-}
-
-impl<'r> Counting<'r> {
-    fn new(
-        placer: &Placer<'r>,
-        workers: &'r PlacementRequest<'_>,
-        leader: Option<&PlacementRequest<'_>>,
-        assumed: &'r Assumed,
-        within: Within,
-    ) -> Self {
-        let with_pod = |request: &PlacementRequest<'_>| {
-            let mut requests = request.per_pod.clone();
-            let pods = requests.get(ResourceId::PODS).saturating_add(1);
-            requests.set(ResourceId::PODS, pods);
-            requests
-        };
-        let pod = &workers.pod_set.pod;
-        let mut selector = pod.node_selector.clone();
-        let mut tolerations: Vec<&[Toleration]> = vec![&pod.tolerations];
-        for update in &workers.updates {
-            selector.extend(
-                update
-                    .node_selector
-                    .iter()
-                    .map(|(key, value)| (Arc::clone(key), Arc::clone(value))),
-            );
-            tolerations.push(&update.tolerations);
-        }
-        tolerations.push(&placer.flavor.tolerations);
-        let has_affinity = pod.affinity.is_some() || !pod.preferred.is_empty();
-        let filters =
-            placer.tree.is_by_host() && (placer.tree.has_taints || !selector.is_empty() || has_affinity);
-        Self {
-            requests: with_pod(workers),
-            leader_requests: leader.map(with_pod),
-            workers,
-            assumed,
-            within,
-            tolerations,
-            selector,
-            filters,
-        }
-    }
-
-    /// Whether pods may use the leaf's node, with its affinity score; leaves that are not hosts are
-    /// never filtered.
-    fn admits(&self, placer: &Placer<'_>, position: usize) -> Option<i64> {
-        self.check(placer, position).ok()
-    }
-
-    fn check(&self, placer: &Placer<'_>, position: usize) -> Result<i64, Exclusion> {
-        let leaf = placer.tree.leaves.get(position).ok_or(Exclusion::Domain)?;
-        let mut score = 0;
-        if self.filters
-            && let Some(node) = leaf.node.as_ref().and_then(|name| placer.tas.node(name))
-        {
-            if let Some(taint) = untolerated(&node.taints, &self.tolerations) {
-                return Err(Exclusion::Taint(taint.label()));
-            }
-            if !self
-                .selector
-                .iter()
-                .all(|(key, value)| node.labels.get(key) == Some(value))
-            {
-                return Err(Exclusion::Selector);
-            }
-            let pod = &self.workers.pod_set.pod;
-            if let Some(terms) = &pod.affinity
-                && !terms.iter().any(|term| term.matches(&node.labels, &node.name))
-            {
-                return Err(Exclusion::Affinity);
-            }
-            if placer.gates.tas_preferred_affinity {
-                let matching = pod
-                    .preferred
-                    .iter()
-                    .filter(|preferred| preferred.term.matches(&node.labels, &node.name));
-                score = matching.map(|preferred| preferred.weight).sum();
-            }
-        }
-        if let Some(domain) = self.within {
-            let level = placer.tree.domain(domain).values.len().saturating_sub(1);
-            if placer.tree.ancestor_at(leaf.domain, level) != domain {
-                return Err(Exclusion::Domain);
-            }
-        }
-        Ok(score)
-    }
-
-    fn count(&self, placer: &Placer<'_>, position: usize) -> DomainState {
-        let Some(leaf) = placer.tree.leaves.get(position) else {
-            return DomainState::default();
-        };
-        let used = if placer.options.simulate_empty {
-            None
-        } else {
-            placer.tas.leaf_usage(placer.flavor, position)
-        };
-        let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
-        let assumed = self.assumed.get(placer.flavor.ledger, slot);
-        let remaining = |resource: ResourceId| {
-            let mut left = leaf.free.get(resource);
-            for taken in [used, assumed].into_iter().flatten() {
-                left = left.saturating_sub(taken.get(resource));
-            }
-            left
-        };
-        let fit = |requests: &Requests, less: Option<&Requests>| {
-            let left =
-                |resource| remaining(resource).saturating_sub(less.map_or(0, |less| less.get(resource)));
-            requests
-                .iter()
-                .map(|(resource, value)| times_in(value, left(resource)))
-                .min()
-                .unwrap_or(0)
-        };
-        let pods = fit(&self.requests, None);
-        let leader = self
-            .leader_requests
-            .as_ref()
-            .filter(|leader| fit(leader, None) > 0);
-        DomainState {
-            pods,
-            leaders: i32::from(leader.is_some()),
-            pods_with_leader: leader.map_or(pods, |leader| fit(&self.requests, Some(leader))),
-            ..DomainState::default()
-        }
-    }
-
-    /// Counts what excluded nodes; only worth it for a message.
-    fn exclusions(&self, placer: &Placer<'_>) -> Exclusions {
-        let mut counts = Exclusions {
-            total: placer.tree.leaves.len(),
-            ..Exclusions::default()
-        };
-        for position in 0..placer.tree.leaves.len() {
-            match self.check(placer, position) {
-                Err(Exclusion::Taint(taint)) => *counts.taints.entry(taint).or_default() += 1,
-                Err(Exclusion::Selector) => counts.node_selector += 1,
-                Err(Exclusion::Affinity) => counts.affinity += 1,
-                Err(Exclusion::Domain) => counts.domain += 1,
-                Ok(_) => {
-                    let empty = placer.options.simulate_empty;
-                    let mut left = placer
-                        .tas
-                        .remaining(placer.flavor, position, empty)
-                        .unwrap_or_default();
-                    let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
-                    if let Some(assumed) = self.assumed.get(placer.flavor.ledger, slot) {
-                        left.sub(assumed);
-                    }
-                    if let (0, Some(limit)) = self.requests.count_in_limited(&left, placer.names) {
-                        let name = placer.names.resource_name(limit).to_owned();
-                        *counts.resources.entry(name).or_default() += 1;
-                    }
-                }
-            }
-        }
-        counts
-    }
-}
-
-/// What keeps pods off a leaf.
-enum Exclusion {
-    Taint(String),
-    Selector,
-    Affinity,
-    Domain,
 }
 
 /// Requests by group, in order of each group's first member.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test target uses a part of it")]
 #![allow(unreachable_pub, reason = "shared by test targets")]
+#![allow(clippy::expect_used, reason = "a test may stop where it is wrong")]
 
 use quintet_queue_engine::Engine;
 use quintet_queue_engine::cycle::{CycleReport, Outcome};
