@@ -1,6 +1,7 @@
 //! What a cycle decided.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::model::Admission;
 use crate::names::{QueueId, WorkloadId};
@@ -12,7 +13,7 @@ use crate::queue::RequeueReason;
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Admitted {
     /// What it got.
-    pub admission: Admission,
+    pub admission: Arc<Admission>,
     /// All required checks are listed, so that it is known whether it may start.
     pub is_listed: bool,
     /// It may start.

@@ -80,22 +80,22 @@ impl Entry {
     }
 
     /// What goes back to the queue.
-    pub(crate) fn pending(&self, evaluated_generation: i64) -> Pending {
+    pub(crate) fn pending(&mut self, evaluated_generation: i64) -> Pending {
         Pending {
             workload: std::sync::Arc::clone(&self.subject.workload),
             shape: self.subject.workload.shape,
-            progress: self.subject.progress.clone().map(Box::new),
+            progress: self.subject.progress.take().map(Box::new),
             evaluated_generation,
         }
     }
 
-    pub(crate) fn record(&mut self, assignment: Assignment, targets: Vec<Target>, state: &State) {
+    pub(crate) fn record(&mut self, mut assignment: Assignment, targets: Vec<Target>, state: &State) {
         self.message = if assignment.mode() == Mode::Fit {
             String::new()
         } else {
             assignment.message(&state.names)
         };
-        self.subject.progress = Some(assignment.progress.clone());
+        self.subject.progress = Some(std::mem::take(&mut assignment.progress));
         self.assignment = assignment;
         self.targets = targets;
     }

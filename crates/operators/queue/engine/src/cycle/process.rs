@@ -118,7 +118,7 @@ pub(crate) struct Processing<'a> {
     pub(crate) expected: &'a BTreeSet<WorkloadId>,
     /// Everybody preempted in this cycle.
     pub(crate) victims: Victims,
-    pub(crate) report: CycleReport,
+    pub(crate) report: &'a mut CycleReport,
     pub(crate) now: Time,
 }
 

@@ -1,6 +1,6 @@
 //! Running cycles.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Engine, usage};
@@ -12,6 +12,7 @@ use crate::flavors::Subject;
 use crate::model::{Admission, CheckState, ConditionKind, ConditionReason, Workload};
 use crate::names::{FlavorId, QueueId};
 use crate::queue::RequeueReason;
+use crate::quota::NodeId;
 use crate::state::{Queue, State};
 use crate::time::Time;
 
@@ -61,19 +62,42 @@ impl Engine {
     pub fn schedule(&mut self, now: Time) -> CycleReport {
         self.cycle += 1;
         let heads = self.take_heads(now, &State::is_queue_active);
-        if heads.is_empty() {
-            return CycleReport::default();
+        let mut report = CycleReport {
+            heads: heads.len(),
+            ..CycleReport::default()
+        };
+        for heads in self.independent(heads) {
+            self.decide(heads, &mut report, now);
         }
-        let count = heads.len();
+        report
+    }
+
+    /// Heads that may influence each other, together. Trees of cohorts share no quota, so they are decided
+    /// about one after another, which keeps what a decision looks at close together in memory. Nodes and
+    /// the wait for ready pods are shared by all.
+    fn independent(&self, heads: Vec<Entry>) -> Vec<Vec<Entry>> {
+        let shared = self.state.settings.block_admission || self.state.tas.flavors().next().is_some();
+        if shared || heads.len() < 2 {
+            return if heads.is_empty() { Vec::new() } else { vec![heads] };
+        }
+        let mut trees: BTreeMap<Option<NodeId>, Vec<Entry>> = BTreeMap::new();
+        for entry in heads {
+            let root = self
+                .state
+                .queue(entry.subject.queue)
+                .map(|queue| self.state.tree.root(queue.node));
+            trees.entry(root).or_default().push(entry);
+        }
+        trees.into_values().collect()
+    }
+
+    /// Evaluates heads, decides about them in order, and puts the decisions into effect.
+    fn decide(&mut self, heads: Vec<Entry>, report: &mut CycleReport, now: Time) {
         let (mut entries, refused) = self.nominate(heads, now);
         let mut order = Order::new(&self.state.settings, &entries);
         let blocked = self.state.settings.block_admission && !self.state.all_pods_ready();
 
         let mark = self.state.mark();
-        let report = CycleReport {
-            heads: count,
-            ..CycleReport::default()
-        };
         let mut processing = Processing {
             state: &mut self.state,
             expected: &self.expected,
@@ -81,32 +105,25 @@ impl Engine {
             report,
             now,
         };
-        let mut decided = Vec::new();
-        let mut stopped = false;
+        let mut decided = Vec::with_capacity(entries.len());
+        let mut waits_for_pods = None;
         while let Some(at) = order.next(processing.state, &entries) {
             let Some(entry) = entries.get_mut(at) else {
                 continue;
             };
-            let admit = processing.process(entry);
             decided.push(at);
-            if admit && blocked && !entry.subject.workload.needs_second_pass() {
-                entry.status = EntryStatus::Nominated;
-                stopped = true;
-                break;
-            }
-            if admit {
+            if processing.process(entry) {
+                if blocked && !entry.subject.workload.needs_second_pass() {
+                    waits_for_pods = Some(at);
+                    break;
+                }
                 entry.status = EntryStatus::Assumed;
             }
         }
-        let mut report = processing.report;
         self.state.rollback(mark);
 
-        // Entries that never had their turn, behind a block or behind a second pass of their queue.
-        let turned: BTreeSet<usize> = decided.iter().copied().collect();
-        let rest = (0..entries.len()).filter(|at| !turned.contains(at));
         let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
-        let last = decided.last().copied().filter(|_| stopped);
-        for at in decided.into_iter().chain(rest) {
+        for at in decided {
             let Some(entry) = entries.get_mut(at).and_then(Option::take) else {
                 continue;
             };
@@ -117,7 +134,7 @@ impl Engine {
                     message: eviction_message(&entry.subject.workload),
                     cause: entry.message,
                 },
-                _ if last == Some(at) => {
+                _ if waits_for_pods == Some(at) => {
                     self.back_to_queue(entry, now);
                     Outcome::WaitingForPodsReady
                 }
@@ -129,16 +146,26 @@ impl Engine {
                 outcome,
             });
         }
-        for entry in refused {
-            let (workload, queue) = (entry.id, entry.subject.queue);
-            let outcome = self.back_to_queue(entry, now);
-            report.decisions.push(Decision {
-                workload,
-                queue,
-                outcome,
-            });
+        // Entries that had no turn, behind a block or behind another entry of their queue: nothing was
+        // decided about them, so clients see nothing.
+        for mut entry in entries.into_iter().flatten() {
+            entry.skip_status = true;
+            entry.requeue = RequeueReason::FailedAfterNomination;
+            self.put_back(entry, report, now);
         }
-        report
+        for entry in refused {
+            self.put_back(entry, report, now);
+        }
+    }
+
+    fn put_back(&mut self, entry: Entry, report: &mut CycleReport, now: Time) {
+        let (workload, queue) = (entry.id, entry.subject.queue);
+        let outcome = self.back_to_queue(entry, now);
+        report.decisions.push(Decision {
+            workload,
+            queue,
+            outcome,
+        });
     }
 
     /// Evaluates heads; those that cannot be evaluated are refused with a reason.
@@ -209,7 +236,7 @@ impl Engine {
     /// Gives the workload what was decided.
     fn assume(&mut self, entry: Entry, now: Time) -> Outcome {
         let (id, queue) = (entry.id, entry.subject.queue);
-        let admission = entry.assignment.admission(queue);
+        let admission = Arc::new(entry.assignment.admission(queue));
         let workload = &entry.subject.workload;
         let had_reservation = workload.has_reservation();
         let recovered = !workload.unhealthy_nodes.is_empty();
@@ -232,7 +259,7 @@ impl Engine {
         drop(entry);
         let mut is_admitted = false;
         self.state.update_workload(id, |workload| {
-            workload.admission = Some(Box::new(admission.clone()));
+            workload.admission = Some(Arc::clone(&admission));
             workload.unhealthy_nodes.clear();
             workload.set_condition(ConditionKind::QuotaReserved, true, ConditionReason::Other, now);
             for kind in [
@@ -286,7 +313,7 @@ impl Engine {
             outcome.second_pass_failed = true;
             return Outcome::Unadmitted(Box::new(outcome));
         }
-        self.requeue(&entry, now);
+        self.requeue(&mut entry, now);
         outcome.write_status = !entry.skip_status
             && matches!(
                 entry.status,
@@ -295,7 +322,7 @@ impl Engine {
         Outcome::Unadmitted(Box::new(outcome))
     }
 
-    fn requeue(&mut self, entry: &Entry, now: Time) {
+    fn requeue(&mut self, entry: &mut Entry, now: Time) {
         let Some(queue) = self.queues.get_mut(&entry.subject.queue) else {
             return;
         };

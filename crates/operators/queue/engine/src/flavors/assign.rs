@@ -221,7 +221,8 @@ impl<O: Oracle> Search<'_, O> {
         let indices: Vec<usize> = members.iter().map(|member| member.index).collect();
         let mut reasons = Vec::new();
         let mut considered: Vec<Attempt> = Vec::new();
-        for resource in requests.scan_order(&self.state.names) {
+        let order = requests.scan_order(&self.state.names);
+        for resource in order.iter().copied() {
             if self.queue.spec.group_of(resource).is_none()
                 && (requests.get(resource) == 0 || self.state.settings.ignores_undeclared())
                 || chosen.iter().any(|(id, _)| *id == resource)
@@ -232,7 +233,7 @@ impl<O: Oracle> Search<'_, O> {
                 (chosen, reasons) = (Vec::new(), vec![Reason::Undeclared(resource)]);
                 break;
             };
-            let result = self.search_group(group, &indices, &requests, resource, &assignment.usage);
+            let result = self.search_group(group, &indices, (&requests, &order), resource, &assignment.usage);
             merge_attempts(&mut considered, result.attempts, group, resource);
             if result.flavors.is_empty() {
                 (chosen, reasons) = (Vec::new(), result.reasons);
@@ -307,15 +308,15 @@ impl<O: Oracle> Search<'_, O> {
         &mut self,
         group: &ResourceGroup,
         indices: &[usize],
-        requests: &Requests,
+        (requests, order): (&Requests, &[ResourceId]),
         trigger: ResourceId,
         usage: &Usage,
     ) -> GroupResult {
         let policy = self.queue.spec.fungibility;
         let fungible = self.gates().flavor_fungibility;
-        let order: Vec<_> = requests
-            .scan_order(&self.state.names)
-            .into_iter()
+        let order: Vec<_> = order
+            .iter()
+            .copied()
             .filter(|id| group.resources.contains(id))
             .collect();
         let mut result = GroupResult {

@@ -190,7 +190,7 @@ pub fn workload(
             .collect(),
         links: links(object, &annotations, names),
     };
-    workload.admission = admission(object, &workload, names)?.map(Box::new);
+    workload.admission = admission(object, &workload, names)?.map(Arc::new);
     if gates.equivalence_hashing {
         workload.shape = Some(shape(object, &workload, gates, names));
     }

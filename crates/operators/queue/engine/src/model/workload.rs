@@ -301,7 +301,7 @@ pub struct Workload {
     /// Not before this.
     pub requeue_at: Option<Time>,
     /// What it was given.
-    pub admission: Option<Box<Admission>>,
+    pub admission: Option<Arc<Admission>>,
     /// Nodes of its placement that failed.
     pub unhealthy_nodes: Vec<Arc<str>>,
     /// Rare relations.

@@ -1,8 +1,8 @@
 //! Topology aware scheduling: nodes as a tree of domains, and pods placed into its leaves.
 //!
-//! A flavor with a topology sees the ready nodes that carry its labels as a [`Tree`](tree::Tree). What
-//! admitted workloads use of a leaf is kept in a [`Ledger`](usage::Ledger) that flavors sharing nodes
-//! share. Placement ([`placement`]) counts how many pods fit into every leaf, sums that up the tree,
+//! A flavor with a topology sees the ready nodes that carry its labels as a [`Tree`]. What
+//! admitted workloads use of a leaf is kept in a ledger that flavors sharing nodes
+//! share. Placement counts how many pods fit into every leaf, sums that up the tree,
 //! picks domains at the requested level and descends to leaves.
 
 pub mod encoding;

@@ -175,7 +175,7 @@ fn replaced(world: &mut World, info: &Value) -> Option<Replaced> {
             .flatten()
             .map(|entry| entry["name"].as_str().unwrap_or("").to_owned())
             .collect();
-        workload.admission = Some(Box::new(quintet_queue_engine::model::Admission {
+        workload.admission = Some(Arc::new(quintet_queue_engine::model::Admission {
             queue: world.queue(""),
             pod_sets: names
                 .iter()
