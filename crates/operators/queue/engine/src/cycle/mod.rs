@@ -1,0 +1,16 @@
+//! One scheduling cycle: the head of every queue is evaluated, then they are decided about one by one,
+//! each seeing what those before it took.
+
+mod decision;
+mod entry;
+mod nominate;
+mod order;
+mod process;
+
+pub use decision::{Admitted, CycleReport, Decision, Outcome, Unadmitted};
+pub use entry::{Entry, EntryStatus, reserved_without_targets};
+pub use nominate::{evaluate, replaced_slice};
+pub(crate) use order::Order;
+pub use order::{compare_classical, compare_fair};
+pub(crate) use process::Processing;
+pub use process::{Fits, Victims, fits};

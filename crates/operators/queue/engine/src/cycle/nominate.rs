@@ -1,0 +1,118 @@
+//! Evaluating a head: flavors, places, and whom to preempt.
+
+use std::sync::Arc;
+
+use crate::flavors::{
+    Assignment, Mode, Replaced, Subject, assign, search_counts, tas_requests, topology_placement as topology,
+};
+use crate::preemption::{self, Simulation, Target};
+use crate::state::{Queue, State};
+use crate::tas::PlaceOptions;
+use crate::time::Time;
+
+/// The slice the workload replaces, if it holds quota of the same queue.
+pub fn replaced_slice(state: &State, subject: &Subject) -> Option<Replaced> {
+    if !state.settings.gates.elastic_slices {
+        return None;
+    }
+    let key = subject.workload.replaces()?;
+    let id = state.workload_id(key).filter(|_| key.namespace == subject.workload.key.namespace)?;
+    state.candidates(subject.queue).find(|held| *held == id)?;
+    let workload = Arc::clone(state.workload(id)?);
+    let demands = workload.demands();
+    Some(Replaced { id, workload, demands })
+}
+
+/// What the workload would get, and whom it would preempt for it.
+pub fn evaluate(state: &mut State, subject: &mut Subject, now: Time) -> (Assignment, Vec<Target>) {
+    let Some(queue) = state.queue(subject.queue).map(Arc::clone) else {
+        return (Assignment::default(), Vec::new());
+    };
+    let generation = state.tree.generation(queue.node);
+    let preserve = state.settings.gates.preserve_scan_progress;
+    let shape = subject.workload.shape;
+    if subject
+        .progress
+        .as_ref()
+        .is_some_and(|progress| progress.is_outdated(generation, subject.cycle, shape, preserve))
+    {
+        subject.progress = None;
+    }
+    subject.replaced = replaced_slice(state, subject);
+    let (mut assignment, targets) = initial(state, subject, now);
+    reserve_places(state, subject, &queue, &mut assignment, &targets);
+    (assignment, targets)
+}
+
+fn initial(state: &mut State, subject: &Subject, now: Time) -> (Assignment, Vec<Target>) {
+    let oracle = Simulation::new(now);
+    let slice: Vec<Target> =
+        subject.replaced.iter().map(|replaced| Target { workload: replaced.id, reason: None }).collect();
+    let with_slice = |targets: Vec<Target>| slice.iter().copied().chain(targets).collect();
+    let full = assign(state, &oracle, subject, None);
+    match full.mode() {
+        Mode::Fit => return (full, slice),
+        Mode::Preempt => {
+            let targets = preemption::targets(state, subject, &full, &oracle);
+            if !targets.is_empty() {
+                return (full, with_slice(targets));
+            }
+        }
+        Mode::NoFit | Mode::DeferredFit => {}
+    }
+    if state.settings.gates.partial_admission && subject.workload.can_be_partially_admitted() {
+        let sizes: Vec<(i32, i32)> = subject
+            .workload
+            .pod_sets
+            .iter()
+            .map(|pod_set| (pod_set.count, pod_set.min_count.unwrap_or(pod_set.count)))
+            .collect();
+        let found = search_counts(&sizes, |counts| {
+            let reduced = assign(state, &oracle, subject, Some(counts));
+            match reduced.mode() {
+                Mode::Fit => Some((reduced, Vec::new())),
+                Mode::Preempt => {
+                    let targets = preemption::targets(state, subject, &reduced, &oracle);
+                    (!targets.is_empty()).then_some((reduced, targets))
+                }
+                Mode::NoFit | Mode::DeferredFit => None,
+            }
+        });
+        if let Some((reduced, targets)) = found {
+            return (reduced, with_slice(targets));
+        }
+    }
+    (full, Vec::new())
+}
+
+/// An entry that has to preempt reserves places too: those it would get once its targets are gone, or,
+/// without targets, on an empty cluster.
+fn reserve_places(
+    state: &mut State,
+    subject: &Subject,
+    queue: &Queue,
+    assignment: &mut Assignment,
+    targets: &[Target],
+) {
+    let workload = Arc::clone(&subject.workload);
+    if !state.settings.gates.tas
+        || assignment.mode() != Mode::Preempt
+        || !(workload.is_explicitly_tas() || queue.tas_only)
+        || workload.has_placement_on_failed_node()
+    {
+        return;
+    }
+    let requests = tas_requests(assignment, &workload, subject, state, queue);
+    let placements = if targets.is_empty() {
+        topology::place(state, &requests, PlaceOptions::on_empty(&workload))
+    } else {
+        let mark = state.mark();
+        for target in targets {
+            state.try_without(target.workload, false);
+        }
+        let placements = topology::place(state, &requests, PlaceOptions::explained(&workload));
+        state.rollback(mark);
+        placements
+    };
+    topology::apply(assignment, placements);
+}

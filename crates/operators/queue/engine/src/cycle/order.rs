@@ -1,0 +1,159 @@
+//! In which order the entries of a cycle are decided about.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+
+use super::Entry;
+use crate::fair::Share;
+use crate::model::{Usage, Workload};
+use crate::names::QueueId;
+use crate::quota::NodeId;
+use crate::settings::Settings;
+use crate::state::State;
+
+/// Classical order: second passes first, then (if so configured) preemptors, then those that borrow from
+/// a lower subtree, then higher priority, then earlier.
+pub fn compare_classical(settings: &Settings, a: &Entry, b: &Entry) -> Ordering {
+    let key = |entry: &Entry| {
+        let workload = &entry.subject.workload;
+        let preemptor = settings.gates.prioritize_preemptors && entry.is_preemptor;
+        (!workload.has_reservation(), !preemptor, entry.assignment.borrowing, by_priority(settings, workload))
+    };
+    key(a).cmp(&key(b))
+}
+
+fn by_priority(settings: &Settings, workload: &Workload) -> (Reverse<i64>, crate::time::Time) {
+    let priority = if settings.gates.priority_sorting_within_cohort {
+        workload.effective_priority(&settings.gates)
+    } else {
+        0
+    };
+    (Reverse(priority), workload.queue_timestamp(settings))
+}
+
+/// Fair order of two entries below the same cohort, given the shares their sides would have.
+pub fn compare_fair(
+    settings: &Settings,
+    (a, share_a, usage_a): (&Entry, &Share, &Usage),
+    (b, share_b, usage_b): (&Entry, &Share, &Usage),
+) -> Ordering {
+    let gates = &settings.gates;
+    let preemptors =
+        if gates.prioritize_preemptors { b.is_preemptor.cmp(&a.is_preemptor) } else { Ordering::Equal };
+    preemptors
+        .then_with(|| {
+            if gates.fair_sharing_prioritize_non_borrowing {
+                share_a.is_borrowing_on(usage_a).cmp(&share_b.is_borrowing_on(usage_b))
+            } else {
+                Ordering::Equal
+            }
+        })
+        .then_with(|| share_a.compare(share_b))
+        .then_with(|| {
+            by_priority(settings, &a.subject.workload).cmp(&by_priority(settings, &b.subject.workload))
+        })
+}
+
+/// Which entry comes next.
+pub(crate) enum Order {
+    /// Sorted beforehand; the next is the last.
+    Classical(Vec<usize>),
+    /// A tournament before every entry, because each admission changes shares.
+    Fair(BTreeMap<QueueId, usize>),
+}
+
+impl Order {
+    pub(crate) fn new(settings: &Settings, entries: &[Entry]) -> Self {
+        if settings.is_fair() {
+            // One entry per queue; a regular head goes before a second pass of the same queue.
+            let by_queue = entries.iter().enumerate().map(|(at, entry)| (entry.subject.queue, at));
+            return Self::Fair(by_queue.collect());
+        }
+        let mut sorted: Vec<usize> = (0..entries.len()).collect();
+        sorted.sort_by(|a, b| match (entries.get(*a), entries.get(*b)) {
+            (Some(a), Some(b)) => compare_classical(settings, a, b),
+            _ => Ordering::Equal,
+        });
+        sorted.reverse();
+        Self::Classical(sorted)
+    }
+
+    pub(crate) fn next(&mut self, state: &mut State, entries: &[Entry]) -> Option<usize> {
+        match self {
+            Self::Classical(sorted) => sorted.pop(),
+            Self::Fair(remaining) => {
+                let (queue, at) = remaining.iter().next().map(|(queue, at)| (*queue, *at))?;
+                let node = state.queue(queue).map(|queue| queue.node);
+                let root =
+                    node.filter(|node| state.tree.parent(*node).is_some()).map(|node| state.tree.root(node));
+                let winner = root
+                    .and_then(|root| Tournament::new(state, root, entries, remaining).winner(state, root));
+                let (queue, at) = winner
+                    .and_then(|at| entries.get(at).map(|entry| (entry.subject.queue, at)))
+                    .unwrap_or((queue, at));
+                remaining.remove(&queue);
+                Some(at)
+            }
+        }
+    }
+}
+
+/// All remaining entries of a tree, with the shares their queues and cohorts would have.
+struct Tournament<'a> {
+    entries: &'a [Entry],
+    remaining: &'a BTreeMap<QueueId, usize>,
+    /// By entry and cohort: the share of the cohort's child on the entry's side.
+    shares: BTreeMap<(usize, NodeId), Share>,
+    usages: BTreeMap<usize, Usage>,
+}
+
+impl<'a> Tournament<'a> {
+    fn new(
+        state: &mut State,
+        root: NodeId,
+        entries: &'a [Entry],
+        remaining: &'a BTreeMap<QueueId, usize>,
+    ) -> Self {
+        let mut tournament = Self { entries, remaining, shares: BTreeMap::new(), usages: BTreeMap::new() };
+        for node in state.tree.queues_below(root) {
+            let Some(at) = state.tree.queue_at(node).and_then(|queue| remaining.get(&queue)) else {
+                continue;
+            };
+            let Some(entry) = entries.get(*at) else {
+                continue;
+            };
+            let (usage, _) = entry.net_usage(state);
+            let mark = state.mark();
+            state.tree.add_all(node, &usage);
+            let mut share = state.share(node);
+            for ancestor in state.tree.ancestors(node) {
+                let next = state.share(ancestor);
+                tournament.shares.insert((*at, ancestor), std::mem::replace(&mut share, next));
+            }
+            state.rollback(mark);
+            tournament.usages.insert(*at, usage);
+        }
+        tournament
+    }
+
+    fn winner(&self, state: &State, cohort: NodeId) -> Option<usize> {
+        let cohorts = state.tree.child_cohorts(cohort).filter_map(|child| self.winner(state, child));
+        let queues = state.tree.child_queues(cohort).filter_map(|child| {
+            state.tree.queue_at(child).and_then(|queue| self.remaining.get(&queue).copied())
+        });
+        cohorts.chain(queues).reduce(
+            |best, next| {
+                if self.is_before(state, next, best, cohort) { next } else { best }
+            },
+        )
+    }
+
+    fn is_before(&self, state: &State, a: usize, b: usize, cohort: NodeId) -> bool {
+        let side =
+            |at: usize| Some((self.entries.get(at)?, self.shares.get(&(at, cohort))?, self.usages.get(&at)?));
+        match (side(a), side(b)) {
+            (Some(a), Some(b)) => compare_fair(&state.settings, a, b).is_lt(),
+            _ => false,
+        }
+    }
+}

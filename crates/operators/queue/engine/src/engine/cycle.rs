@@ -1,0 +1,333 @@
+//! Running cycles.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Engine, usage};
+use crate::cycle::{
+    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Unadmitted, Victims,
+    evaluate,
+};
+use crate::flavors::Subject;
+use crate::model::{Admission, CheckState, ConditionKind, ConditionReason, Workload};
+use crate::names::{FlavorId, QueueId};
+use crate::queue::RequeueReason;
+use crate::quota::NodeId;
+use crate::state::{Queue, State};
+use crate::time::Time;
+
+impl Engine {
+    /// Takes the heads without deciding about them: second passes that are due, and the first of every
+    /// queue `is_active` accepts. They are in flight until they are requeued or removed.
+    pub fn take_heads(&mut self, now: Time, is_active: &dyn Fn(&State, QueueId) -> bool) -> Vec<Entry> {
+        let mut heads = Vec::new();
+        for (id, iteration) in self.second_pass.take_ready(now) {
+            let Some(workload) = self.state.workload(id).filter(|workload| workload.needs_second_pass())
+            else {
+                continue;
+            };
+            if let Some(queue) = workload.admission.as_ref().map(|admission| admission.queue) {
+                let mut entry = Entry::new(id, Subject::new(Arc::clone(workload), queue, self.cycle));
+                entry.second_pass = Some(iteration);
+                heads.push(entry);
+            }
+        }
+        let Self { state, queues, waiting, .. } = self;
+        for (queue, pending) in queues.iter_mut().filter(|(id, _)| is_active(state, **id)) {
+            let usage = |local_queue| usage::order_of(state, local_queue);
+            let Some((id, head)) = pending.pop(&usage) else {
+                continue;
+            };
+            if let Some(waiting) = waiting.get_mut(&head.workload.local_queue) {
+                waiting.remove(&id);
+            }
+            let mut entry = Entry::new(id, Subject::new(Arc::clone(&head.workload), *queue, self.cycle));
+            entry.is_preemptor = pending.is_preemptor(id, head.workload.generation);
+            entry.subject.progress = head.progress.map(|progress| *progress);
+            heads.push(entry);
+        }
+        heads
+    }
+
+    /// Runs one cycle. The decisions are in effect in the engine when this returns; the caller writes
+    /// them to the API and reports failures with [`Engine::admission_failed`].
+    pub fn schedule(&mut self, now: Time) -> CycleReport {
+        self.cycle += 1;
+        let heads = self.take_heads(now, &State::is_queue_active);
+        let mut report = CycleReport { heads: heads.len(), ..CycleReport::default() };
+        for heads in self.independent(heads) {
+            self.decide(heads, &mut report, now);
+        }
+        report
+    }
+
+    /// Heads that may influence each other, together. Trees of cohorts share no quota, so they are decided
+    /// about one after another, which keeps what a decision looks at close together in memory. Nodes and
+    /// the wait for ready pods are shared by all.
+    fn independent(&self, heads: Vec<Entry>) -> Vec<Vec<Entry>> {
+        let shared = self.state.settings.block_admission || self.state.tas.flavors().next().is_some();
+        if shared || heads.len() < 2 {
+            return if heads.is_empty() { Vec::new() } else { vec![heads] };
+        }
+        let mut trees: BTreeMap<Option<NodeId>, Vec<Entry>> = BTreeMap::new();
+        for entry in heads {
+            let root = self.state.queue(entry.subject.queue).map(|queue| self.state.tree.root(queue.node));
+            trees.entry(root).or_default().push(entry);
+        }
+        trees.into_values().collect()
+    }
+
+    /// Evaluates heads, decides about them in order, and puts the decisions into effect.
+    fn decide(&mut self, heads: Vec<Entry>, report: &mut CycleReport, now: Time) {
+        let (mut entries, refused) = self.nominate(heads, now);
+        let mut order = Order::new(&self.state.settings, &entries);
+        let blocked = self.state.settings.block_admission && !self.state.all_pods_ready();
+
+        let mark = self.state.mark();
+        let mut processing = Processing {
+            state: &mut self.state,
+            expected: &self.expected,
+            victims: Victims::default(),
+            report,
+            now,
+        };
+        let mut decided = Vec::with_capacity(entries.len());
+        let mut waits_for_pods = None;
+        while let Some(at) = order.next(processing.state, &entries) {
+            let Some(entry) = entries.get_mut(at) else {
+                continue;
+            };
+            decided.push(at);
+            if processing.process(entry) {
+                if blocked && !entry.subject.workload.needs_second_pass() {
+                    waits_for_pods = Some(at);
+                    break;
+                }
+                entry.status = EntryStatus::Assumed;
+            }
+        }
+        self.state.rollback(mark);
+
+        let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
+        for at in decided {
+            let Some(entry) = entries.get_mut(at).and_then(Option::take) else {
+                continue;
+            };
+            let (workload, queue) = (entry.id, entry.subject.queue);
+            let outcome = match entry.status {
+                EntryStatus::Assumed => self.assume(entry, now),
+                EntryStatus::Evicted => Outcome::Evicted {
+                    message: eviction_message(&entry.subject.workload),
+                    cause: entry.message,
+                },
+                _ if waits_for_pods == Some(at) => {
+                    self.back_to_queue(entry, now);
+                    Outcome::WaitingForPodsReady
+                }
+                _ => self.back_to_queue(entry, now),
+            };
+            report.decisions.push(Decision { workload, queue, outcome });
+        }
+        // Entries that had no turn, behind a block or behind another entry of their queue: nothing was
+        // decided about them, so clients see nothing.
+        for mut entry in entries.into_iter().flatten() {
+            entry.skip_status = true;
+            entry.requeue = RequeueReason::FailedAfterNomination;
+            self.put_back(entry, report, now);
+        }
+        for entry in refused {
+            self.put_back(entry, report, now);
+        }
+    }
+
+    fn put_back(&mut self, entry: Entry, report: &mut CycleReport, now: Time) {
+        let (workload, queue) = (entry.id, entry.subject.queue);
+        let outcome = self.back_to_queue(entry, now);
+        report.decisions.push(Decision { workload, queue, outcome });
+    }
+
+    /// Evaluates heads; those that cannot be evaluated are refused with a reason.
+    fn nominate(&mut self, heads: Vec<Entry>, now: Time) -> (Vec<Entry>, Vec<Entry>) {
+        let (mut entries, mut refused) = (Vec::new(), Vec::new());
+        for mut entry in heads {
+            let workload = Arc::clone(&entry.subject.workload);
+            if !workload.needs_second_pass() && self.state.held(entry.id).is_some() {
+                self.land(&entry);
+                continue;
+            }
+            if let Some((reason, message, requeue)) = self.refusal(&entry) {
+                (entry.reason, entry.message, entry.requeue) = (reason.to_owned(), message, requeue);
+                refused.push(entry);
+                continue;
+            }
+            let (assignment, targets) = evaluate(&mut self.state, &mut entry.subject, now);
+            entry.record(assignment, targets, &self.state);
+            entries.push(entry);
+        }
+        (entries, refused)
+    }
+
+    fn land(&mut self, entry: &Entry) {
+        if let Some(queue) = self.queues.get_mut(&entry.subject.queue) {
+            queue.remove(entry.id);
+        }
+    }
+
+    fn refusal(&self, entry: &Entry) -> Option<(&'static str, String, RequeueReason)> {
+        let workload = &entry.subject.workload;
+        let queue = entry.subject.queue;
+        let name = self.state.names.queue_name(queue);
+        let generic = RequeueReason::Generic;
+        if workload.has_failed_checks() {
+            return Some((
+                "PendingEvaluation",
+                "The workload has failed admission checks".to_owned(),
+                generic,
+            ));
+        }
+        let Some(row) = self.state.queue(queue) else {
+            return Some(("Misconfigured", format!("ClusterQueue {name} not found"), generic));
+        };
+        if !row.inactive.is_empty() {
+            return Some(("Suspended", format!("ClusterQueue {name} is inactive"), generic));
+        }
+        let namespace = workload.key.namespace;
+        let Some(labels) = self.state.namespace(namespace) else {
+            let name = self.state.names.namespaces.name(namespace);
+            let message =
+                format!("workload namespace \"{name}\" does not exist: namespaces \"{name}\" not found");
+            return Some(("Misconfigured", message, generic));
+        };
+        if !row.spec.namespaces.as_ref().is_some_and(|selector| selector.matches(labels)) {
+            let message = "workload namespace doesn't match ClusterQueue selector".to_owned();
+            return Some(("Misconfigured", message, RequeueReason::NamespaceMismatch));
+        }
+        let invalid = workload.links.as_ref().and_then(|links| links.invalid.clone())?;
+        Some(("Misconfigured", invalid, generic))
+    }
+
+    /// Gives the workload what was decided.
+    fn assume(&mut self, entry: Entry, now: Time) -> Outcome {
+        let (id, queue) = (entry.id, entry.subject.queue);
+        let admission = Arc::new(entry.assignment.admission(queue));
+        let workload = &entry.subject.workload;
+        let had_reservation = workload.has_reservation();
+        let recovered = !workload.unhealthy_nodes.is_empty();
+        let required = self.state.queue(queue).map_or_else(Vec::new, |row| required_checks(row, &admission));
+        let is_listed = required.iter().all(|name| workload.checks.iter().any(|check| check.name == *name));
+        let considered = entry.assignment.considered(&self.state.names);
+        let slice = entry.targets.iter().find(|target| target.reason.is_none());
+        let replaces = slice.filter(|_| self.settings().gates.elastic_slices).map(|target| target.workload);
+        self.charge(&entry, had_reservation, now);
+        self.land(&entry);
+        self.expected.remove(&id);
+        // Nobody else looks at the workload now, so it is changed where it is.
+        drop(entry);
+        let mut is_admitted = false;
+        self.state.update_workload(id, |workload| {
+            workload.admission = Some(Arc::clone(&admission));
+            workload.unhealthy_nodes.clear();
+            workload.set_condition(ConditionKind::QuotaReserved, true, ConditionReason::Other, now);
+            for kind in
+                [ConditionKind::Evicted, ConditionKind::Preempted, ConditionKind::BlockedOnPreemptionGates]
+            {
+                if workload.is_true(kind) {
+                    workload.set_condition(kind, false, ConditionReason::Other, now);
+                }
+            }
+            let ready = workload.checks.iter().all(|check| check.state == CheckState::Ready);
+            is_admitted = is_listed && ready && !workload.has_pending_placement();
+            if is_admitted {
+                workload.set_condition(ConditionKind::Admitted, true, ConditionReason::Other, now);
+            }
+        });
+        Outcome::Admitted(Box::new(Admitted {
+            admission,
+            is_listed,
+            is_admitted,
+            had_reservation,
+            recovered,
+            replaces,
+            considered,
+        }))
+    }
+
+    /// Puts an entry back and says what clients should see.
+    fn back_to_queue(&mut self, mut entry: Entry, now: Time) -> Outcome {
+        if entry.status != EntryStatus::NotNominated && entry.requeue == RequeueReason::Generic {
+            entry.requeue = RequeueReason::FailedAfterNomination;
+        }
+        let mut outcome = Unadmitted {
+            reason: entry.reason.clone(),
+            message: entry.message.clone(),
+            requeue: entry.requeue,
+            evict: std::mem::take(&mut entry.evict),
+            already_evicted: entry.already_evicted,
+            migrate: entry.migrate,
+            is_gated: entry.status == EntryStatus::PreemptionGated,
+            write_status: false,
+            second_pass_failed: false,
+        };
+        self.expected.extend(outcome.evict.iter().map(|target| target.workload));
+        if self.queue_second_pass(entry.id, entry.second_pass.unwrap_or(0), now) {
+            outcome.second_pass_failed = true;
+            return Outcome::Unadmitted(Box::new(outcome));
+        }
+        self.requeue(&mut entry, now);
+        outcome.write_status = !entry.skip_status
+            && matches!(
+                entry.status,
+                EntryStatus::NotNominated | EntryStatus::Skipped | EntryStatus::PreemptionGated
+            );
+        Outcome::Unadmitted(Box::new(outcome))
+    }
+
+    fn requeue(&mut self, entry: &mut Entry, now: Time) {
+        let Some(queue) = self.queues.get_mut(&entry.subject.queue) else {
+            return;
+        };
+        let settings = &self.state.settings;
+        let newest = self.state.workload(entry.id).filter(|workload| workload.is_admissible(&settings.gates));
+        let Some(newest) = newest.filter(|workload| self.state.local_queue(workload.local_queue).is_some())
+        else {
+            queue.remove(entry.id);
+            return;
+        };
+        self.waiting.entry(newest.local_queue).or_default().insert(entry.id);
+        let mut pending = entry.pending(entry.subject.workload.generation);
+        pending.workload = Arc::clone(newest);
+        pending.shape = newest.shape;
+        queue.requeue(entry.id, pending, entry.requeue, &entry.reason, (settings, now));
+    }
+}
+
+/// The checks of the queue that apply to the flavors of an admission.
+pub fn required_checks(queue: &Queue, admission: &Admission) -> Vec<Arc<str>> {
+    let used: BTreeSet<_> = admission
+        .pod_sets
+        .iter()
+        .flat_map(|pod_set| pod_set.flavors.iter().map(|(_, flavor)| *flavor))
+        .collect();
+    let all: BTreeSet<_> = queue.spec.flavors().collect();
+    let applies = |flavors: &[FlavorId]| {
+        if flavors.is_empty() {
+            used.intersection(&all).next().is_some()
+        } else {
+            flavors.iter().any(|flavor| used.contains(flavor))
+        }
+    };
+    queue
+        .spec
+        .checks
+        .iter()
+        .filter(|rule| applies(&rule.flavors))
+        .map(|rule| Arc::clone(&rule.name))
+        .collect()
+}
+
+fn eviction_message(workload: &Workload) -> String {
+    format!(
+        "Workload was evicted as there was no replacement for unhealthy node(s): {}",
+        workload.unhealthy_nodes.join(",")
+    )
+}

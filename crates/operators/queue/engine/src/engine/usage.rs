@@ -1,0 +1,103 @@
+//! Admission fair sharing: what LocalQueues are charged.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::afs::{self, Consumed};
+use crate::cycle::Entry;
+use crate::model::Workload;
+use crate::names::{LocalQueueId, ResourceId, WorkloadId};
+use crate::quantity::Quantity;
+use crate::requests::Requests;
+use crate::state::State;
+use crate::time::Time;
+
+/// What orders a LocalQueue: less first.
+pub(super) fn order_of(state: &State, local_queue: LocalQueueId) -> f64 {
+    let weight = state.local_queue(local_queue).map_or(1.0, |local_queue| local_queue.weight);
+    state.settings.afs().map_or(0.0, |config| state.afs.usage(local_queue, weight, config, &state.names))
+}
+
+fn consumed(requests: &Requests) -> Consumed {
+    let quantity = |(resource, value)| {
+        let quantity =
+            if resource == ResourceId::CPU { Quantity::milli(value) } else { Quantity::units(value) };
+        (resource, quantity)
+    };
+    requests.iter().map(quantity).collect()
+}
+
+impl Engine {
+    /// Charges the admission to its LocalQueue.
+    pub(super) fn charge(&mut self, entry: &Entry, had_reservation: bool, now: Time) {
+        let Some(row) = self.state.queue(entry.subject.queue).map(Arc::clone) else {
+            return;
+        };
+        let applies = row.spec.usage_based_admission && !had_reservation;
+        let Some(config) = self.state.settings.afs().filter(|_| applies).cloned() else {
+            return;
+        };
+        let ignores = self.state.settings.ignores_undeclared();
+        let mut total = Requests::new();
+        for demand in &entry.subject.demands {
+            total.add(&demand.requests);
+        }
+        let counted = total.iter().filter(|(resource, _)| !ignores || row.spec.group_of(*resource).is_some());
+        let penalty = afs::entry_penalty(&consumed(&counted.collect()), &config);
+        let workload = &entry.subject.workload;
+        self.state.afs.push_penalty(workload.local_queue, workload.key.clone(), penalty, now);
+    }
+
+    /// A workload changed: its charge becomes usage when it starts, and is dropped when it never will.
+    pub(super) fn follow_charge(&mut self, id: WorkloadId, before: Option<&Workload>, now: Time) {
+        let Some(config) = self.state.settings.afs().cloned() else {
+            return;
+        };
+        let Some(workload) = self.state.workload(id).map(Arc::clone) else {
+            return;
+        };
+        let moved = before.filter(|before| before.local_queue != workload.local_queue);
+        if let Some(before) = moved {
+            self.state.afs.drop_penalty(before.local_queue, &before.key);
+        }
+        if workload.is_finished() || !workload.active && !workload.has_reservation() {
+            self.state.afs.drop_penalty(workload.local_queue, &workload.key);
+        } else if workload.is_admitted() && self.has_charge(&workload) {
+            let running = self.running_in(workload.local_queue, Some(id));
+            self.state.afs.settle(workload.local_queue, &workload.key, &running, &config, now);
+        }
+    }
+
+    fn has_charge(&self, workload: &Workload) -> bool {
+        let entry = self.state.afs.get(workload.local_queue);
+        entry.is_some_and(|entry| entry.penalties.contains_key(&workload.key))
+    }
+
+    /// Decays the usage of all LocalQueues towards what runs now; to be called every sampling interval.
+    pub fn sample_usage(&mut self, now: Time) {
+        let Some(config) = self.state.settings.afs().cloned() else {
+            return;
+        };
+        let all: Vec<LocalQueueId> = self.state.local_queues().map(|(id, _)| id).collect();
+        for local_queue in all {
+            let running = self.running_in(local_queue, None);
+            self.state.afs.sample(local_queue, &running, &config, now);
+        }
+    }
+
+    /// What admitted workloads of a LocalQueue use.
+    fn running_in(&self, local_queue: LocalQueueId, without: Option<WorkloadId>) -> Consumed {
+        let mut total = Requests::new();
+        let queue = self.state.local_queue(local_queue).map(|local_queue| local_queue.queue);
+        for id in queue.into_iter().flat_map(|queue| self.state.reserved(queue)) {
+            let workload = self.state.workload(id).filter(|workload| workload.local_queue == local_queue);
+            if Some(id) != without && workload.is_some_and(|workload| workload.is_admitted()) {
+                for (fr, amount) in self.state.held(id).into_iter().flat_map(|held| &held.usage) {
+                    let sum = total.get(fr.resource).saturating_add(amount.get());
+                    total.set(fr.resource, sum);
+                }
+            }
+        }
+        consumed(&total)
+    }
+}

@@ -1,0 +1,75 @@
+//! "When?": when pending workloads would start, given how long everything runs.
+//!
+//! ```
+//! use quintet_queue_engine::testing;
+//! use quintet_queue_engine::time::{Span, Time};
+//! use serde_json::json;
+//!
+//! let mut engine = testing::engine(&[
+//!     json!({"kind": "ResourceFlavor", "metadata": {"name": "default"}}),
+//!     json!({"kind": "ClusterQueue", "metadata": {"name": "research"}, "spec": {
+//!         "namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO",
+//!         "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+//!             {"name": "default", "resources": [{"name": "cpu", "nominalQuota": "4"}]}]}]}}),
+//!     json!({"kind": "LocalQueue", "metadata": {"name": "main", "namespace": "team"},
+//!         "spec": {"clusterQueue": "research"}}),
+//!     testing::workload("team", "first", "main", 3),
+//!     testing::workload("team", "second", "main", 2),
+//! ]);
+//! let start = Time::from_secs(100);
+//! let starts = engine.forecast(start, Span::secs(3600), &|_, _| Some(Span::secs(60)));
+//! let when = |name| starts[&testing::id(&engine, "team", name)];
+//! assert_eq!(when("first"), Some(start));
+//! assert_eq!(when("second"), Some(start + Span::secs(60)));
+//! ```
+
+use std::collections::BTreeMap;
+
+use crate::engine::Engine;
+use crate::model::ConditionKind;
+use crate::names::WorkloadId;
+use crate::time::{Span, Time};
+use crate::virtual_time::{Happening, VirtualRun};
+
+impl Engine {
+    /// When every pending workload would start, up to `horizon` from now; `None` is not by then.
+    ///
+    /// `duration` is how long a workload runs once it starts: its time limit or what was observed of its
+    /// kind; `None` is for ever. For a workload that runs already it is counted from its admission.
+    /// Works on a copy and changes nothing. Arrivals are not foreseen.
+    pub fn forecast(
+        &self,
+        now: Time,
+        horizon: Span,
+        duration: &dyn Fn(&Self, WorkloadId) -> Option<Span>,
+    ) -> BTreeMap<WorkloadId, Option<Time>> {
+        let pending = self.state.workloads().map(|(id, _)| id).filter(|id| self.state.held(*id).is_none());
+        let mut starts: BTreeMap<WorkloadId, Option<Time>> = pending.map(|id| (id, None)).collect();
+        let mut copy = self.clone();
+        copy.request_flush_all(now);
+        let mut run = VirtualRun::new(copy, now, true);
+        for (id, workload) in self.state.workloads().filter(|(id, _)| self.state.held(*id).is_some()) {
+            if let Some(length) = duration(self, id) {
+                let admitted = workload
+                    .condition(ConditionKind::Admitted)
+                    .or_else(|| workload.condition(ConditionKind::QuotaReserved));
+                let since = admitted.map_or(now, |condition| condition.since);
+                run.end_at(id, (since + length).max(now));
+            }
+        }
+        let mut seen = |_: &Self, at: Time, happening: Happening| {
+            if let Happening::Started(id) = happening
+                && let Some(start) = starts.get_mut(&id)
+            {
+                start.get_or_insert(at);
+            }
+        };
+        let end = now + horizon;
+        run.settle(duration, &mut seen);
+        while let Some(next) = run.next_at().filter(|next| *next <= end) {
+            run.advance_to(next, &mut seen);
+            run.settle(duration, &mut seen);
+        }
+        starts
+    }
+}

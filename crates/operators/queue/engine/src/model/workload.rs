@@ -1,0 +1,571 @@
+//! Workloads and their pod sets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Fr, Usage, add_usage};
+use crate::amount::Amount;
+use crate::labels::{NodeTerm, PreferredTerm, Toleration};
+use crate::names::{FlavorId, LocalQueueId, NamespaceId, QueueId, ResourceId};
+use crate::requests::Requests;
+use crate::settings::{Gates, RequeuingTimestamp, Settings};
+use crate::tas::TopologyAssignment;
+use crate::time::{Span, Time};
+
+/// What identifies a workload in the API.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadKey {
+    /// Its namespace.
+    pub namespace: NamespaceId,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+/// A hash of everything about a workload that decides whether it fits: workloads with the same hash
+/// share their fate. 128 bits, so that two shapes do not meet by chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShapeHash(pub u128);
+
+/// The conditions the engine reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConditionKind {
+    /// Quota is reserved.
+    QuotaReserved,
+    /// Admitted: quota reserved and all checks ready.
+    Admitted,
+    /// Evicted.
+    Evicted,
+    /// Preempted.
+    Preempted,
+    /// Requeued after an eviction.
+    Requeued,
+    /// Finished.
+    Finished,
+    /// All pods are ready.
+    PodsReady,
+    /// Waiting for the replacement of pods.
+    WaitingForReplacementPods,
+    /// Needs preemption but may not preempt.
+    BlockedOnPreemptionGates,
+}
+
+/// The condition reasons that decide something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConditionReason {
+    /// The workload is on hold.
+    OnHold,
+    /// Evicted because pods were not ready in time.
+    PodsReadyTimeout,
+    /// Evicted by an admission check.
+    AdmissionCheck,
+    /// Preempted by a queue that borrows.
+    InCohortReclaimWhileBorrowing,
+    /// Any other.
+    #[default]
+    Other,
+}
+
+/// A condition of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Which condition.
+    pub kind: ConditionKind,
+    /// Whether it is true.
+    pub status: bool,
+    /// Why.
+    pub reason: ConditionReason,
+    /// Since when.
+    pub since: Time,
+}
+
+/// The state of an admission check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckState {
+    /// Not decided.
+    Pending,
+    /// Passed.
+    Ready,
+    /// Try again later.
+    Retry,
+    /// Refused.
+    Rejected,
+}
+
+/// What a check adds to the pods of a pod set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSetUpdate {
+    /// The pod set.
+    pub name: Arc<str>,
+    /// More node selector entries.
+    pub node_selector: BTreeMap<Arc<str>, Arc<str>>,
+    /// More tolerations.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// An admission check of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The name of the check.
+    pub name: Arc<str>,
+    /// Its state.
+    pub state: CheckState,
+    /// What it adds to the pods.
+    pub updates: Vec<PodSetUpdate>,
+}
+
+/// The part of a pod template that decides where it may run. Shared by all workloads of the same
+/// template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodShape {
+    /// What the pod itself asks for, before transformations: what nodes must have.
+    pub requests: Requests,
+    /// Required labels.
+    pub node_selector: BTreeMap<Arc<str>, Arc<str>>,
+    /// Required node affinity: one of the terms must match.
+    pub affinity: Option<Vec<NodeTerm>>,
+    /// Preferred node affinity.
+    pub preferred: Vec<PreferredTerm>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// One layer of slices: groups of `size` pods in one domain of `level`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SliceLayer {
+    /// The topology level, by its node label.
+    pub level: Arc<str>,
+    /// Pods per slice.
+    pub size: i32,
+}
+
+/// How the pods of a pod set are to lie in the topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TopologyRequest {
+    /// All pods in one domain of this level.
+    pub required: Option<Arc<str>>,
+    /// All pods in one domain of this level if possible.
+    pub preferred: Option<Arc<str>>,
+    /// Anywhere.
+    pub unconstrained: Option<bool>,
+    /// Slices, outermost layer first.
+    pub slices: Vec<SliceLayer>,
+    /// A slice size was given, with or without a level.
+    pub slice_size_given: bool,
+    /// Pod sets of the same group share a flavor and are placed together.
+    pub group: Option<Arc<str>>,
+}
+
+impl TopologyRequest {
+    /// Whether anything asks for topology, beyond naming a group.
+    pub fn is_explicit(&self) -> bool {
+        self.required.is_some()
+            || self.preferred.is_some()
+            || self.unconstrained.is_some()
+            || self.slice_size_given
+            || !self.slices.is_empty()
+    }
+
+    /// Whether only slices are asked for.
+    pub fn is_slice_only(&self) -> bool {
+        self.required.is_none() && self.preferred.is_none() && !self.slices.is_empty()
+    }
+}
+
+/// A pod set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodSet {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Pods in the spec.
+    pub count: i32,
+    /// Pods it can do with.
+    pub min_count: Option<i32>,
+    /// Pods still needed: the count without those that finished.
+    pub effective_count: i32,
+    /// What one pod costs in quota, after exclusions and transformations.
+    pub requests: Requests,
+    /// Where its pods may run.
+    pub pod: Arc<PodShape>,
+    /// How they are to lie in the topology.
+    pub topology: Option<Box<TopologyRequest>>,
+}
+
+impl PodSet {
+    /// Whether it asks for topology itself.
+    pub fn is_explicitly_tas(&self) -> bool {
+        self.topology.as_ref().is_some_and(|request| request.is_explicit())
+    }
+
+    /// The group it belongs to.
+    pub fn group(&self) -> Option<&str> {
+        self.topology.as_ref().and_then(|request| request.group.as_deref())
+    }
+}
+
+/// The state of a topology request that waits for checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delayed {
+    /// Not placed yet.
+    Pending,
+    /// Placed.
+    Ready,
+}
+
+/// What a pod set was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodSetAdmission {
+    /// The pod set.
+    pub name: Arc<str>,
+    /// The flavor of every resource.
+    pub flavors: Vec<(ResourceId, FlavorId)>,
+    /// Quota used by all its pods.
+    pub usage: Requests,
+    /// Pods admitted.
+    pub count: i32,
+    /// Where they run.
+    pub topology: Option<TopologyAssignment>,
+    /// A placement still to come.
+    pub delayed: Option<Delayed>,
+}
+
+/// What a workload was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admission {
+    /// By which queue.
+    pub queue: QueueId,
+    /// Per pod set.
+    pub pod_sets: Vec<PodSetAdmission>,
+}
+
+/// Relations few workloads have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent marks")]
+pub struct Links {
+    /// UID of the job.
+    pub job_uid: Option<Arc<str>>,
+    /// The slice this one replaces.
+    pub replaces: Option<WorkloadKey>,
+    /// The job may change its size while running.
+    pub elastic: bool,
+    /// UID of the parent, if this is a variant.
+    pub parent_uid: Option<Arc<str>>,
+    /// This is the parent of variants and never queued.
+    pub is_parent: bool,
+    /// The only flavors this variant may use.
+    pub allowed_flavors: Option<Vec<FlavorId>>,
+    /// Somebody holds the admission back.
+    pub admission_gated: bool,
+    /// It may not preempt now.
+    pub preemption_gated: bool,
+    /// Its only owner is one pod.
+    pub owned_by_pod: bool,
+    /// Containers whose requests exceed their limits, or the limits of their namespace.
+    pub invalid: Option<String>,
+}
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Its key.
+    pub key: WorkloadKey,
+    /// Its UID, maybe empty.
+    pub uid: Arc<str>,
+    /// Its generation.
+    pub generation: i64,
+    /// When it was made.
+    pub created: Time,
+    /// The LocalQueue it asks.
+    pub local_queue: LocalQueueId,
+    /// Its priority.
+    pub priority: i32,
+    /// Added to the priority.
+    pub boost: i32,
+    /// Whether it wants to run.
+    pub active: bool,
+    /// A fingerprint of the spec: equal means unchanged.
+    pub spec_fingerprint: u64,
+    /// A fingerprint of the pods given back.
+    pub reclaim_fingerprint: u64,
+    /// What decides its fate; `None` is unknown.
+    pub shape: Option<ShapeHash>,
+    /// Pod sets.
+    pub pod_sets: Vec<PodSet>,
+    /// Conditions that are set.
+    pub conditions: Vec<Condition>,
+    /// Admission checks.
+    pub checks: Vec<Check>,
+    /// Not before this.
+    pub requeue_at: Option<Time>,
+    /// What it was given.
+    pub admission: Option<Arc<Admission>>,
+    /// Nodes of its placement that failed.
+    pub unhealthy_nodes: Vec<Arc<str>>,
+    /// Rare relations.
+    pub links: Option<Box<Links>>,
+}
+
+/// What a pod set asks of the quota, or holds of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Demand {
+    /// Total of all pods.
+    pub requests: Requests,
+    /// Pods.
+    pub count: i32,
+    /// Flavors, if admitted.
+    pub flavors: Vec<(ResourceId, FlavorId)>,
+    /// Whether it has a place in the topology.
+    pub placed: bool,
+    /// A placement still to come.
+    pub delayed: Option<Delayed>,
+}
+
+impl Demand {
+    /// The demand of `count` pods instead; a placed pod set keeps its size.
+    #[must_use]
+    pub fn scaled_to(&self, count: i32) -> Self {
+        let mut scaled = self.clone();
+        if !self.placed && self.count != 0 && self.count != count {
+            scaled.requests = self.requests.divided(i64::from(self.count)).times(i64::from(count));
+            scaled.count = count;
+        }
+        scaled
+    }
+
+    /// The flavor of a resource.
+    pub fn flavor_of(&self, resource: ResourceId) -> Option<FlavorId> {
+        self.flavors.iter().find(|(id, _)| *id == resource).map(|(_, flavor)| *flavor)
+    }
+}
+
+impl Workload {
+    /// The condition of this kind.
+    pub fn condition(&self, kind: ConditionKind) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    /// Whether the condition of this kind is true.
+    pub fn is_true(&self, kind: ConditionKind) -> bool {
+        self.condition(kind).is_some_and(|condition| condition.status)
+    }
+
+    /// Sets a condition; an unchanged status keeps its time.
+    pub fn set_condition(&mut self, kind: ConditionKind, status: bool, reason: ConditionReason, now: Time) {
+        match self.conditions.iter_mut().find(|condition| condition.kind == kind) {
+            Some(condition) => {
+                if condition.status != status {
+                    condition.since = now;
+                }
+                condition.status = status;
+                condition.reason = reason;
+            }
+            None => self.conditions.push(Condition { kind, status, reason, since: now }),
+        }
+    }
+
+    /// Whether quota is reserved for it.
+    pub fn has_reservation(&self) -> bool {
+        self.is_true(ConditionKind::QuotaReserved)
+    }
+
+    /// Whether it is admitted.
+    pub fn is_admitted(&self) -> bool {
+        self.is_true(ConditionKind::Admitted)
+    }
+
+    /// Whether it is evicted.
+    pub fn is_evicted(&self) -> bool {
+        self.is_true(ConditionKind::Evicted)
+    }
+
+    /// Whether it is finished.
+    pub fn is_finished(&self) -> bool {
+        self.is_true(ConditionKind::Finished)
+    }
+
+    /// Whether it counts against quota.
+    pub fn holds_quota(&self) -> bool {
+        self.has_reservation() && !self.is_finished() && self.active
+    }
+
+    /// Whether it is on hold.
+    pub fn is_on_hold(&self) -> bool {
+        self.condition(ConditionKind::QuotaReserved)
+            .is_some_and(|condition| !condition.status && condition.reason == ConditionReason::OnHold)
+    }
+
+    /// Whether it may be queued.
+    pub fn is_admissible(&self, gates: &Gates) -> bool {
+        let is_held =
+            gates.admission_gated_by && self.links.as_ref().is_some_and(|links| links.admission_gated);
+        self.active
+            && !is_held
+            && !self.is_finished()
+            && !self.has_reservation()
+            && !self.is_on_hold()
+            && !self.is_true(ConditionKind::WaitingForReplacementPods)
+    }
+
+    /// Whether some check wants a retry or refused.
+    pub fn has_failed_checks(&self) -> bool {
+        self.checks.iter().any(|check| matches!(check.state, CheckState::Retry | CheckState::Rejected))
+    }
+
+    /// Whether every check passed.
+    pub fn has_all_checks_ready(&self) -> bool {
+        self.checks.iter().all(|check| check.state == CheckState::Ready)
+    }
+
+    /// Whether a placement is still to come.
+    pub fn has_pending_placement(&self) -> bool {
+        self.admission.as_ref().is_some_and(|admission| {
+            admission
+                .pod_sets
+                .iter()
+                .any(|pod_set| pod_set.topology.is_none() && pod_set.delayed == Some(Delayed::Pending))
+        })
+    }
+
+    /// Whether an admitted placement uses a failed node.
+    pub fn has_placement_on_failed_node(&self) -> bool {
+        self.is_admitted()
+            && !self.unhealthy_nodes.is_empty()
+            && self.admission.as_ref().is_some_and(|admission| {
+                admission.pod_sets.iter().filter_map(|pod_set| pod_set.topology.as_ref()).any(|topology| {
+                    topology.domains.iter().any(|domain| {
+                        domain.values.last().is_some_and(|value| self.unhealthy_nodes.contains(value))
+                    })
+                })
+            })
+    }
+
+    /// Whether it has its quota but needs a placement, or a better one.
+    pub fn needs_second_pass(&self) -> bool {
+        if self.is_finished() || self.is_evicted() || !self.has_reservation() || self.is_on_hold() {
+            return false;
+        }
+        let delayed = !self.checks.is_empty()
+            && self.has_all_checks_ready()
+            && self.has_pending_placement()
+            && !self.is_admitted();
+        delayed || self.has_placement_on_failed_node()
+    }
+
+    /// Priority with boost, if boosts count.
+    pub fn effective_priority(&self, gates: &Gates) -> i64 {
+        i64::from(self.priority) + if gates.priority_boost { i64::from(self.boost) } else { 0 }
+    }
+
+    /// The time that orders it in its queue.
+    pub fn queue_timestamp(&self, settings: &Settings) -> Time {
+        if let Some(evicted) = self.condition(ConditionKind::Evicted).filter(|condition| condition.status) {
+            let by_eviction = settings.requeuing_timestamp == RequeuingTimestamp::Eviction;
+            match evicted.reason {
+                ConditionReason::PodsReadyTimeout if by_eviction => return evicted.since,
+                ConditionReason::AdmissionCheck => return evicted.since,
+                _ => {}
+            }
+        }
+        if !settings.gates.priority_sorting_within_cohort {
+            let preempted = self.condition(ConditionKind::Preempted).filter(|condition| {
+                condition.status && condition.reason == ConditionReason::InCohortReclaimWhileBorrowing
+            });
+            if let Some(preempted) = preempted {
+                return preempted.since + Span::millis(1);
+            }
+        }
+        self.created
+    }
+
+    /// When quota was reserved, or `now` if it is not.
+    pub fn reservation_time(&self, now: Time) -> Time {
+        self.condition(ConditionKind::QuotaReserved)
+            .filter(|condition| condition.status)
+            .map_or(now, |condition| condition.since)
+    }
+
+    /// Whether its wait after an eviction is over.
+    pub fn backoff_expired(&self, now: Time) -> bool {
+        let held = self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status);
+        !held && self.requeue_at.is_none_or(|at| now >= at)
+    }
+
+    /// Whether some pod set can do with fewer pods.
+    pub fn can_be_partially_admitted(&self) -> bool {
+        self.pod_sets.iter().any(|pod_set| pod_set.min_count.is_some_and(|least| pod_set.count > least))
+    }
+
+    /// Whether some pod set asks for topology.
+    pub fn is_explicitly_tas(&self) -> bool {
+        self.pod_sets.iter().any(PodSet::is_explicitly_tas)
+    }
+
+    /// The slice this workload replaces.
+    pub fn replaces(&self) -> Option<&WorkloadKey> {
+        self.links.as_ref().and_then(|links| links.replaces.as_ref())
+    }
+
+    /// Whether its job may change size while running.
+    pub fn is_elastic(&self, gates: &Gates) -> bool {
+        gates.elastic_slices && self.links.as_ref().is_some_and(|links| links.elastic)
+    }
+
+    /// Whether it may not preempt now.
+    pub fn is_preemption_gated(&self) -> bool {
+        self.links.as_ref().is_some_and(|links| links.preemption_gated)
+    }
+
+    /// What it asks of the quota, or holds of it if admitted, per pod set.
+    pub fn demands(&self) -> Vec<Demand> {
+        match &self.admission {
+            Some(admission) => admission.pod_sets.iter().map(|pod_set| self.held(pod_set)).collect(),
+            None => self.pod_sets.iter().map(PodSet::demand).collect(),
+        }
+    }
+
+    fn held(&self, pod_set: &PodSetAdmission) -> Demand {
+        let mut demand = Demand {
+            requests: pod_set.usage.clone(),
+            count: pod_set.count,
+            flavors: pod_set.flavors.clone(),
+            placed: pod_set.topology.is_some(),
+            delayed: pod_set.delayed,
+        };
+        let left = self.pod_set(&pod_set.name).map_or(0, |spec| spec.effective_count);
+        if left < demand.count {
+            demand.requests = demand.requests.divided(i64::from(demand.count)).times(i64::from(left));
+            demand.count = left;
+        }
+        demand
+    }
+
+    /// The pod set of this name.
+    pub fn pod_set(&self, name: &str) -> Option<&PodSet> {
+        self.pod_sets.iter().find(|pod_set| &*pod_set.name == name)
+    }
+
+    /// The quota it holds.
+    pub fn quota_usage(&self) -> Usage {
+        let mut usage = Usage::new();
+        for demand in self.demands() {
+            for (resource, value) in demand.requests.iter() {
+                if let Some(flavor) = demand.flavor_of(resource) {
+                    add_usage(&mut usage, Fr { flavor, resource }, Amount::new(value));
+                }
+            }
+        }
+        usage
+    }
+}
+
+impl PodSet {
+    /// What it asks of the quota while pending.
+    pub fn demand(&self) -> Demand {
+        Demand {
+            requests: self.requests.times(i64::from(self.effective_count)),
+            count: self.effective_count,
+            flavors: Vec::new(),
+            placed: false,
+            delayed: None,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Preemption by priority and by hierarchy.
+
+use super::candidates::{satisfies_policy, sort, uses_any};
+use super::{Need, PreemptionReason, Target, fill_back};
+use crate::model::PreemptionPolicy;
+use crate::names::{QueueId, WorkloadId};
+use crate::quota::NodeId;
+use crate::state::State;
+
+/// How a candidate may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variant {
+    WithinQueue,
+    /// The preemptor's side has quota of its own at the level where both meet.
+    Hierarchical,
+    /// Only if the preemptor does not borrow.
+    WithoutBorrowing,
+    /// Even if the preemptor borrows.
+    WhileBorrowing,
+}
+
+impl Variant {
+    const fn reason(self) -> PreemptionReason {
+        match self {
+            Self::WithinQueue => PreemptionReason::InClusterQueue,
+            Self::Hierarchical | Self::WithoutBorrowing => PreemptionReason::InCohortReclamation,
+            Self::WhileBorrowing => PreemptionReason::InCohortReclaimWhileBorrowing,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    workload: WorkloadId,
+    queue: QueueId,
+    variant: Variant,
+    /// The lowest cohort above both sides.
+    meets_at: Option<NodeId>,
+}
+
+/// All candidates in the order in which they are tried.
+struct Candidates {
+    ordered: Vec<Candidate>,
+    from_other_queues: bool,
+    hierarchical: bool,
+}
+
+pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
+    let candidates = collect(state, need);
+    if candidates.ordered.is_empty() {
+        return Vec::new();
+    }
+    let may_not_borrow = need.queue.spec.preemption.borrowing_threshold().is_none();
+    let attempts: &[bool] =
+        if !candidates.from_other_queues || may_not_borrow && !is_under_nominal(state, need) {
+            &[true]
+        } else if may_not_borrow && !candidates.hierarchical {
+            &[false, true]
+        } else {
+            &[true, false]
+        };
+    for borrowing in attempts {
+        let mark = state.mark();
+        let mut targets = Vec::new();
+        for candidate in &candidates.ordered {
+            if !is_still_valid(state, need, candidate, *borrowing) {
+                continue;
+            }
+            state.try_without(candidate.workload, true);
+            targets.push(Target { workload: candidate.workload, reason: Some(candidate.variant.reason()) });
+            if need.fits(state, *borrowing) {
+                fill_back(state, need, &mut targets, *borrowing);
+                state.rollback(mark);
+                return targets;
+            }
+        }
+        state.rollback(mark);
+    }
+    Vec::new()
+}
+
+fn is_under_nominal(state: &State, need: &Need<'_>) -> bool {
+    need.frs.iter().all(|fr| state.tree.quota(need.node(), *fr).nominal > state.tree.usage(need.node(), *fr))
+}
+
+/// A candidate of another queue counts only while its queue, and every cohort below the meeting point,
+/// uses more than it owns of what is needed.
+fn is_still_valid(state: &State, need: &Need<'_>, candidate: &Candidate, borrowing: bool) -> bool {
+    if candidate.queue == need.subject.queue {
+        return true;
+    }
+    if borrowing && candidate.variant == Variant::WithoutBorrowing {
+        return false;
+    }
+    let Some(queue) = state.queue(candidate.queue) else {
+        return false;
+    };
+    let below = state.tree.ancestors(queue.node).take_while(|node| Some(*node) != candidate.meets_at);
+    std::iter::once(queue.node).chain(below).all(|node| !state.tree.is_within_quota(node, &need.frs))
+}
+
+fn collect(state: &State, need: &Need<'_>) -> Candidates {
+    let mut own = Vec::new();
+    let mut hierarchical = Vec::new();
+    let mut by_priority = Vec::new();
+    let preemption = &need.queue.spec.preemption;
+    if preemption.within_queue != PreemptionPolicy::Never {
+        from_queue(state, need, need.subject.queue, None, false, &mut own);
+    }
+    if preemption.reclaim_within_cohort != PreemptionPolicy::Never {
+        let (mut advantage, mut rest) = state.tree.fit_in_quota(need.node(), &need.usage);
+        let mut visited = None;
+        for cohort in state.tree.ancestors(need.node()) {
+            let list = if advantage { &mut hierarchical } else { &mut by_priority };
+            below(state, need, cohort, (cohort, visited), advantage, list);
+            let fits;
+            (fits, rest) = state.tree.fit_in_quota(cohort, &rest);
+            advantage |= fits;
+            visited = Some(cohort);
+        }
+    }
+    let lists = [hierarchical, by_priority, own].map(|list| in_order(state, need, &list));
+    let evicted = |candidate: &Candidate| {
+        state.workload(candidate.workload).is_some_and(|workload| workload.is_evicted())
+    };
+    let [hierarchical, by_priority, _] = &lists;
+    Candidates {
+        from_other_queues: !hierarchical.is_empty() || !by_priority.is_empty(),
+        hierarchical: !hierarchical.is_empty(),
+        ordered: [true, false]
+            .into_iter()
+            .flat_map(|wanted| lists.iter().flatten().filter(move |candidate| evicted(candidate) == wanted))
+            .copied()
+            .collect(),
+    }
+}
+
+fn in_order(state: &State, need: &Need<'_>, list: &[Candidate]) -> Vec<Candidate> {
+    let mut ids: Vec<WorkloadId> = list.iter().map(|candidate| candidate.workload).collect();
+    sort(state, need, &mut ids);
+    let find = |id: &WorkloadId| list.iter().find(|candidate| candidate.workload == *id).copied();
+    if list.len() < 32 {
+        return ids.iter().filter_map(find).collect();
+    }
+    let by_id: std::collections::BTreeMap<_, _> =
+        list.iter().map(|candidate| (candidate.workload, *candidate)).collect();
+    ids.iter().filter_map(|id| by_id.get(id).copied()).collect()
+}
+
+/// Candidates below a cohort, leaving out the subtree visited before and everything within its quota.
+fn below(
+    state: &State,
+    need: &Need<'_>,
+    cohort: NodeId,
+    (meets_at, visited): (NodeId, Option<NodeId>),
+    advantage: bool,
+    found: &mut Vec<Candidate>,
+) {
+    for child in state.tree.child_cohorts(cohort) {
+        if Some(child) != visited && !state.tree.is_within_quota(child, &need.frs) {
+            below(state, need, child, (meets_at, visited), advantage, found);
+        }
+    }
+    for child in state.tree.child_queues(cohort) {
+        if child != need.node()
+            && !state.tree.is_within_quota(child, &need.frs)
+            && let Some(queue) = state.tree.queue_at(child)
+        {
+            from_queue(state, need, queue, Some(meets_at), advantage, found);
+        }
+    }
+}
+
+fn from_queue(
+    state: &State,
+    need: &Need<'_>,
+    queue: QueueId,
+    meets_at: Option<NodeId>,
+    advantage: bool,
+    found: &mut Vec<Candidate>,
+) {
+    for workload in state.candidates(queue) {
+        if let Some(variant) = classify(state, need, workload, queue, advantage) {
+            found.push(Candidate { workload, queue, variant, meets_at });
+        }
+    }
+}
+
+fn classify(
+    state: &State,
+    need: &Need<'_>,
+    id: WorkloadId,
+    queue: QueueId,
+    advantage: bool,
+) -> Option<Variant> {
+    let workload = state.workload(id)?;
+    let preemptor = &need.subject.workload;
+    let preemption = &need.queue.spec.preemption;
+    let is_own = queue == need.subject.queue;
+    let policy = if is_own { preemption.within_queue } else { preemption.reclaim_within_cohort };
+    if !uses_any(state, id, &need.frs) || !satisfies_policy(&state.settings, preemptor, workload, policy) {
+        return None;
+    }
+    if is_own {
+        return Some(Variant::WithinQueue);
+    }
+    if advantage {
+        return Some(Variant::Hierarchical);
+    }
+    let Some(threshold) = preemption.borrowing_threshold() else {
+        return Some(Variant::WithoutBorrowing);
+    };
+    let gates = &state.settings.gates;
+    let priority = workload.effective_priority(gates);
+    let too_high = priority >= preemptor.effective_priority(gates)
+        || threshold.is_some_and(|threshold| priority > i64::from(threshold));
+    Some(if too_high { Variant::WithoutBorrowing } else { Variant::WhileBorrowing })
+}

@@ -1,0 +1,220 @@
+//! Whom to preempt so that a workload fits.
+
+mod candidates;
+mod classical;
+mod fair;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+pub use candidates::{compare_candidates, satisfies_policy};
+pub use fair::{FairOrder, TargetQueue};
+
+use crate::amount::Amount;
+use crate::flavors::topology_placement::{self as topology, TasRequests};
+use crate::flavors::{Assignment, Mode, Oracle, Possibility, Subject, tas_requests};
+use crate::model::{Fr, Usage};
+use crate::names::WorkloadId;
+use crate::quota::NodeId;
+use crate::state::{Queue, State};
+use crate::tas::{PlaceOptions, TasUse};
+use crate::time::Time;
+
+/// Why a workload is preempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreemptionReason {
+    /// Another workload of its queue goes first.
+    InClusterQueue,
+    /// Another queue wants its own quota back.
+    InCohortReclamation,
+    /// Its queue has more than its share.
+    InCohortFairSharing,
+    /// Another queue that borrows goes first.
+    InCohortReclaimWhileBorrowing,
+}
+
+impl PreemptionReason {
+    /// The name clients see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InClusterQueue => "InClusterQueue",
+            Self::InCohortReclamation => "InCohortReclamation",
+            Self::InCohortFairSharing => "InCohortFairSharing",
+            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
+        }
+    }
+
+    /// The words messages use.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::InClusterQueue => "prioritization in the ClusterQueue",
+            Self::InCohortReclamation => "reclamation within the cohort",
+            Self::InCohortFairSharing => "Fair Sharing within the cohort",
+            Self::InCohortReclaimWhileBorrowing => "reclamation within the cohort while borrowing",
+        }
+    }
+}
+
+/// A workload to preempt. A slice that is replaced is a target without a reason: it is finished, not
+/// evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The workload.
+    pub workload: WorkloadId,
+    /// Why.
+    pub reason: Option<PreemptionReason>,
+}
+
+/// A search for targets.
+pub(crate) struct Need<'a> {
+    pub(crate) subject: &'a Subject,
+    pub(crate) queue: Arc<Queue>,
+    /// What the workload needs in all.
+    pub(crate) usage: Usage,
+    /// Where it already is.
+    pub(crate) tas: Vec<TasUse>,
+    /// What there is not enough of.
+    pub(crate) frs: Vec<Fr>,
+    /// Pods that must find places too.
+    pub(crate) places: TasRequests<'a>,
+    pub(crate) now: Time,
+}
+
+impl Need<'_> {
+    pub(crate) fn node(&self) -> NodeId {
+        self.queue.node
+    }
+
+    /// Whether the workload fits now.
+    pub(crate) fn fits(&self, state: &State, allow_borrowing: bool) -> bool {
+        let node = self.node();
+        let quota = self.usage.iter().all(|(fr, value)| {
+            (allow_borrowing || !state.tree.is_borrowing_with(node, *fr, *value))
+                && *value <= state.available(node, *fr)
+        });
+        quota && self.can_be_placed(state)
+    }
+
+    fn can_be_placed(&self, state: &State) -> bool {
+        if self.places.is_empty() {
+            return true;
+        }
+        let options = PlaceOptions { workload: Some(&self.subject.workload), ..PlaceOptions::default() };
+        topology::failure(&topology::place(state, &self.places, options)).is_none()
+    }
+}
+
+/// Finds whom to preempt for an assignment in mode [`Mode::Preempt`]; nobody if that would not help.
+///
+/// `known` is what the oracle found on the way to the assignment: the same need has the same answer.
+pub fn targets(
+    state: &mut State,
+    subject: &Subject,
+    assignment: &Assignment,
+    known: &Simulation,
+) -> Vec<Target> {
+    let Some(queue) = state.queue(subject.queue).map(Arc::clone) else {
+        return Vec::new();
+    };
+    let mut frs: Vec<Fr> = Vec::new();
+    for pod_set in &assignment.pod_sets {
+        for (resource, choice) in &pod_set.flavors {
+            let fr = Fr { flavor: choice.flavor, resource: *resource };
+            if choice.mode == Mode::Preempt && !frs.contains(&fr) {
+                frs.push(fr);
+            }
+        }
+    }
+    let workload = &subject.workload;
+    let tas = workload
+        .admission
+        .as_ref()
+        .map_or_else(Vec::new, |admission| crate::state::tas_uses(workload, admission));
+    let usage = assignment.total_requests(subject, state.settings.ignores_undeclared());
+    let places = if state.settings.gates.tas {
+        tas_requests(&mut assignment.clone(), workload, subject, state, &queue)
+    } else {
+        TasRequests::new()
+    };
+    if places.is_empty()
+        && let Some(found) = known.recall(&usage, &frs)
+    {
+        return found;
+    }
+    let need = Need { subject, queue, usage, tas, frs, places, now: known.now };
+    search(state, &need)
+}
+
+fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
+    if state.settings.is_fair() { fair::search(state, need) } else { classical::search(state, need) }
+}
+
+/// Gives back, last first, every target the workload can do without. The last one found is never
+/// reconsidered, and takes the place of each one given back.
+pub(crate) fn fill_back(
+    state: &mut State,
+    need: &Need<'_>,
+    targets: &mut Vec<Target>,
+    allow_borrowing: bool,
+) {
+    for at in (0..targets.len().saturating_sub(1)).rev() {
+        let Some(target) = targets.get(at).copied() else {
+            continue;
+        };
+        state.try_with(target.workload);
+        if need.fits(state, allow_borrowing) {
+            targets.swap_remove(at);
+        } else {
+            state.try_without(target.workload, true);
+        }
+    }
+}
+
+/// The oracle flavor search asks: a real search for targets, for one flavor of one resource.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    /// The time.
+    pub now: Time,
+    /// The last need and its targets.
+    last: RefCell<Option<(Usage, Vec<Target>)>>,
+}
+
+impl Simulation {
+    /// An oracle that has not been asked yet. It remembers answers and is good for one evaluation only.
+    pub fn new(now: Time) -> Self {
+        Self { now, last: RefCell::new(None) }
+    }
+
+    fn recall(&self, usage: &Usage, frs: &[Fr]) -> Option<Vec<Target>> {
+        let last = self.last.borrow();
+        let (known, targets) = last.as_ref()?;
+        (known == usage && frs.len() == 1 && usage.iter().all(|(fr, _)| frs.contains(fr)))
+            .then(|| targets.clone())
+    }
+}
+
+impl Oracle for Simulation {
+    fn possibility(&self, state: &mut State, subject: &Subject, fr: Fr, value: Amount) -> (Possibility, u32) {
+        let Some(queue) = state.queue(subject.queue).map(Arc::clone) else {
+            return (Possibility::NoCandidates, 0);
+        };
+        let node = queue.node;
+        let usage = vec![(fr, value)];
+        let (tas, places) = (Vec::new(), TasRequests::new());
+        let need = Need { subject, queue, usage, tas, frs: vec![fr], places, now: self.now };
+        let found = search(state, &need);
+        self.last.replace(Some((need.usage, found.clone())));
+        if found.is_empty() {
+            return (Possibility::NoCandidates, state.tree.lowest_fitting_height(node, fr, value).0);
+        }
+        let mark = state.mark();
+        let mut own = false;
+        for target in &found {
+            own |= state.held(target.workload).is_some_and(|held| held.queue == subject.queue);
+            state.try_without(target.workload, false);
+        }
+        let (height, _) = state.tree.lowest_fitting_height(node, fr, value);
+        state.rollback(mark);
+        (if own { Possibility::Preempt } else { Possibility::Reclaim }, height)
+    }
+}

@@ -1,0 +1,649 @@
+//! What waits in one ClusterQueue.
+//!
+//! A pending workload is *active* (waiting for its turn), *inadmissible* (parked until something
+//! changes) or *in flight* (popped, being decided about). Workloads of the same shape share a *lane*:
+//! when one of them does not fit, the whole lane is parked at once, and when something changes, it comes
+//! back at once, whatever its length.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::flavors::Progress;
+use crate::model::{ConditionKind, ShapeHash, Strategy, Workload};
+use crate::names::{IdMap, LocalQueueId, NamespaceId, WorkloadId};
+use crate::requests::Requests;
+use crate::settings::Settings;
+use crate::time::Time;
+
+/// Why a workload goes back to its queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequeueReason {
+    /// No particular reason.
+    #[default]
+    Generic,
+    /// It was chosen but could not be admitted.
+    FailedAfterNomination,
+    /// Its namespace is not served.
+    NamespaceMismatch,
+    /// It needs to preempt but may not.
+    PreemptionGated,
+    /// It waits for its victims.
+    PendingPreemption,
+    /// It waits for its sibling to leave.
+    PendingMigration,
+    /// Its victims could not be evicted.
+    PreemptionFailed,
+    /// It does not fit.
+    NoFit,
+    /// It would need victims and there are none.
+    PreemptionNoCandidates,
+}
+
+impl RequeueReason {
+    /// The reason of this name.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "FailedAfterNomination" => Self::FailedAfterNomination,
+            "NamespaceMismatch" => Self::NamespaceMismatch,
+            "PreemptionGated" => Self::PreemptionGated,
+            "PendingPreemption" => Self::PendingPreemption,
+            "PendingMigration" => Self::PendingMigration,
+            "PreemptionFailed" => Self::PreemptionFailed,
+            "NoFit" => Self::NoFit,
+            "PreemptionNoCandidates" => Self::PreemptionNoCandidates,
+            _ => Self::Generic,
+        }
+    }
+
+    /// Whether it goes to the front of the queue again at once.
+    pub fn is_immediate(self, strategy: Strategy) -> bool {
+        if strategy == Strategy::StrictFifo {
+            return self != Self::NamespaceMismatch;
+        }
+        matches!(
+            self,
+            Self::FailedAfterNomination
+                | Self::PendingPreemption
+                | Self::PendingMigration
+                | Self::PreemptionFailed
+        )
+    }
+
+    fn is_about_shape(self) -> bool {
+        matches!(self, Self::NoFit | Self::PreemptionNoCandidates)
+    }
+}
+
+/// A workload waiting for admission.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// The workload as last seen.
+    pub workload: Arc<Workload>,
+    /// Its shape; `None` is unknown and shared with nobody.
+    pub shape: Option<ShapeHash>,
+    /// How far flavor search came.
+    pub progress: Option<Box<Progress>>,
+    /// The generation last decided about, zero if none.
+    pub evaluated_generation: i64,
+}
+
+impl Pending {
+    /// A workload not decided about yet.
+    pub fn new(workload: Arc<Workload>) -> Self {
+        Self { shape: workload.shape, workload, progress: None, evaluated_generation: 0 }
+    }
+}
+
+/// Order in the queue: priority, then time, then UID.
+type OrderKey = (Reverse<i64>, Time, Arc<str>, WorkloadId);
+
+fn order_key(id: WorkloadId, workload: &Workload, settings: &Settings) -> OrderKey {
+    let priority = Reverse(workload.effective_priority(&settings.gates));
+    (priority, workload.queue_timestamp(settings), Arc::clone(&workload.uid), id)
+}
+
+/// Lanes of a LocalQueue are ordered by its usage; without admission fair sharing all share one.
+type LaneKey = (Option<LocalQueueId>, Option<ShapeHash>);
+
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    active: BTreeSet<OrderKey>,
+    /// Parked because another workload of the shape did not fit; their backoff had expired.
+    bulk: BTreeSet<OrderKey>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Lane,
+    Parked,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    pending: Pending,
+    key: OrderKey,
+    lane: LaneKey,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+struct Preemptor {
+    workload: WorkloadId,
+    generation: i64,
+    sticky: bool,
+}
+
+/// The pending workloads of one ClusterQueue.
+#[derive(Clone, Debug)]
+pub struct PendingQueue {
+    /// What a blocked head does.
+    pub strategy: Strategy,
+    /// Order by LocalQueue usage; set when the queue is made.
+    by_usage: bool,
+    rows: IdMap<WorkloadId, Row>,
+    lanes: BTreeMap<LaneKey, Lane>,
+    /// The first active workload of every lane.
+    heads: BTreeMap<Option<LocalQueueId>, BTreeSet<(OrderKey, Option<ShapeHash>)>>,
+    parked: BTreeSet<WorkloadId>,
+    /// Shapes known not to fit, with the reason their workloads report.
+    unfit: BTreeMap<ShapeHash, Arc<str>>,
+    in_flight: Option<(WorkloadId, Pending)>,
+    namespaces: BTreeMap<NamespaceId, usize>,
+    active: usize,
+    bulk: usize,
+    pop_cycle: i64,
+    flush_cycle: i64,
+    preemptor: Option<Preemptor>,
+}
+
+impl PendingQueue {
+    /// An empty queue.
+    pub fn new(strategy: Strategy, by_usage: bool) -> Self {
+        Self {
+            strategy,
+            by_usage,
+            rows: IdMap::default(),
+            lanes: BTreeMap::new(),
+            heads: BTreeMap::new(),
+            parked: BTreeSet::new(),
+            unfit: BTreeMap::new(),
+            in_flight: None,
+            namespaces: BTreeMap::new(),
+            active: 0,
+            bulk: 0,
+            pop_cycle: 0,
+            flush_cycle: -1,
+            preemptor: None,
+        }
+    }
+
+    // --- looking ---
+
+    /// How many are active (with the one in flight) and inadmissible.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.active + usize::from(self.in_flight.is_some()), self.parked.len() + self.bulk)
+    }
+
+    /// How many of a LocalQueue are active (with the one in flight) and inadmissible.
+    pub fn counts_of(&self, local_queue: LocalQueueId) -> (usize, usize) {
+        let of = |pending: &Pending| pending.workload.local_queue == local_queue;
+        let flying = self.in_flight.iter().filter(|(_, pending)| of(pending)).count();
+        self.rows.iter().filter(|(_, row)| of(&row.pending)).fold((flying, 0), |(active, parked), (id, _)| {
+            if self.is_active(*id) { (active + 1, parked) } else { (active, parked + 1) }
+        })
+    }
+
+    /// Whether the workload waits for its turn.
+    pub fn is_active(&self, id: WorkloadId) -> bool {
+        self.rows.get(&id).is_some_and(|row| {
+            row.place == Place::Lane
+                && self.lanes.get(&row.lane).is_some_and(|lane| lane.active.contains(&row.key))
+        })
+    }
+
+    /// Whether the workload is parked.
+    pub fn is_inadmissible(&self, id: WorkloadId) -> bool {
+        self.rows.contains_key(&id) && !self.is_active(id)
+    }
+
+    /// Whether the workload is being decided about.
+    pub fn is_in_flight(&self, id: WorkloadId) -> bool {
+        self.in_flight.as_ref().is_some_and(|(flying, _)| *flying == id)
+    }
+
+    /// The workload as the queue knows it, in flight or not.
+    pub fn get(&self, id: WorkloadId) -> Option<&Pending> {
+        let flying = self.in_flight.as_ref().filter(|(flying, _)| *flying == id).map(|(_, pending)| pending);
+        self.rows.get(&id).map(|row| &row.pending).or(flying)
+    }
+
+    /// Changes what the queue knows about a workload, but nothing that orders it.
+    pub fn get_mut(&mut self, id: WorkloadId) -> Option<&mut Pending> {
+        self.rows.get_mut(&id).map(|row| &mut row.pending)
+    }
+
+    /// Notes how far flavor search came for the workload in flight.
+    pub fn set_in_flight_progress(&mut self, id: WorkloadId, progress: Progress) {
+        if let Some((_, pending)) = self.in_flight.as_mut().filter(|(flying, _)| *flying == id) {
+            pending.progress = Some(Box::new(progress));
+        }
+    }
+
+    /// Active workloads, in no order.
+    pub fn active_ids(&self) -> Vec<WorkloadId> {
+        self.lanes.values().flat_map(|lane| lane.active.iter().map(|key| key.3)).collect()
+    }
+
+    /// Inadmissible workloads, in no order.
+    pub fn inadmissible_ids(&self) -> Vec<WorkloadId> {
+        let bulk = self.lanes.values().flat_map(|lane| lane.bulk.iter().map(|key| key.3));
+        self.parked.iter().copied().chain(bulk).collect()
+    }
+
+    /// All workloads, also the one in flight, in the order in which they would be popped if all were active.
+    pub fn ordered(&self, usage: &dyn Fn(LocalQueueId) -> f64, settings: &Settings) -> Vec<WorkloadId> {
+        let flying =
+            self.in_flight.iter().map(|(id, pending)| (order_key(*id, &pending.workload, settings), pending));
+        let waiting = self.rows.values().map(|row| (row.key.clone(), &row.pending));
+        let mut all: Vec<(f64, bool, OrderKey)> = waiting
+            .chain(flying)
+            .map(|(key, pending)| {
+                let used = if self.by_usage { usage(pending.workload.local_queue) } else { 0.0 };
+                (used, !self.is_sticky(key.3), key)
+            })
+            .collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then_with(|| a.2.cmp(&b.2)));
+        all.into_iter().map(|(_, _, key)| key.3).collect()
+    }
+
+    /// The reason workloads of this one's shape are parked for.
+    pub fn unfit_reason(&self, id: WorkloadId) -> Option<&str> {
+        let shape = self.rows.get(&id).filter(|_| self.is_inadmissible(id))?.pending.shape?;
+        self.unfit.get(&shape).map(|reason| &**reason)
+    }
+
+    /// Distinct shapes among active and inadmissible workloads; unknown shapes count one each.
+    pub fn shape_counts(&self) -> (usize, usize) {
+        let count = |ids: Vec<WorkloadId>| {
+            let shapes = ids.iter().filter_map(|id| self.rows.get(id)).filter_map(|row| row.pending.shape);
+            shapes.collect::<BTreeSet<_>>().len()
+        };
+        (count(self.active_ids()), count(self.inadmissible_ids()))
+    }
+
+    /// What all pending workloads ask for together.
+    pub fn pending_requests(&self) -> Requests {
+        let flying = self.in_flight.iter().map(|(_, pending)| pending);
+        let mut sum = Requests::new();
+        for pending in self.rows.values().map(|row| &row.pending).chain(flying) {
+            for demand in pending.workload.demands() {
+                sum.add(&demand.requests);
+            }
+        }
+        sum
+    }
+
+    /// Whether the workload waits for its victims and has not changed since.
+    pub fn is_preemptor(&self, id: WorkloadId, generation: i64) -> bool {
+        self.preemptor.as_ref().is_some_and(|known| known.workload == id && known.generation == generation)
+    }
+
+    /// Whether the workload goes first because it waits for its victims.
+    pub fn is_sticky(&self, id: WorkloadId) -> bool {
+        self.preemptor.as_ref().is_some_and(|known| known.workload == id && known.sticky)
+    }
+
+    // --- changing ---
+
+    fn insert(&mut self, id: WorkloadId, pending: Pending, place: Place, settings: &Settings) {
+        let workload = &pending.workload;
+        let key = order_key(id, workload, settings);
+        let lane = (self.by_usage.then_some(workload.local_queue), pending.shape);
+        *self.namespaces.entry(workload.key.namespace).or_default() += 1;
+        if place == Place::Parked {
+            self.parked.insert(id);
+        }
+        self.rows.insert(id, Row { pending, key, lane, place });
+    }
+
+    fn push_active(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
+        self.insert(id, pending, Place::Lane, settings);
+        self.activate(id);
+    }
+
+    fn activate(&mut self, id: WorkloadId) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.place = Place::Lane;
+            self.parked.remove(&id);
+            let (key, lane_key) = (row.key.clone(), row.lane);
+            self.change_lane(lane_key, |lane| {
+                lane.active.insert(key);
+            });
+        }
+    }
+
+    fn park(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
+        self.insert(id, pending, Place::Parked, settings);
+    }
+
+    /// Parks a workload with those of its shape.
+    fn park_with_shape(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
+        self.insert(id, pending, Place::Lane, settings);
+        if let Some(row) = self.rows.get(&id) {
+            let (key, lane_key) = (row.key.clone(), row.lane);
+            self.change_lane(lane_key, |lane| {
+                lane.bulk.insert(key);
+            });
+        }
+    }
+
+    /// Changes a lane and keeps counts and heads right.
+    fn change_lane(&mut self, lane_key: LaneKey, change: impl FnOnce(&mut Lane)) {
+        let lane = self.lanes.entry(lane_key).or_default();
+        let before = lane.active.first().cloned();
+        let (active, bulk) = (lane.active.len(), lane.bulk.len());
+        change(lane);
+        self.active = self.active + lane.active.len() - active;
+        self.bulk = self.bulk + lane.bulk.len() - bulk;
+        let after = lane.active.first().cloned();
+        if lane.active.is_empty() && lane.bulk.is_empty() {
+            self.lanes.remove(&lane_key);
+        }
+        if before == after {
+            return;
+        }
+        let heads = self.heads.entry(lane_key.0).or_default();
+        if let Some(before) = before {
+            heads.remove(&(before, lane_key.1));
+        }
+        if let Some(after) = after {
+            heads.insert((after, lane_key.1));
+        }
+        if heads.is_empty() {
+            self.heads.remove(&lane_key.0);
+        }
+    }
+
+    fn take(&mut self, id: WorkloadId) -> Option<Pending> {
+        let row = self.rows.remove(&id)?;
+        self.parked.remove(&id);
+        let namespace = row.pending.workload.key.namespace;
+        if let Some(count) = self.namespaces.get_mut(&namespace) {
+            *count -= 1;
+            if *count == 0 {
+                self.namespaces.remove(&namespace);
+            }
+        }
+        if row.place == Place::Lane {
+            self.change_lane(row.lane, |lane| {
+                if !lane.active.remove(&row.key) {
+                    lane.bulk.remove(&row.key);
+                }
+            });
+        }
+        Some(row.pending)
+    }
+
+    /// Adds a workload or refreshes it. A parked one stays parked unless something changed that could
+    /// make it fit; one in flight is left alone.
+    pub fn push_or_update(&mut self, id: WorkloadId, pending: Pending, settings: &Settings, now: Time) {
+        if self.is_in_flight(id) {
+            return;
+        }
+        if self.is_inadmissible(id) {
+            let same = self.rows.get(&id).is_some_and(|row| is_unchanged(&row.pending, &pending, settings));
+            if same {
+                let shape_parked = self.rows.get(&id).is_some_and(|row| row.place == Place::Lane);
+                let evaluated = self.take(id).map_or(0, |old| old.evaluated_generation);
+                let pending = Pending { evaluated_generation: evaluated, ..pending };
+                if shape_parked {
+                    self.park_with_shape(id, pending, settings);
+                } else {
+                    self.park(id, pending, settings);
+                }
+                return;
+            }
+            self.take(id);
+        }
+        if self.is_active(id) {
+            self.take(id);
+        } else if !pending.workload.backoff_expired(now) {
+            self.park(id, pending, settings);
+            return;
+        } else if self.strategy == Strategy::BestEffortFifo
+            && pending.shape.is_some_and(|shape| self.unfit.contains_key(&shape))
+        {
+            self.park_with_shape(id, pending, settings);
+            return;
+        }
+        self.push_active(id, pending, settings);
+    }
+
+    /// Adds a workload to the active ones unless it is known already.
+    pub fn push_if_absent(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) -> bool {
+        let absent = !self.rows.contains_key(&id) && !self.is_in_flight(id);
+        if absent {
+            self.push_active(id, pending, settings);
+        }
+        absent
+    }
+
+    /// Parks a workload directly.
+    pub fn insert_inadmissible(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
+        self.take(id);
+        self.park(id, pending, settings);
+    }
+
+    /// Takes the next workload; it is in flight until it is requeued or removed.
+    pub fn pop(&mut self, usage: &dyn Fn(LocalQueueId) -> f64) -> Option<(WorkloadId, Pending)> {
+        self.pop_cycle += 1;
+        let id = self.peek(usage)?;
+        let mut pending = self.take(id)?;
+        pending.evaluated_generation = pending.workload.generation;
+        self.in_flight = Some((id, pending.clone()));
+        Some((id, pending))
+    }
+
+    fn peek(&self, usage: &dyn Fn(LocalQueueId) -> f64) -> Option<WorkloadId> {
+        let sticky = self.preemptor.as_ref().filter(|known| known.sticky).map(|known| known.workload);
+        let sticky = sticky.filter(|id| self.is_active(*id));
+        if !self.by_usage {
+            return sticky.or_else(|| self.heads.get(&None)?.first().map(|(key, _)| key.3));
+        }
+        let sticky_queue = sticky.and_then(|id| Some((self.rows.get(&id)?.lane.0?, id)));
+        let firsts = self.heads.iter().filter_map(|(local_queue, heads)| {
+            let (key, _) = heads.first()?;
+            let local_queue = (*local_queue)?;
+            let own = sticky_queue.filter(|(queue, _)| *queue == local_queue).map(|(_, id)| id);
+            let key = own.and_then(|id| self.rows.get(&id)).map_or(key, |row| &row.key);
+            Some((usage(local_queue), own.is_none(), key))
+        });
+        firsts
+            .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then_with(|| a.2.cmp(b.2)))
+            .map(|(_, _, key)| key.3)
+    }
+
+    /// Puts a popped workload back. `unfit_reason` is what workloads of its shape report if it is parked
+    /// for its shape. True if it was added anywhere.
+    pub fn requeue(
+        &mut self,
+        id: WorkloadId,
+        pending: Pending,
+        reason: RequeueReason,
+        unfit_reason: &str,
+        (settings, now): (&Settings, Time),
+    ) -> bool {
+        self.requeue_with(
+            id,
+            pending,
+            reason.is_immediate(self.strategy),
+            reason,
+            unfit_reason,
+            (settings, now),
+        )
+    }
+
+    /// As [`PendingQueue::requeue`], saying whether it goes back at once.
+    pub fn requeue_with(
+        &mut self,
+        id: WorkloadId,
+        pending: Pending,
+        immediate: bool,
+        reason: RequeueReason,
+        unfit_reason: &str,
+        (settings, now): (&Settings, Time),
+    ) -> bool {
+        if matches!(reason, RequeueReason::PendingPreemption | RequeueReason::PendingMigration) {
+            let sticky = self.strategy == Strategy::BestEffortFifo;
+            self.preemptor =
+                Some(Preemptor { workload: id, generation: pending.evaluated_generation, sticky });
+        }
+        self.land(id);
+        // A flush since the pop may have freed what was missing, and flavors not yet tried may fit.
+        let retry = immediate
+            || self.flush_cycle >= self.pop_cycle
+            || pending.progress.as_ref().is_some_and(|progress| progress.has_pending_flavors());
+        if pending.workload.backoff_expired(now) && retry {
+            if self.is_active(id) {
+                return false;
+            }
+            self.take(id);
+            self.push_active(id, pending, settings);
+            return true;
+        }
+        if self.rows.contains_key(&id) {
+            return false;
+        }
+        let hashing = settings.gates.equivalence_hashing && self.strategy == Strategy::BestEffortFifo;
+        match pending.shape {
+            Some(shape) if hashing && reason.is_about_shape() => {
+                let expired = pending.workload.backoff_expired(now);
+                if expired {
+                    self.park_with_shape(id, pending, settings);
+                } else {
+                    self.park(id, pending, settings);
+                }
+                self.park_shape(shape, unfit_reason);
+            }
+            _ => self.park(id, pending, settings),
+        }
+        true
+    }
+
+    fn land(&mut self, id: WorkloadId) {
+        if self.is_in_flight(id) {
+            self.in_flight = None;
+        }
+    }
+
+    /// Remembers that a shape does not fit and parks all active workloads of it; says how many.
+    pub fn park_shape(&mut self, shape: ShapeHash, reason: &str) -> usize {
+        if self.strategy != Strategy::BestEffortFifo {
+            return 0;
+        }
+        self.mark_unfit(shape, reason);
+        let lanes: Vec<LaneKey> = if self.by_usage {
+            self.lanes.keys().filter(|(_, own)| *own == Some(shape)).copied().collect()
+        } else {
+            vec![(None, Some(shape))]
+        };
+        let before = self.active;
+        for lane in lanes {
+            self.change_lane(lane, |lane| lane.bulk.append(&mut lane.active));
+        }
+        before - self.active
+    }
+
+    /// Remembers that a shape does not fit, so that arrivals of it are parked.
+    pub fn mark_unfit(&mut self, shape: ShapeHash, reason: &str) {
+        let reason = if reason.is_empty() { "PendingEvaluation" } else { reason };
+        self.unfit.insert(shape, reason.into());
+    }
+
+    /// Whether the shape is known not to fit.
+    pub fn is_unfit(&self, shape: ShapeHash) -> bool {
+        self.unfit.contains_key(&shape)
+    }
+
+    /// Something changed: parked workloads whose namespace is served and whose backoff is over become
+    /// active again. Says how many.
+    pub fn flush(&mut self, serves: &dyn Fn(NamespaceId) -> bool, now: Time) -> usize {
+        self.flush_cycle = self.pop_cycle;
+        self.unfit.clear();
+        let before = self.active;
+        let unserved: BTreeSet<NamespaceId> =
+            self.namespaces.keys().copied().filter(|id| !serves(*id)).collect();
+        let lanes: Vec<LaneKey> =
+            self.lanes.iter().filter(|(_, lane)| !lane.bulk.is_empty()).map(|(key, _)| *key).collect();
+        for lane in lanes {
+            let mut kept = BTreeSet::new();
+            if !unserved.is_empty()
+                && let Some(lane) = self.lanes.get(&lane)
+            {
+                let is_unserved = |key: &&OrderKey| {
+                    self.rows
+                        .get(&key.3)
+                        .is_some_and(|row| unserved.contains(&row.pending.workload.key.namespace))
+                };
+                kept = lane.bulk.iter().filter(is_unserved).cloned().collect();
+            }
+            self.change_lane(lane, |lane| {
+                for key in &kept {
+                    lane.bulk.remove(key);
+                }
+                lane.active.append(&mut lane.bulk);
+                lane.bulk = kept;
+            });
+        }
+        for id in self.parked.clone() {
+            let ready = self.rows.get(&id).is_some_and(|row| {
+                let workload = &row.pending.workload;
+                workload.backoff_expired(now) && !unserved.contains(&workload.key.namespace)
+            });
+            if ready {
+                self.activate(id);
+            }
+        }
+        self.active - before
+    }
+
+    /// Forgets a workload.
+    pub fn remove(&mut self, id: WorkloadId) {
+        self.take(id);
+        self.land(id);
+        if self.preemptor.as_ref().is_some_and(|known| known.workload == id) {
+            self.preemptor = None;
+        }
+    }
+
+    /// Counts a pop that took nothing.
+    pub fn advance_pop_cycle(&mut self) {
+        self.pop_cycle += 1;
+    }
+}
+
+/// Whether nothing changed that could make a parked workload fit.
+fn is_unchanged(old: &Pending, new: &Pending, settings: &Settings) -> bool {
+    let (a, b) = (&old.workload, &new.workload);
+    let spec_evaluated = old.evaluated_generation == 0 || b.generation == old.evaluated_generation;
+    let condition = |kind| a.condition(kind) == b.condition(kind);
+    let totals = || {
+        let cost = |workload: &Workload| -> Vec<_> {
+            workload
+                .pod_sets
+                .iter()
+                .map(|pod_set| (pod_set.requests.clone(), pod_set.effective_count))
+                .collect()
+        };
+        cost(a) == cost(b)
+    };
+    spec_evaluated
+        && a.spec_fingerprint == b.spec_fingerprint
+        && (!settings.gates.priority_boost || a.boost == b.boost)
+        && a.reclaim_fingerprint == b.reclaim_fingerprint
+        && condition(ConditionKind::Evicted)
+        && condition(ConditionKind::Requeued)
+        && a.is_preemption_gated() == b.is_preemption_gated()
+        && (!settings.gates.dra || totals())
+}

@@ -1,0 +1,227 @@
+//! The plan: what exists and what arrives.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::model::PreemptionPolicy;
+use crate::names::{Names, ResourceId};
+use crate::quantity::Quantity;
+use crate::tas::NodeInfo;
+
+/// A plan that cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The text is not a plan.
+    #[error("the plan cannot be read: {0}")]
+    Unreadable(String),
+    /// A value of the plan makes no sense.
+    #[error("{what} cannot be {value:?}")]
+    Invalid {
+        /// Which.
+        what: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// A number or a quantity as text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Amountlike {
+    /// A whole number.
+    Number(i64),
+    /// A quantity.
+    Text(String),
+}
+
+/// What to simulate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// The nodes, if placement matters.
+    pub topology: Option<TopologyPlan>,
+    /// The flavor of everything.
+    pub resource_flavor: Option<FlavorPlan>,
+    /// Cohorts with their queues and workloads.
+    #[serde(default)]
+    pub cohorts: Vec<CohortSet>,
+}
+
+/// The flavor.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlavorPlan {
+    /// Its name.
+    pub name: String,
+}
+
+/// A topology: every domain of a level has `count` domains of the next.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TopologyPlan {
+    /// Its name.
+    pub name: String,
+    /// Its levels, highest first; the last are nodes.
+    pub levels: Vec<LevelPlan>,
+}
+
+/// A level of a topology.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LevelPlan {
+    /// What its domains are called.
+    pub name: String,
+    /// How many of them a domain above has.
+    pub count: usize,
+    /// The node label.
+    pub node_label: String,
+    /// What a node has.
+    pub capacity: Option<CapacityPlan>,
+}
+
+/// What a node has.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CapacityPlan {
+    /// Cores.
+    pub cpu: Amountlike,
+    /// Memory.
+    pub memory: Option<Amountlike>,
+}
+
+/// Equal cohorts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CohortSet {
+    /// Their name.
+    pub class_name: String,
+    /// How many.
+    pub count: usize,
+    /// The queues of each.
+    #[serde(default)]
+    pub queues_sets: Vec<QueueSet>,
+}
+
+/// Equal queues.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueSet {
+    /// Their name.
+    pub class_name: String,
+    /// How many in every cohort.
+    pub count: usize,
+    /// Cores each owns.
+    pub nominal_quota: Amountlike,
+    /// Cores each may borrow.
+    pub borrowing_limit: Option<Amountlike>,
+    /// Whom it may preempt in other queues.
+    #[serde(default)]
+    pub reclaim_within_cohort: String,
+    /// Whom it may preempt among its own.
+    #[serde(default)]
+    pub within_cluster_queue: String,
+    /// What arrives at each.
+    #[serde(default)]
+    pub workloads_sets: Vec<WorkloadSet>,
+}
+
+/// Workloads that arrive one after another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadSet {
+    /// How many times.
+    pub count: usize,
+    /// The time between them.
+    #[serde(default)]
+    pub creation_interval_ms: i64,
+    /// What arrives each time.
+    #[serde(default)]
+    pub workloads: Vec<WorkloadTemplate>,
+}
+
+/// A class of workloads.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadTemplate {
+    /// Its name.
+    pub class_name: String,
+    /// How long one runs.
+    #[serde(default)]
+    pub runtime_ms: i64,
+    /// Its priority.
+    #[serde(default)]
+    pub priority: i32,
+    /// Cores per pod.
+    pub request: Amountlike,
+    /// Pods.
+    #[serde(default)]
+    pub pod_count: i32,
+    /// `required`, `preferred` or `balanced`.
+    pub tas_constraint: Option<String>,
+    /// The topology level.
+    pub tas_level: Option<String>,
+    /// Pods per slice.
+    pub slice_size: Option<i32>,
+}
+
+impl Plan {
+    /// Reads a plan.
+    pub fn parse(yaml: &str) -> Result<Self, PlanError> {
+        serde_saphyr::from_str(yaml).map_err(|error| PlanError::Unreadable(error.to_string()))
+    }
+}
+
+pub(super) fn quantity(value: &Amountlike) -> Result<Quantity, PlanError> {
+    match value {
+        Amountlike::Number(number) => Ok(Quantity::units(*number)),
+        Amountlike::Text(text) => {
+            Quantity::parse(text).map_err(|_| PlanError::Invalid { what: "a quantity", value: text.clone() })
+        }
+    }
+}
+
+pub(super) fn policy(text: &str) -> Result<PreemptionPolicy, PlanError> {
+    Ok(match text {
+        "" | "Never" => PreemptionPolicy::Never,
+        "LowerPriority" => PreemptionPolicy::LowerPriority,
+        "LowerOrNewerEqualPriority" => PreemptionPolicy::LowerOrNewerEqualPriority,
+        "Any" => PreemptionPolicy::Any,
+        other => {
+            return Err(PlanError::Invalid { what: "a preemption policy", value: other.to_owned() });
+        }
+    })
+}
+
+/// All nodes of a topology; every one can hold 110 pods, as kubelets do by default.
+pub(super) fn nodes(plan: &TopologyPlan, names: &mut Names) -> Result<Vec<NodeInfo>, PlanError> {
+    const PODS: i64 = 110;
+    let capacity = plan.levels.last().and_then(|level| level.capacity.as_ref());
+    let memory = names.resource("memory");
+    let mut allocatable = vec![(ResourceId::PODS, PODS)];
+    if let Some(capacity) = capacity {
+        allocatable.push((ResourceId::CPU, quantity(&capacity.cpu)?.milli_value()));
+        if let Some(amount) = &capacity.memory {
+            allocatable.push((memory, quantity(amount)?.value()));
+        }
+    }
+    let total: usize = plan.levels.iter().map(|level| level.count).product();
+    let nodes = (0..total).map(|number| {
+        let mut labels = crate::labels::Labels::new();
+        let mut below = total;
+        for level in &plan.levels {
+            below /= level.count.max(1);
+            let value = format!("{}-{}", level.name, number.checked_div(below).unwrap_or(0));
+            labels.insert(level.node_label.as_str().into(), value.into());
+        }
+        let name: Arc<str> = format!("node-{number}").into();
+        NodeInfo {
+            name,
+            labels,
+            allocatable: allocatable.iter().copied().collect(),
+            usable: true,
+            ..NodeInfo::default()
+        }
+    });
+    Ok(nodes.collect())
+}

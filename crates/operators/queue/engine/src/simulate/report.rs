@@ -1,0 +1,244 @@
+//! What a simulation shows: times to admission, utilisation, and usage over time.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::{Class, START};
+use crate::engine::Engine;
+use crate::names::{QueueId, WorkloadId};
+use crate::time::Time;
+use crate::virtual_time::Happening;
+
+/// Columns of a plot.
+const COLUMNS: usize = 60;
+/// The levels of a plot's cells, from nothing to more than the queue owns.
+const SHADES: [char; 6] = [' ', '.', ':', '+', '#', '@'];
+/// Queues plotted at most.
+const MOST_PLOTS: usize = 40;
+
+/// A class of workloads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassReport {
+    /// Admissions, more than workloads if some were preempted.
+    pub admitted: usize,
+    /// Preemptions.
+    pub preempted: usize,
+    /// Seconds from creation to the first admission, for every workload.
+    pub waits: Vec<f64>,
+}
+
+impl ClassReport {
+    /// The mean wait in seconds.
+    #[expect(clippy::cast_precision_loss, reason = "counts of workloads")]
+    pub fn mean_wait(&self) -> f64 {
+        self.waits.iter().sum::<f64>() / self.waits.len().max(1) as f64
+    }
+
+    /// The wait a share of the workloads does not exceed.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a position in a list"
+    )]
+    pub fn wait_at(&self, share: f64) -> f64 {
+        let mut sorted = self.waits.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = (share * sorted.len().saturating_sub(1) as f64).round() as usize;
+        sorted.get(at).copied().unwrap_or(0.0)
+    }
+}
+
+/// Usage of a queue from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Since when.
+    pub at: Time,
+    /// Milli-cores in use.
+    pub used: i64,
+}
+
+/// A queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueueReport {
+    /// Its name.
+    pub name: String,
+    /// Milli-cores it owns.
+    pub nominal: i64,
+    /// Every change of its usage.
+    pub samples: Vec<Sample>,
+    /// Mean usage in percent of what it owns.
+    pub utilisation: f64,
+}
+
+/// The outcome of a simulation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// By class.
+    pub classes: BTreeMap<String, ClassReport>,
+    /// By queue, in the order of the plan.
+    pub queues: Vec<QueueReport>,
+    /// Seconds from the first moment to the last.
+    pub seconds: f64,
+}
+
+/// Collects while the simulation runs.
+pub(super) struct Recorder {
+    classes: BTreeMap<String, ClassReport>,
+    queues: BTreeMap<QueueId, QueueReport>,
+    order: Vec<QueueId>,
+    waited: BTreeMap<WorkloadId, Time>,
+    running: BTreeMap<WorkloadId, (QueueId, i64)>,
+}
+
+impl Recorder {
+    pub(super) fn new(queues: &[(QueueId, String, i64)]) -> Self {
+        let reports = queues.iter().map(|(id, name, nominal)| {
+            let samples = vec![Sample { at: START, used: 0 }];
+            (*id, QueueReport { name: name.clone(), nominal: *nominal, samples, utilisation: 0.0 })
+        });
+        Self {
+            classes: BTreeMap::new(),
+            queues: reports.collect(),
+            order: queues.iter().map(|(id, ..)| *id).collect(),
+            waited: BTreeMap::new(),
+            running: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn record(
+        &mut self,
+        engine: &Engine,
+        at: Time,
+        happening: Happening,
+        class_of: &BTreeMap<WorkloadId, usize>,
+        classes: &[Class],
+    ) {
+        let (Happening::Started(id) | Happening::Preempted(id) | Happening::Ended(id)) = happening;
+        let name =
+            class_of.get(&id).and_then(|class| classes.get(*class)).map_or("", |class| class.name.as_str());
+        let report = self.classes.entry(name.to_owned()).or_default();
+        match happening {
+            Happening::Started(_) => {
+                report.admitted += 1;
+                let created = engine.state.workload(id).map_or(at, |workload| workload.created);
+                if self.waited.insert(id, created) != Some(created) {
+                    report.waits.push(at.seconds_since(created));
+                }
+                if let Some(held) = engine.state.held(id) {
+                    let used = held.usage.iter().map(|(_, amount)| amount.get()).sum();
+                    self.running.insert(id, (held.queue, used));
+                    self.change(held.queue, at, used);
+                }
+            }
+            Happening::Preempted(_) | Happening::Ended(_) => {
+                report.preempted += usize::from(matches!(happening, Happening::Preempted(_)));
+                if let Some((queue, used)) = self.running.remove(&id) {
+                    self.change(queue, at, -used);
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, queue: QueueId, at: Time, by: i64) {
+        if let Some(report) = self.queues.get_mut(&queue) {
+            let used = report.samples.last().map_or(0, |sample| sample.used) + by;
+            match report.samples.last_mut().filter(|sample| sample.at == at) {
+                Some(sample) => sample.used = used,
+                None => report.samples.push(Sample { at, used }),
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self, end: Time) -> Report {
+        let order = std::mem::take(&mut self.order);
+        let mut queues: Vec<QueueReport> = order.iter().filter_map(|id| self.queues.remove(id)).collect();
+        for queue in &mut queues {
+            queue.utilisation = queue.mean_used(START, end) * 100.0 / float(queue.nominal.max(1));
+        }
+        Report { classes: self.classes, queues, seconds: end.seconds_since(START) }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milli-cores for reading")]
+const fn float(value: i64) -> f64 {
+    value as f64
+}
+
+impl QueueReport {
+    /// Mean milli-cores in use between two times.
+    fn mean_used(&self, from: Time, to: Time) -> f64 {
+        let length = to.seconds_since(from);
+        if length <= 0.0 {
+            return 0.0;
+        }
+        let mut sum = 0.0;
+        for (index, sample) in self.samples.iter().enumerate() {
+            let until = self.samples.get(index + 1).map_or(to, |next| next.at).min(to);
+            let since = sample.at.max(from);
+            if until > since {
+                sum += float(sample.used) * until.seconds_since(since);
+            }
+        }
+        sum / length
+    }
+
+    fn plot(&self, end: Time) -> String {
+        let step = (end.as_nanos() - START.as_nanos()) / i64::try_from(COLUMNS).unwrap_or(1);
+        let columns = (0..i64::try_from(COLUMNS).unwrap_or(0)).map(|column| {
+            let from = Time::from_nanos(START.as_nanos() + step * column);
+            let to = Time::from_nanos(from.as_nanos() + step.max(1));
+            let share = self.mean_used(from, to) / float(self.nominal.max(1));
+            let level = match share {
+                share if share <= 0.01 => 0,
+                share if share < 0.34 => 1,
+                share if share < 0.67 => 2,
+                share if share < 0.95 => 3,
+                share if share <= 1.05 => 4,
+                _ => 5,
+            };
+            SHADES.get(level).copied().unwrap_or(' ')
+        });
+        columns.collect()
+    }
+}
+
+impl Report {
+    /// The report as text: tables of waits and utilisation, and a plot of usage per queue over time.
+    pub fn text(&self) -> String {
+        let mut text = format!("simulated {:.1} s\n\n", self.seconds);
+        let _ = writeln!(
+            text,
+            "{:<28} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "class", "admitted", "preempted", "mean s", "p50 s", "p99 s"
+        );
+        for (name, class) in &self.classes {
+            let _ = writeln!(
+                text,
+                "{name:<28} {:>9} {:>9} {:>9.2} {:>9.2} {:>9.2}",
+                class.admitted,
+                class.preempted,
+                class.mean_wait(),
+                class.wait_at(0.5),
+                class.wait_at(0.99)
+            );
+        }
+        let owned: i64 = self.queues.iter().map(|queue| queue.nominal).sum();
+        let used: f64 = self.queues.iter().map(|queue| queue.utilisation * float(queue.nominal)).sum();
+        let _ = writeln!(text, "\nutilisation of all queues: {:.1} % of nominal", used / float(owned.max(1)));
+        let _ = writeln!(
+            text,
+            "\n{:<20} {:>7}  usage over time ( none . : + # full @ borrowing)",
+            "queue", "used %"
+        );
+        #[expect(clippy::cast_possible_truncation, reason = "saturates at 292 years")]
+        let end = Time::from_nanos(START.as_nanos().saturating_add((self.seconds * 1e9) as i64));
+        for queue in self.queues.iter().take(MOST_PLOTS) {
+            let _ = writeln!(text, "{:<20} {:>7.1} |{}|", queue.name, queue.utilisation, queue.plot(end));
+        }
+        if self.queues.len() > MOST_PLOTS {
+            let _ = writeln!(text, "… and {} more", self.queues.len() - MOST_PLOTS);
+        }
+        text
+    }
+}

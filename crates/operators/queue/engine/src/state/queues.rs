@@ -1,0 +1,249 @@
+//! Queues and cohorts: how they hang together, and whether a queue can admit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{CheckInfo, Cohort, Queue, QueueRow, State};
+use crate::model::{CheckRule, CohortSpec, QueueSpec};
+use crate::names::{CohortId, FlavorId, QueueId, WorkloadId};
+use crate::quota::{NodeId, NodeKind};
+
+/// The controller of MultiKueue checks.
+pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+/// The controller of ProvisioningRequest checks.
+pub const PROVISIONING: &str = "kueue.x-k8s.io/provisioning-request";
+
+/// Why a queue cannot admit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InactiveReason {
+    /// It is being deleted.
+    Terminating,
+    /// It is stopped.
+    Stopped,
+    /// These flavors do not exist.
+    FlavorNotFound(Vec<FlavorId>),
+    /// These checks do not exist.
+    CheckNotFound(Vec<Arc<str>>),
+    /// The controllers of these checks are not working.
+    CheckInactive(Vec<Arc<str>>),
+    /// More than one MultiKueue check.
+    MultipleMultiKueue(Vec<Arc<str>>),
+    /// A MultiKueue check for some flavors only.
+    MultiKueuePerFlavor(Vec<Arc<str>>),
+    /// MultiKueue together with ProvisioningRequest.
+    MultiKueueWithProvisioning,
+    /// The topology of these flavors does not exist.
+    TopologyNotFound(Vec<FlavorId>),
+    /// The cohorts above form a cycle.
+    CohortCycle,
+}
+
+impl State {
+    fn cohort_node(&mut self, id: CohortId) -> NodeId {
+        if let Some(cohort) = self.cohorts.get(id) {
+            return cohort.node;
+        }
+        let node = self.tree.add(NodeKind::Cohort(id));
+        self.cohorts.insert(id, Cohort { node, spec: None, in_cycle: false });
+        node
+    }
+
+    /// The node of a cohort.
+    pub fn cohort(&self, id: CohortId) -> Option<NodeId> {
+        self.cohorts.get(id).map(|cohort| cohort.node)
+    }
+
+    /// Adds or changes a cohort; `None` removes the object, and the cohort lives on while referred to.
+    pub fn set_cohort(&mut self, id: CohortId, spec: Option<CohortSpec>) {
+        let node = self.cohort_node(id);
+        self.tree.set_quotas(node, spec.iter().flat_map(CohortSpec::quotas));
+        self.tree.set_weight(node, spec.as_ref().map_or(1.0, |spec| spec.weight));
+        if let Some(parent) = spec.as_ref().and_then(|spec| spec.parent) {
+            self.cohort_node(parent);
+        }
+        if let Some(cohort) = self.cohorts.get_mut(id) {
+            cohort.spec = spec;
+        }
+        self.relink_cohorts();
+    }
+
+    /// Follows parent names upwards; a cohort whose ancestors form a cycle stands alone and its queues
+    /// do not admit until the cycle is broken.
+    fn relink_cohorts(&mut self) {
+        let parents: BTreeMap<CohortId, CohortId> = self
+            .cohorts
+            .iter()
+            .filter_map(|(id, cohort)| Some((id, cohort.spec.as_ref()?.parent?)))
+            .collect();
+        let in_cycle = |start: CohortId| {
+            let steps = std::iter::successors(Some(start), |id| parents.get(id).copied());
+            steps.take(parents.len() + 2).count() > parents.len() + 1
+        };
+        let all: Vec<(CohortId, NodeId)> =
+            self.cohorts.iter().map(|(id, cohort)| (id, cohort.node)).collect();
+        let mut roots = BTreeSet::new();
+        for (id, node) in &all {
+            let cyclic = in_cycle(*id);
+            let parent = parents.get(id).filter(|_| !cyclic).and_then(|parent| self.cohort(*parent));
+            if self.tree.parent(*node) != parent {
+                roots.insert(self.tree.root(*node));
+                self.tree.set_parent(*node, parent);
+            }
+            if let Some(cohort) = self.cohorts.get_mut(*id) {
+                cohort.in_cycle = cyclic;
+            }
+        }
+        roots.extend(all.iter().map(|(_, node)| self.tree.root(*node)));
+        for root in roots {
+            self.tree.rebuild(root);
+        }
+        self.refresh_all_queues();
+    }
+
+    /// Adds or changes a queue.
+    pub fn set_queue(&mut self, spec: QueueSpec) {
+        let id = spec.id;
+        let parent = spec.cohort.map(|cohort| self.cohort_node(cohort));
+        let known = self.queues.get(id).map(|row| row.queue.node);
+        let node = known.unwrap_or_else(|| self.tree.add(NodeKind::Queue(id)));
+        let old_root = self.tree.root(node);
+        self.tree.set_quotas(node, spec.quotas());
+        self.tree.set_weight(node, spec.weight);
+        self.tree.set_parent(node, parent);
+        let (inactive, tas_flavors, provisioned) = (Vec::new(), Vec::new(), Vec::new());
+        let queue =
+            Queue { spec, node, inactive, tas_only: false, tas_flavors, multikueue: false, provisioned };
+        match self.queues.get_mut(id) {
+            Some(row) => row.queue = Arc::new(queue),
+            None => {
+                self.queues.insert(id, QueueRow { queue: Arc::new(queue), reserved: BTreeSet::new() });
+            }
+        }
+        self.tree.rebuild(old_root);
+        if self.tree.root(node) != old_root {
+            self.tree.rebuild(node);
+        }
+        self.refresh_queue(id);
+    }
+
+    /// Removes a queue; its workloads hold nothing any more.
+    pub fn remove_queue(&mut self, id: QueueId) {
+        let Some(reserved) = self.queues.get(id).map(|row| row.reserved.clone()) else {
+            return;
+        };
+        for workload in reserved {
+            self.release(workload);
+        }
+        let Some(QueueRow { queue, .. }) = self.queues.remove(id) else {
+            return;
+        };
+        let old_root = self.tree.root(queue.node);
+        self.tree.clear_usage(queue.node);
+        self.tree.set_quotas(queue.node, []);
+        self.tree.set_parent(queue.node, None);
+        self.tree.set_active(queue.node, false);
+        self.tree.rebuild(queue.node);
+        self.tree.rebuild(old_root);
+    }
+
+    /// A queue.
+    pub fn queue(&self, id: QueueId) -> Option<&Arc<Queue>> {
+        self.queues.get(id).map(|row| &row.queue)
+    }
+
+    /// Workloads that hold quota of the queue.
+    pub fn reserved(&self, id: QueueId) -> impl Iterator<Item = WorkloadId> + '_ {
+        self.queues.get(id).into_iter().flat_map(|row| row.reserved.iter().copied())
+    }
+
+    /// All queues.
+    pub fn queues(&self) -> impl Iterator<Item = (QueueId, &Arc<Queue>)> {
+        self.queues.iter().map(|(id, row)| (id, &row.queue))
+    }
+
+    /// Whether the queue exists and can admit.
+    pub fn is_queue_active(&self, id: QueueId) -> bool {
+        self.queue(id).is_some_and(|queue| queue.inactive.is_empty())
+    }
+
+    pub(super) fn refresh_all_queues(&mut self) {
+        let ids: Vec<_> = self.queues.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.refresh_queue(id);
+        }
+    }
+
+    /// Works out again whether a queue can admit, and what its flavors and checks mean.
+    fn refresh_queue(&mut self, id: QueueId) {
+        let Some(queue) = self.queue(id).cloned() else {
+            return;
+        };
+        let spec = &queue.spec;
+        let all: BTreeSet<FlavorId> = spec.flavors().collect();
+        let with_controller = |controller: &str| -> Vec<&CheckRule> {
+            let of =
+                |name: &Arc<str>| self.checks.get(name).is_some_and(|check| &*check.controller == controller);
+            spec.checks.iter().filter(|rule| of(&rule.name)).collect()
+        };
+        let (multikueue, provisioning) = (with_controller(MULTIKUEUE), with_controller(PROVISIONING));
+        let topology = |flavor: &FlavorId| self.flavors.get(*flavor).and_then(|flavor| flavor.topology);
+        let tas_flavors: Vec<_> =
+            all.iter().copied().filter(|flavor| self.tas.flavor(*flavor).is_some()).collect();
+        let tas_only = !all.is_empty() && all.iter().all(|flavor| topology(flavor).is_some());
+        let provisioned = provisioning
+            .iter()
+            .flat_map(|rule| {
+                if rule.flavors.is_empty() { all.iter().copied().collect() } else { rule.flavors.clone() }
+            })
+            .collect();
+
+        let mut inactive = Vec::new();
+        let mut note = |reason: InactiveReason, applies: bool| {
+            if applies {
+                inactive.push(reason);
+            }
+        };
+        note(InactiveReason::Stopped, spec.stopped);
+        let missing: Vec<_> =
+            all.iter().copied().filter(|flavor| self.flavors.get(*flavor).is_none()).collect();
+        note(InactiveReason::FlavorNotFound(missing.clone()), !missing.is_empty());
+        let names = |keep: &dyn Fn(Option<&CheckInfo>) -> bool| -> Vec<Arc<str>> {
+            let found = spec.checks.iter().filter(|rule| keep(self.checks.get(&rule.name)));
+            found.map(|rule| Arc::clone(&rule.name)).collect()
+        };
+        let unknown = names(&|check| check.is_none());
+        note(InactiveReason::CheckNotFound(unknown.clone()), !unknown.is_empty());
+        let idle = names(&|check| check.is_some_and(|check| !check.active));
+        note(InactiveReason::CheckInactive(idle.clone()), !idle.is_empty());
+        let list = |rules: &[&CheckRule]| rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
+        note(InactiveReason::MultipleMultiKueue(list(&multikueue)), multikueue.len() > 1);
+        let per_flavor: Vec<_> = multikueue.iter().copied().filter(|rule| !rule.flavors.is_empty()).collect();
+        note(InactiveReason::MultiKueuePerFlavor(list(&per_flavor)), !per_flavor.is_empty());
+        note(InactiveReason::MultiKueueWithProvisioning, !multikueue.is_empty() && !provisioning.is_empty());
+        if self.settings.gates.tas && multikueue.is_empty() {
+            let without_topology: Vec<_> = all
+                .iter()
+                .copied()
+                .filter(|flavor| {
+                    topology(flavor).is_some_and(|topology| self.tas.topology(topology).is_none())
+                })
+                .collect();
+            note(InactiveReason::TopologyNotFound(without_topology.clone()), !without_topology.is_empty());
+        }
+        let in_cycle =
+            spec.cohort.and_then(|cohort| self.cohorts.get(cohort)).is_some_and(|cohort| cohort.in_cycle);
+        note(InactiveReason::CohortCycle, in_cycle);
+
+        let is_multikueue = !multikueue.is_empty();
+        let (place, active) = (queue.node, inactive.is_empty());
+        if let Some(row) = self.queues.get_mut(id) {
+            let queue = Arc::make_mut(&mut row.queue);
+            queue.inactive = inactive;
+            queue.tas_only = tas_only;
+            queue.tas_flavors = tas_flavors;
+            queue.multikueue = is_multikueue;
+            queue.provisioned = provisioned;
+        }
+        self.tree.set_active(place, active);
+    }
+}

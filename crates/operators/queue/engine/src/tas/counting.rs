@@ -1,0 +1,167 @@
+//! Counting how many pods every leaf can take, and what keeps pods off leaves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::placement::{PlacementRequest, Placer, Within};
+use super::stats::Exclusions;
+use super::tree::DomainState;
+use super::usage::Assumed;
+use crate::labels::{Toleration, untolerated};
+use crate::names::ResourceId;
+use crate::requests::{Requests, times_in};
+
+/// How leaves are counted for one request.
+pub(super) struct Counting<'r> {
+    workers: &'r PlacementRequest<'r>,
+    requests: Requests,
+    leader_requests: Option<Requests>,
+    assumed: &'r Assumed,
+    within: Within,
+    tolerations: Vec<&'r [Toleration]>,
+    selector: BTreeMap<Arc<str>, Arc<str>>,
+    /// Whether any node can be excluded by anything but capacity.
+    filters: bool,
+}
+
+impl<'r> Counting<'r> {
+    pub(super) fn new(
+        placer: &Placer<'r>,
+        workers: &'r PlacementRequest<'_>,
+        leader: Option<&PlacementRequest<'_>>,
+        assumed: &'r Assumed,
+        within: Within,
+    ) -> Self {
+        let with_pod = |request: &PlacementRequest<'_>| {
+            let mut requests = request.per_pod.clone();
+            let pods = requests.get(ResourceId::PODS).saturating_add(1);
+            requests.set(ResourceId::PODS, pods);
+            requests
+        };
+        let pod = &workers.pod_set.pod;
+        let mut selector = pod.node_selector.clone();
+        let mut tolerations: Vec<&[Toleration]> = vec![&pod.tolerations];
+        for update in &workers.updates {
+            selector
+                .extend(update.node_selector.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
+            tolerations.push(&update.tolerations);
+        }
+        tolerations.push(&placer.flavor.tolerations);
+        let has_affinity = pod.affinity.is_some() || !pod.preferred.is_empty();
+        let filters =
+            placer.tree.is_by_host() && (placer.tree.has_taints || !selector.is_empty() || has_affinity);
+        Self {
+            requests: with_pod(workers),
+            leader_requests: leader.map(with_pod),
+            workers,
+            assumed,
+            within,
+            tolerations,
+            selector,
+            filters,
+        }
+    }
+
+    /// Whether pods may use the leaf's node, with its affinity score; leaves that are not hosts are
+    /// never filtered.
+    pub(super) fn admits(&self, placer: &Placer<'_>, position: usize) -> Option<i64> {
+        self.check(placer, position).ok()
+    }
+
+    fn check(&self, placer: &Placer<'_>, position: usize) -> Result<i64, Exclusion> {
+        let leaf = placer.tree.leaves.get(position).ok_or(Exclusion::Domain)?;
+        let mut score = 0;
+        if self.filters
+            && let Some(node) = leaf.node.as_ref().and_then(|name| placer.tas.node(name))
+        {
+            if let Some(taint) = untolerated(&node.taints, &self.tolerations) {
+                return Err(Exclusion::Taint(taint.label()));
+            }
+            if !self.selector.iter().all(|(key, value)| node.labels.get(key) == Some(value)) {
+                return Err(Exclusion::Selector);
+            }
+            let pod = &self.workers.pod_set.pod;
+            if let Some(terms) = &pod.affinity
+                && !terms.iter().any(|term| term.matches(&node.labels, &node.name))
+            {
+                return Err(Exclusion::Affinity);
+            }
+            if placer.gates.tas_preferred_affinity {
+                let matching =
+                    pod.preferred.iter().filter(|preferred| preferred.term.matches(&node.labels, &node.name));
+                score = matching.map(|preferred| preferred.weight).sum();
+            }
+        }
+        if let Some(domain) = self.within {
+            let level = placer.tree.domain(domain).values.len().saturating_sub(1);
+            if placer.tree.ancestor_at(leaf.domain, level) != domain {
+                return Err(Exclusion::Domain);
+            }
+        }
+        Ok(score)
+    }
+
+    pub(super) fn count(&self, placer: &Placer<'_>, position: usize) -> DomainState {
+        let Some(leaf) = placer.tree.leaves.get(position) else {
+            return DomainState::default();
+        };
+        let used =
+            if placer.options.simulate_empty { None } else { placer.tas.leaf_usage(placer.flavor, position) };
+        let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
+        let assumed = self.assumed.get(placer.flavor.ledger, slot);
+        let remaining = |resource: ResourceId| {
+            let mut left = leaf.free.get(resource);
+            for taken in [used, assumed].into_iter().flatten() {
+                left = left.saturating_sub(taken.get(resource));
+            }
+            left
+        };
+        let fit = |requests: &Requests, less: Option<&Requests>| {
+            let left =
+                |resource| remaining(resource).saturating_sub(less.map_or(0, |less| less.get(resource)));
+            requests.iter().map(|(resource, value)| times_in(value, left(resource))).min().unwrap_or(0)
+        };
+        let pods = fit(&self.requests, None);
+        let leader = self.leader_requests.as_ref().filter(|leader| fit(leader, None) > 0);
+        DomainState {
+            pods,
+            leaders: i32::from(leader.is_some()),
+            pods_with_leader: leader.map_or(pods, |leader| fit(&self.requests, Some(leader))),
+            ..DomainState::default()
+        }
+    }
+
+    /// Counts what excluded nodes; only worth it for a message.
+    pub(super) fn exclusions(&self, placer: &Placer<'_>) -> Exclusions {
+        let mut counts = Exclusions { total: placer.tree.leaves.len(), ..Exclusions::default() };
+        for position in 0..placer.tree.leaves.len() {
+            match self.check(placer, position) {
+                Err(Exclusion::Taint(taint)) => *counts.taints.entry(taint).or_default() += 1,
+                Err(Exclusion::Selector) => counts.node_selector += 1,
+                Err(Exclusion::Affinity) => counts.affinity += 1,
+                Err(Exclusion::Domain) => counts.domain += 1,
+                Ok(_) => {
+                    let empty = placer.options.simulate_empty;
+                    let mut left = placer.tas.remaining(placer.flavor, position, empty).unwrap_or_default();
+                    let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
+                    if let Some(assumed) = self.assumed.get(placer.flavor.ledger, slot) {
+                        left.sub(assumed);
+                    }
+                    if let (0, Some(limit)) = self.requests.count_in_limited(&left, placer.names) {
+                        let name = placer.names.resource_name(limit).to_owned();
+                        *counts.resources.entry(name).or_default() += 1;
+                    }
+                }
+            }
+        }
+        counts
+    }
+}
+
+/// What keeps pods off a leaf.
+enum Exclusion {
+    Taint(String),
+    Selector,
+    Affinity,
+    Domain,
+}

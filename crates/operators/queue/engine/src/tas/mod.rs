@@ -1,0 +1,82 @@
+//! Topology aware scheduling: nodes as a tree of domains, and pods placed into its leaves.
+//!
+//! A flavor with a topology sees the ready nodes that carry its labels as a [`Tree`]. What
+//! admitted workloads use of a leaf is kept in a ledger that flavors sharing nodes
+//! share. Placement counts how many pods fit into every leaf, sums that up the tree,
+//! picks domains at the requested level and descends to leaves.
+
+pub mod encoding;
+
+mod balanced;
+mod counting;
+mod elastic;
+mod message;
+mod placement;
+mod replacement;
+mod state;
+mod stats;
+mod tree;
+mod usage;
+
+use std::sync::Arc;
+
+pub use placement::{Placement, PlacementRequest};
+pub use state::{NodeInfo, PlaceOptions, Tas, TasFlavor, TasMark};
+pub use tree::{DomainIdx, DomainState, Tree};
+pub use usage::{Assumed, TasUse};
+
+/// The label of the level whose domains are single nodes.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Pods in one domain.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DomainAssignment {
+    /// The domain, by its value at every level of the assignment.
+    pub values: Vec<Arc<str>>,
+    /// How many pods.
+    pub count: i32,
+}
+
+impl DomainAssignment {
+    /// The domain's id.
+    pub fn domain_id(&self) -> String {
+        join(&self.values)
+    }
+}
+
+/// Where the pods of a pod set run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TopologyAssignment {
+    /// The levels that name a domain: all, or only the host when hosts are the lowest level.
+    pub levels: Vec<Arc<str>>,
+    /// The domains, in order.
+    pub domains: Vec<DomainAssignment>,
+}
+
+impl TopologyAssignment {
+    /// All pods.
+    pub fn pods(&self) -> i32 {
+        self.domains.iter().map(|domain| domain.count).sum()
+    }
+
+    /// The first `count` pods.
+    #[must_use]
+    pub fn truncated(&self, count: i32) -> Self {
+        let mut left = count;
+        let mut domains = Vec::new();
+        for domain in &self.domains {
+            if left <= 0 {
+                break;
+            }
+            let taken = domain.count.min(left);
+            domains.push(DomainAssignment { values: domain.values.clone(), count: taken });
+            left -= taken;
+        }
+        Self { levels: self.levels.clone(), domains }
+    }
+}
+
+/// The id of the domain with these values.
+pub(crate) fn join(values: &[Arc<str>]) -> String {
+    values.join(",")
+}

@@ -1,0 +1,80 @@
+//! What placed pods use of the leaves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::names::{FlavorId, ResourceId};
+use crate::requests::Requests;
+
+/// Pods of an admitted workload in one domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TasUse {
+    /// The flavor whose topology the domain belongs to.
+    pub flavor: FlavorId,
+    /// The domain.
+    pub domain: Arc<str>,
+    /// What one pod asks for, without the `pods` it counts as.
+    pub per_pod: Requests,
+    /// How many pods.
+    pub count: i32,
+}
+
+impl TasUse {
+    /// What all pods use, including the `pods` they count as.
+    pub fn total(&self) -> Requests {
+        let mut total = self.per_pod.times(i64::from(self.count));
+        let pods = total.get(ResourceId::PODS).saturating_add(i64::from(self.count));
+        total.set(ResourceId::PODS, pods);
+        total
+    }
+}
+
+/// A position in a [`Ledger`].
+pub(super) type Slot = usize;
+
+/// Usage per domain. Domains stay known when their nodes vanish, because the usage of admitted
+/// workloads comes back with the nodes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger {
+    slots: HashMap<Arc<str>, Slot>,
+    usage: Vec<Requests>,
+}
+
+impl Ledger {
+    pub(super) fn slot(&mut self, domain: &Arc<str>) -> Slot {
+        *self.slots.entry(Arc::clone(domain)).or_insert_with(|| {
+            self.usage.push(Requests::new());
+            self.usage.len() - 1
+        })
+    }
+
+    pub(super) fn usage(&self, slot: Slot) -> Option<&Requests> {
+        self.usage.get(slot)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.usage.fill(Requests::new());
+    }
+
+    pub(super) fn change(&mut self, slot: Slot, amount: &Requests, factor: i64) {
+        if let Some(usage) = self.usage.get_mut(slot) {
+            usage.add_scaled(amount, factor);
+        }
+    }
+}
+
+/// Pods placed earlier in the same decision, on top of the ledgers. Keyed by ledger and domain.
+#[derive(Clone, Debug, Default)]
+pub struct Assumed {
+    pub(super) usage: BTreeMap<(usize, Slot), Requests>,
+}
+
+impl Assumed {
+    pub(super) fn add(&mut self, ledger: usize, slot: Slot, amount: &Requests) {
+        self.usage.entry((ledger, slot)).or_default().add(amount);
+    }
+
+    pub(super) fn get(&self, ledger: usize, slot: Slot) -> Option<&Requests> {
+        if self.usage.is_empty() { None } else { self.usage.get(&(ledger, slot)) }
+    }
+}

@@ -1,0 +1,120 @@
+//! Running the engine ahead of time: decisions take effect at once and workloads end when they should.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cycle::Outcome;
+use crate::engine::Engine;
+use crate::names::WorkloadId;
+use crate::time::{Span, Time};
+
+/// More cycles than any state needs to settle; a policy that makes queues preempt each other in turn
+/// stops here.
+const MAX_CYCLES: usize = 100_000;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happening {
+    Started(WorkloadId),
+    Preempted(WorkloadId),
+    Ended(WorkloadId),
+}
+
+/// An engine running in virtual time.
+pub(crate) struct VirtualRun {
+    pub(crate) engine: Engine,
+    pub(crate) now: Time,
+    ends: BTreeSet<(Time, WorkloadId)>,
+    end_of: BTreeMap<WorkloadId, Time>,
+    /// Wake parked workloads at once instead of after the usual delay.
+    eager: bool,
+}
+
+impl VirtualRun {
+    pub(crate) fn new(engine: Engine, now: Time, eager: bool) -> Self {
+        Self { engine, now, ends: BTreeSet::new(), end_of: BTreeMap::new(), eager }
+    }
+
+    /// A running workload ends at this time.
+    pub(crate) fn end_at(&mut self, id: WorkloadId, at: Time) {
+        self.forget_end(id);
+        self.ends.insert((at, id));
+        self.end_of.insert(id, at);
+    }
+
+    fn forget_end(&mut self, id: WorkloadId) {
+        if let Some(at) = self.end_of.remove(&id) {
+            self.ends.remove(&(at, id));
+        }
+    }
+
+    /// Cycles until nothing more happens now. `runtime` says how long a workload that starts will run;
+    /// `None` is for ever.
+    pub(crate) fn settle(
+        &mut self,
+        runtime: &dyn Fn(&Engine, WorkloadId) -> Option<Span>,
+        seen: &mut dyn FnMut(&Engine, Time, Happening),
+    ) {
+        for _ in 0..MAX_CYCLES {
+            self.engine.process_flushes(self.now, !self.eager);
+            let report = self.engine.schedule(self.now);
+            let mut moved = false;
+            for decision in &report.decisions {
+                let id = decision.workload;
+                match &decision.outcome {
+                    Outcome::Admitted(_) => {
+                        moved = true;
+                        if let Some(runtime) = runtime(&self.engine, id) {
+                            self.end_at(id, self.now + runtime);
+                        }
+                        seen(&self.engine, self.now, Happening::Started(id));
+                    }
+                    Outcome::Evicted { .. } => {
+                        moved = true;
+                        self.preempt(id, seen);
+                    }
+                    Outcome::Unadmitted(unadmitted) => {
+                        let victims =
+                            unadmitted.evict.iter().map(|target| target.workload).chain(unadmitted.migrate);
+                        for victim in victims.collect::<Vec<_>>() {
+                            moved = true;
+                            self.preempt(victim, seen);
+                        }
+                    }
+                    Outcome::WaitingForPodsReady => {}
+                }
+            }
+            let woken = self.eager && self.engine.process_flushes(self.now, false) > 0;
+            if !moved && !woken {
+                return;
+            }
+        }
+    }
+
+    fn preempt(&mut self, id: WorkloadId, seen: &mut dyn FnMut(&Engine, Time, Happening)) {
+        self.forget_end(id);
+        self.engine.return_to_queue(id, self.now);
+        seen(&self.engine, self.now, Happening::Preempted(id));
+    }
+
+    /// When the next workload ends or the engine has something to do.
+    pub(crate) fn next_at(&self) -> Option<Time> {
+        let end = self.ends.first().map(|(at, _)| *at);
+        let due = self.engine.next_due().map(|at| at.max(self.now));
+        match (end, due) {
+            (Some(end), Some(due)) => Some(end.min(due)),
+            (end, due) => end.or(due),
+        }
+    }
+
+    /// Moves to a time and ends what ends until then.
+    pub(crate) fn advance_to(&mut self, at: Time, seen: &mut dyn FnMut(&Engine, Time, Happening)) {
+        self.now = at;
+        while let Some((end, id)) = self.ends.first().copied().filter(|(end, _)| *end <= at) {
+            self.forget_end(id);
+            seen(&self.engine, end, Happening::Ended(id));
+            if let Some(key) = self.engine.state.workload(id).map(|workload| workload.key.clone()) {
+                self.engine.remove_workload(&key, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Objects in one line each, for the tests of this crate.
+
+#![allow(dead_code, reason = "every test target uses a part of it")]
+#![allow(unreachable_pub, reason = "shared by test targets")]
+#![allow(clippy::expect_used, reason = "a test may stop where it is wrong")]
+
+use quintet_queue_engine::Engine;
+use quintet_queue_engine::cycle::{CycleReport, Outcome};
+use quintet_queue_engine::model::Fr;
+use quintet_queue_engine::names::WorkloadId;
+use quintet_queue_engine::preemption::PreemptionReason;
+use quintet_queue_engine::quota::NodeId;
+use quintet_queue_engine::settings::Settings;
+use quintet_queue_engine::testing;
+use quintet_queue_engine::time::Time;
+use serde_json::{Value, json};
+
+pub const NOW: Time = Time::from_secs(1_735_689_600);
+
+pub fn engine(settings: Settings, objects: &[Value]) -> Engine {
+    testing::engine_with(settings, objects)
+}
+
+pub fn add(engine: &mut Engine, object: &Value) {
+    testing::add(engine, object);
+}
+
+pub fn flavor(name: &str) -> Value {
+    json!({ "kind": "ResourceFlavor", "metadata": { "name": name } })
+}
+
+/// A queue with `cpu` cores of flavor `default`, in a cohort unless that is empty.
+pub fn queue(name: &str, cohort: &str, cpu: i64, preemption: Value) -> Value {
+    let groups = json!([{ "coveredResources": ["cpu"], "flavors": [
+        { "name": "default", "resources": [{ "name": "cpu", "nominalQuota": cpu.to_string() }] }] }]);
+    let mut queue = queue_with(name, cohort, &groups);
+    if preemption.as_object().is_some_and(|policies| !policies.is_empty()) {
+        queue["spec"]["preemption"] = preemption;
+    }
+    queue
+}
+
+pub fn queue_with(name: &str, cohort: &str, groups: &Value) -> Value {
+    json!({ "kind": "ClusterQueue", "metadata": { "name": name }, "spec": {
+        "cohortName": cohort, "namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO", "resourceGroups": groups } })
+}
+
+/// A LocalQueue of the same name as its queue.
+pub fn local_queue(queue: &str) -> Value {
+    json!({ "kind": "LocalQueue", "metadata": { "namespace": "ns", "name": queue }, "spec": { "clusterQueue": queue } })
+}
+
+pub fn pending(name: &str, queue: &str, milli: i64, priority: i32) -> Value {
+    let mut workload = testing::workload("ns", name, queue, 1);
+    workload["spec"]["priority"] = priority.into();
+    workload["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] =
+        format!("{milli}m").into();
+    workload
+}
+
+/// A workload that holds quota since an hour.
+pub fn admitted(name: &str, queue: &str, milli: i64, priority: i32) -> Value {
+    let mut workload = pending(name, queue, milli, priority);
+    workload["status"] = json!({
+        "admission": { "clusterQueue": queue, "podSetAssignments": [{
+            "name": "main", "count": 1, "flavors": { "cpu": "default" }, "resourceUsage": { "cpu": format!("{milli}m") } }] },
+        "conditions": [
+            { "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "lastTransitionTime": "2024-12-31T23:00:00Z" },
+            { "type": "Admitted", "status": "True", "reason": "Admitted", "lastTransitionTime": "2024-12-31T23:00:00Z" }],
+    });
+    workload
+}
+
+pub fn id(engine: &Engine, name: &str) -> WorkloadId {
+    testing::id(engine, "ns", name)
+}
+
+pub fn node(engine: &Engine, queue: &str) -> NodeId {
+    let id = engine.state.names.queues.get(queue).expect("queue");
+    engine.state.queue(id).expect("queue").node
+}
+
+pub fn fr(engine: &mut Engine, resource: &str) -> Fr {
+    let names = &mut engine.state.names;
+    Fr { flavor: names.flavors.intern("default"), resource: names.resource(resource) }
+}
+
+pub fn name_of(engine: &Engine, id: WorkloadId) -> String {
+    engine.state.workload(id).map_or_else(String::new, |workload| workload.key.name.to_string())
+}
+
+/// Who is to be evicted, and why.
+pub fn preempted(engine: &Engine, report: &CycleReport) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    for decision in &report.decisions {
+        if let Outcome::Unadmitted(unadmitted) = &decision.outcome {
+            found.extend(unadmitted.evict.iter().map(|target| {
+                (name_of(engine, target.workload), target.reason.map_or("", PreemptionReason::name))
+            }));
+        }
+    }
+    found
+}
+
+/// The reason and message of a workload that was not admitted.
+pub fn unadmitted(engine: &Engine, report: &CycleReport, name: &str) -> Option<(String, String)> {
+    let wanted = id(engine, name);
+    report.decisions.iter().find(|decision| decision.workload == wanted).and_then(|decision| match &decision
+        .outcome
+    {
+        Outcome::Unadmitted(unadmitted) => Some((unadmitted.reason.clone(), unadmitted.message.clone())),
+        _ => None,
+    })
+}
+
+pub fn is_admitted(engine: &Engine, name: &str) -> bool {
+    engine.state.held(id(engine, name)).is_some()
+}

@@ -1,0 +1,481 @@
+//! Whole scheduling cycles.
+
+use std::collections::BTreeMap;
+
+use quintet_queue_engine::cycle::{
+    CycleReport, Entry, compare_classical, compare_fair, reserved_without_targets,
+};
+use quintet_queue_engine::fair::Share;
+use quintet_queue_engine::flavors::{Assignment, Progress, Subject};
+use quintet_queue_engine::intake;
+use quintet_queue_engine::model::ShapeHash;
+use quintet_queue_engine::outlet::{self, Event, Write};
+use quintet_queue_engine::queue::RequeueReason;
+use quintet_queue_engine::settings::RequeuingTimestamp;
+use serde_json::{Value, json};
+
+use crate::case::{Case, Verdict};
+use crate::compare::{comparable_status, differences, set_differences};
+use crate::world::World;
+
+pub const OPS: [&str; 6] = [
+    "orderEntries",
+    "entryLess",
+    "lastAssignmentOutdated",
+    "markPreemptionOutcome",
+    "markSkipped",
+    "resourcesToReserve",
+];
+
+#[derive(Default)]
+struct Log {
+    events: Vec<Event>,
+    status_writes: usize,
+    skipped: BTreeMap<String, u32>,
+    recomputations: BTreeMap<(String, &'static str), u32>,
+}
+
+fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log) {
+    let error = &case.calls()["statusPatchError"];
+    let now = world.now;
+    let mut requeue_events = Vec::new();
+    for decision in &report.decisions {
+        let mut eviction_failed = false;
+        for write in outlet::writes(decision, &world.engine) {
+            let key = world.key_of(write.workload());
+            let failed = !error.is_null();
+            let object = world.api.entry(key).or_insert(Value::Null);
+            let before = object.clone();
+            let changed = !failed && write.apply(object, &world.engine, now);
+            log.status_writes += usize::from(changed || failed);
+            if failed {
+                if let Write::Admit(id, _) = write {
+                    let gone = error["reason"] == "NotFound";
+                    world.engine.admission_failed(id, gone, now);
+                    continue;
+                }
+                if !matches!(write, Write::Unadmit(..)) {
+                    if let Write::Evict { workload, .. } = write {
+                        eviction_failed |= world.engine.eviction_failed(workload, now);
+                    }
+                    continue;
+                }
+            }
+            let had_admission = before.pointer("/status/admission").is_some();
+            if matches!(write, Write::Evict { .. }) && !had_admission {
+                continue;
+            }
+            let events = outlet::events(decision, &write, object, &world.engine, now);
+            if matches!(write, Write::Unadmit(..)) {
+                requeue_events.extend(events);
+            } else {
+                log.events.extend(events);
+            }
+        }
+        requeue_events.extend(outlet::second_pass_event(decision, eviction_failed));
+    }
+    log.events.extend(requeue_events);
+    for (queue, count) in &report.skipped_preemptions {
+        log.skipped.insert(world.engine.state.names.queue_name(*queue).to_owned(), *count);
+    }
+    for ((queue, result), count) in &report.recomputations {
+        let name = world.engine.state.names.queue_name(*queue).to_owned();
+        *log.recomputations.entry((name, result)).or_default() += count;
+    }
+}
+
+fn prepare(case: &Case<'_>) -> World {
+    let mut world = World::new(case);
+    for (name, usage) in case.calls()["initialLocalQueueUsage"].as_object().into_iter().flatten() {
+        let id = world.engine.state.names.local_queues.intern(name);
+        let quantities = intake::quantities(usage).expect("usage");
+        let names = &mut world.engine.state.names;
+        let consumed = quantities.iter().map(|(name, quantity)| (names.resource(name), *quantity)).collect();
+        world.engine.state.afs.set(id, consumed, world.now);
+    }
+    if case.calls()["queueSecondPass"] == true {
+        let ids: Vec<_> = world.engine.state.workloads().map(|(id, _)| id).collect();
+        let mut taken = false;
+        for id in ids {
+            taken |= world.engine.queue_second_pass(id, 0, world.now);
+        }
+        if taken {
+            world.engine.make_second_passes_due();
+        }
+    }
+    world
+}
+
+pub fn schedule(case: &Case<'_>) -> Verdict {
+    let mut world = prepare(case);
+    let admitted_before: Vec<String> = case
+        .objects("workloads")
+        .iter()
+        .filter(|object| outlet::is_true(object, "Admitted"))
+        .filter(|object| {
+            !(case.calls()["queueSecondPass"] == true && object.pointer("/status/unhealthyNodes").is_some())
+        })
+        .map(|object| crate::world::key(object))
+        .collect();
+    let mut log = Log::default();
+    for _ in 0..case.calls()["cycles"].as_u64().unwrap_or(1) {
+        let report = world.engine.schedule(world.now);
+        apply(&mut world, &report, case, &mut log);
+    }
+    Verdict::from_differences(check(case, &world, &log, &admitted_before))
+}
+
+fn check(case: &Case<'_>, world: &World, log: &Log, admitted_before: &[String]) -> Vec<String> {
+    let want = case.want();
+    let mut found = Vec::new();
+    if !want["workloads"].is_null() {
+        found.extend(check_workloads(case, world, &want["workloads"]));
+    }
+    if !want["assignments"].is_null() {
+        found.extend(differences("assignments", &assignments(world, &[]), &want["assignments"]));
+    }
+    if !want["newAssignments"].is_null() {
+        found.extend(differences(
+            "newAssignments",
+            &assignments(world, admitted_before),
+            &want["newAssignments"],
+        ));
+    }
+    if !want["left"].is_null() {
+        found.extend(check_left("left", &left(world, true), &want["left"]));
+    }
+    if !want["inadmissibleLeft"].is_null() {
+        found.extend(check_left("inadmissibleLeft", &left(world, false), &want["inadmissibleLeft"]));
+    }
+    if !want["events"].is_null() {
+        found.extend(check_events(world, log, &want["events"]));
+    }
+    if !want["skippedPreemptions"].is_null() {
+        let got = json!(log.skipped);
+        let mut wanted = want["skippedPreemptions"].clone();
+        if let Some(entries) = wanted.as_object_mut() {
+            entries.retain(|_, count| *count != 0);
+        }
+        found.extend(differences("skippedPreemptions", &got, &wanted));
+    }
+    if !want["preemptionTargetRecomputations"].is_null() {
+        let mut got = json!({});
+        for ((queue, result), count) in &log.recomputations {
+            if got[queue].is_null() {
+                got[queue] = json!({});
+            }
+            got[queue][result] = (*count).into();
+        }
+        found.extend(differences("recomputations", &got, &want["preemptionTargetRecomputations"]));
+    }
+    if let Some(wanted) = want["statusPatches"].as_u64()
+        && wanted != log.status_writes as u64
+    {
+        found.push(format!("statusPatches: got {}, want {wanted}", log.status_writes));
+    }
+    if !want["pendingPenalty"].is_null() {
+        let mut got = json!({});
+        for (name, _) in want["pendingPenalty"].as_object().into_iter().flatten() {
+            let names = &world.engine.state.names;
+            let entry = names.local_queues.get(name).and_then(|id| world.engine.state.afs.get(id));
+            let pending = entry.map(quintet_queue_engine::afs::LedgerEntry::pending).unwrap_or_default();
+            let pending =
+                pending.iter().map(|(id, quantity)| (names.resource_name(*id), quantity.to_string()));
+            got[name] = json!(pending.collect::<BTreeMap<_, _>>());
+        }
+        found.extend(differences("pendingPenalty", &got, &want["pendingPenalty"]));
+    }
+    found
+}
+
+fn check_workloads(case: &Case<'_>, world: &World, want: &Value) -> Vec<String> {
+    let untimed = [
+        "second_pass_entry_penalty",
+        "second_pass_skips_pods_ready_block",
+        "tas_workload_modified_concurrently",
+    ];
+    let table = case.table_name();
+    let is_second_pass = table.contains("second_pass");
+    let ignore_times = untimed.iter().any(|name| table.ends_with(name));
+    let mut found = Vec::new();
+    for (key, wanted) in want.as_object().into_iter().flatten() {
+        let got = world.api.get(key).map_or(Value::Null, |object| object["status"].clone());
+        let (mut got, mut wanted) = comparable_status(&got, &wanted["status"], ignore_times);
+        if is_second_pass {
+            for value in [&mut got, &mut wanted] {
+                value.as_object_mut().map(|fields| fields.remove("unhealthyNodes"));
+            }
+        }
+        found.extend(differences(key, &got, &wanted));
+    }
+    found
+}
+
+fn assignments(world: &World, without: &[String]) -> Value {
+    let state = &world.engine.state;
+    let mut result = json!({});
+    for (id, workload) in state.workloads() {
+        let key = state.key_text(&workload.key);
+        if state.held(id).is_some()
+            && !without.contains(&key)
+            && let Some(admission) = &workload.admission
+        {
+            result[key] = outlet::admission(admission, &state.names, &state.settings.gates);
+        }
+    }
+    result
+}
+
+fn left(world: &World, active: bool) -> BTreeMap<String, Vec<String>> {
+    let mut result = BTreeMap::new();
+    for (queue, _) in world.engine.state.queues() {
+        let Some(pending) = world.engine.pending(queue) else {
+            continue;
+        };
+        let ids = if active { pending.active_ids() } else { pending.inadmissible_ids() };
+        let keys: Vec<String> = ids.into_iter().map(|id| world.key_of(id)).collect();
+        if !keys.is_empty() {
+            result.insert(world.engine.state.names.queue_name(queue).to_owned(), keys);
+        }
+    }
+    result
+}
+
+fn check_left(what: &str, got: &BTreeMap<String, Vec<String>>, want: &Value) -> Vec<String> {
+    let mut queues: Vec<&str> = got.keys().map(String::as_str).collect();
+    queues.extend(want.as_object().into_iter().flatten().map(|(queue, _)| queue.as_str()));
+    queues.sort_unstable();
+    queues.dedup();
+    queues
+        .into_iter()
+        .flat_map(|queue| set_differences(&format!("{what}.{queue}"), &json!(got.get(queue)), &want[queue]))
+        .collect()
+}
+
+fn check_events(world: &World, log: &Log, want: &Value) -> Vec<String> {
+    let with_message = want["ignoreMessage"] != true;
+    let got: Vec<Value> = log
+        .events
+        .iter()
+        .map(|event| {
+            let mut value = json!({
+                "object": world.key_of(event.workload),
+                "type": if event.is_warning { "Warning" } else { "Normal" },
+                "reason": event.reason,
+            });
+            if with_message {
+                value["message"] = event.message.clone().into();
+            }
+            value
+        })
+        .collect();
+    let wanted: Vec<Value> = want["list"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|mut event| {
+            if !with_message {
+                event.as_object_mut().map(|fields| fields.remove("message"));
+            }
+            event
+        })
+        .collect();
+    let compare = if want["ordered"] == true { differences } else { set_differences };
+    compare("events", &Value::Array(got), &Value::Array(wanted))
+}
+
+pub fn steps(case: &Case<'_>) -> Verdict {
+    let mut world = prepare(case);
+    let mut log = Log::default();
+    let mut found = Vec::new();
+    for round in 0..case.calls()["repeat"].as_u64().unwrap_or(1) {
+        for step in case.calls()["steps"].as_array().into_iter().flatten() {
+            match step["op"].as_str().unwrap_or("") {
+                "schedule" => {
+                    let report = world.engine.schedule(world.now);
+                    apply(&mut world, &report, case, &mut log);
+                }
+                "checkWorkloads" => {
+                    if !case.want()["workloadsAfterFirst"].is_null() {
+                        found.extend(check_workloads(case, &world, &case.want()["workloadsAfterFirst"]));
+                    }
+                }
+                "deleteWorkloads" => {
+                    for key in step["workloads"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                        let object = world.api.remove(key).unwrap_or_default();
+                        let workload = world.read_workload(&object);
+                        world.engine.remove_workload(&workload.key, world.now);
+                    }
+                }
+                "flushInadmissible" => {
+                    world.engine.process_flushes(world.now, false);
+                }
+                "setNominalQuota" => {
+                    let value = step["perCycle"][usize::try_from(round).unwrap()].clone();
+                    let name = step["clusterQueue"].as_str().unwrap_or("");
+                    let mut object = case
+                        .objects("clusterQueues")
+                        .into_iter()
+                        .find(|object| object["metadata"]["name"] == name)
+                        .cloned()
+                        .expect("queue");
+                    for group in object["spec"]["resourceGroups"].as_array_mut().into_iter().flatten() {
+                        for flavor in group["flavors"].as_array_mut().into_iter().flatten() {
+                            if flavor["name"] == step["flavor"] {
+                                for resource in flavor["resources"].as_array_mut().into_iter().flatten() {
+                                    if resource["name"] == step["resource"] {
+                                        resource["nominalQuota"] = value.clone();
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    world.add(&object);
+                }
+                "checkAssignments" => {
+                    let want = &case.want()["assignmentsAfterSecond"];
+                    if !want.is_null() {
+                        found.extend(differences("assignmentsAfterSecond", &assignments(&world, &[]), want));
+                    }
+                }
+                other => found.push(format!("unknown step {other}")),
+            }
+        }
+    }
+    if !case.want()["flavors"].is_null() {
+        let mut got = json!({});
+        for (key, _) in case.want()["flavors"].as_object().into_iter().flatten() {
+            let flavor = assignments(&world, &[])[key]["podSetAssignments"][0]["flavors"]
+                .as_object()
+                .and_then(|flavors| flavors.values().next().cloned())
+                .unwrap_or_default();
+            got[key] = flavor;
+        }
+        found.extend(differences("flavors", &got, &case.want()["flavors"]));
+    }
+    Verdict::from_differences(found)
+}
+
+fn entry(world: &mut World, value: &Value) -> Entry {
+    let workload = std::sync::Arc::new(world.read_workload(&value["workload"]));
+    let id = world.engine.state.set_workload(workload.as_ref().clone()).0;
+    let mut entry = Entry::new(id, Subject::new(workload, world.queue("cq"), 0));
+    entry.is_preemptor = value["isPreemptor"] == true;
+    entry.assignment.borrowing = u32::try_from(value["borrowing"].as_u64().unwrap_or(0)).expect("borrowing");
+    entry
+}
+
+/// Parts of a cycle.
+pub fn single(case: &Case<'_>) -> Verdict {
+    let mut world = World::without_workloads(case);
+    let (calls, args, want) = (case.calls(), case.args(), case.want());
+    match case.op() {
+        "orderEntries" => {
+            if calls["ordering"]["podsReadyRequeuingTimestamp"] == "Creation" {
+                world.engine.state.settings.requeuing_timestamp = RequeuingTimestamp::Creation;
+            }
+            let mut entries: Vec<Entry> = calls["entries"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|value| entry(&mut world, value))
+                .collect();
+            entries.sort_by(|a, b| compare_classical(&world.engine.state.settings, a, b));
+            let names: Vec<String> =
+                entries.iter().map(|entry| entry.subject.workload.key.name.to_string()).collect();
+            Verdict::equal("order", &json!(names), &want["order"])
+        }
+        "entryLess" => {
+            let (a, b) = (entry(&mut world, &calls["a"]), entry(&mut world, &calls["b"]));
+            let mut side = |entry: &Entry| {
+                let key = world.engine.state.key_text(&entry.subject.workload.key);
+                let drs =
+                    calls["drs"].as_array().into_iter().flatten().find(|drs| drs["workload"] == key.as_str());
+                let drs = drs.map_or(Value::Null, |drs| drs["drs"].clone());
+                let borrowed = drs["borrowedFlavorResources"].as_array().cloned().unwrap_or_default();
+                let share = Share {
+                    weight: drs["fairWeight"].as_f64().unwrap_or(0.0),
+                    ratio: drs["unweightedRatio"].as_f64().unwrap_or(0.0),
+                    dominant: None,
+                    borrowed: borrowed
+                        .iter()
+                        .map(|fr| {
+                            world.fr(
+                                fr["flavor"].as_str().unwrap_or(""),
+                                fr["resource"].as_str().unwrap_or(""),
+                            )
+                        })
+                        .collect(),
+                };
+                (share, world.usage(&calls["requested"][&key]))
+            };
+            let ((share_a, usage_a), (share_b, usage_b)) = (side(&a), side(&b));
+            let settings = &world.engine.state.settings;
+            let less = compare_fair(settings, (&a, &share_a, &usage_a), (&b, &share_b, &usage_b)).is_lt();
+            Verdict::equal("less", &json!(less), &want["less"])
+        }
+        "lastAssignmentOutdated" => {
+            let shape = |value: &Value| {
+                let text = value.as_str().unwrap_or("");
+                let known = !text.is_empty() && text != "unknown";
+                known.then(|| ShapeHash(text.bytes().fold(0, |hash, byte| hash * 257 + u128::from(byte))))
+            };
+            let last = Progress {
+                tried: Vec::new(),
+                generation: args["last"]["clusterQueueGeneration"].as_i64().unwrap_or(0),
+                cycle: args["last"]["schedulingCycle"].as_i64().unwrap_or(0),
+                shape: shape(&args["last"]["schedulingHash"]),
+            };
+            let got = last.is_outdated(
+                args["currentClusterQueueGeneration"].as_i64().unwrap_or(0),
+                args["currentSchedulingCycle"].as_i64().unwrap_or(0),
+                shape(&args["currentSchedulingHash"]),
+                world.engine.state.settings.gates.preserve_scan_progress,
+            );
+            Verdict::equal("outdated", &json!(got), &want["outdated"])
+        }
+        "markPreemptionOutcome" => {
+            let mut entry = entry(&mut world, &json!({ "workload": {} }));
+            args["inadmissibleMessage"].as_str().unwrap_or("").clone_into(&mut entry.message);
+            entry.subject.progress = Some(Progress::default());
+            let number = |key: &str| usize::try_from(args[key].as_u64().unwrap_or(0)).expect("count");
+            entry.preempted(number("preempted"), number("errors"));
+            let wanted = RequeueReason::parse(want["requeueReason"].as_str().unwrap_or(""));
+            let got = json!({
+                "message": entry.message,
+                "same": entry.requeue == wanted,
+                "lastAssignmentCleared": entry.subject.progress.is_none(),
+            });
+            let want = json!({
+                "message": want["message"],
+                "same": true,
+                "lastAssignmentCleared": want["lastAssignmentCleared"],
+            });
+            Verdict::equal("outcome", &got, &want)
+        }
+        "resourcesToReserve" => {
+            let mut world = World::new(case);
+            let name = calls["clusterQueue"].as_str().unwrap_or("");
+            let id = world.queue(name);
+            let queue = std::sync::Arc::clone(world.engine.state.queue(id).expect("queue"));
+            let used = world.usage(&calls["clusterQueueUsage"]);
+            world.engine.state.tree.add_all(queue.node, &used);
+            let mut assignment = Assignment::default();
+            assignment.usage = world.usage(&calls["assignmentUsage"]);
+            assignment.borrowing =
+                u32::try_from(calls["borrowing"].as_u64().unwrap_or(0)).expect("borrowing");
+            let subject = Subject::new(std::sync::Arc::new(world.read_workload(&json!({}))), id, 0);
+            assignment.pod_sets = crate::preemption::assignment(
+                &mut world,
+                &json!({ "podSets": [{ "name": "main" }] }),
+                &subject,
+            )
+            .pod_sets;
+            assignment.set_mode(crate::preemption::mode(&calls["mode"]));
+            let got = reserved_without_targets(&assignment, &world.engine.state, &queue);
+            Verdict::equal("reserved", &world.usage_json(&got), &want["reserved"])
+        }
+        _ => Verdict::Unsupported,
+    }
+}

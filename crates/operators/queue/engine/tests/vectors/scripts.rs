@@ -1,0 +1,766 @@
+//! Scripts: calls in order, each with what it returns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quintet_queue_engine::afs;
+use quintet_queue_engine::intake;
+use quintet_queue_engine::labels::Selector;
+use quintet_queue_engine::model::{QueueSpec, ShapeHash, Strategy, WorkloadKey};
+use quintet_queue_engine::names::{LocalQueueId, Names, QueueId, WorkloadId};
+use quintet_queue_engine::outlet::time_text;
+use quintet_queue_engine::queue::{Pending, PendingQueue, RequeueReason};
+use quintet_queue_engine::settings::RequeuingTimestamp;
+use quintet_queue_engine::time::Span;
+use serde_json::{Value, json};
+
+use crate::case::{Case, Verdict};
+use crate::compare::{differences, set_differences};
+use crate::util::{consumed, consumed_json};
+use crate::world::{World, key};
+
+pub fn run(case: &Case<'_>) -> Verdict {
+    let steps: Vec<&Value> = case.calls()["steps"].as_array().into_iter().flatten().collect();
+    let is =
+        |prefix: &str| steps.iter().all(|step| step["op"].as_str().is_some_and(|op| op.starts_with(prefix)));
+    if is("Calculate") {
+        return calculations(&steps);
+    }
+    match case.table_name().split('/').next() {
+        Some("queue") => queue_script(case, &steps),
+        _ => Verdict::Unsupported,
+    }
+}
+
+fn calculations(steps: &[&Value]) -> Verdict {
+    let mut names = Names::default();
+    let mut found = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let args = &step["args"];
+        let got = if step["op"] == "CalculateDecayedConsumed" {
+            let (old, new) =
+                (consumed(&args["oldUsage"], &mut names), consumed(&args["newUsage"], &mut names));
+            let number = |key: &str| args[key].as_f64().unwrap_or(0.0);
+            afs::decayed(&old, &new, number("elapsed"), number("halfLifeTime"))
+        } else {
+            let config = json!({ "admissionFairSharing": args["admissionFairSharing"] });
+            let settings = intake::settings(&config, &mut names).expect("settings");
+            let requests = consumed(&args["totalRequests"], &mut names);
+            afs::entry_penalty(&requests, &settings.admission_fair_sharing.expect("afs"))
+        };
+        found.extend(differences(&format!("step {index}"), &consumed_json(&got, &names), &step["ret"]));
+    }
+    Verdict::from_differences(found)
+}
+
+/// Queues driven call by call.
+struct Machine {
+    world: World,
+    /// Queues by name, and the one steps without a name mean.
+    current: Option<QueueId>,
+    queues: BTreeMap<String, QueueId>,
+    active: Option<Vec<String>>,
+    ids: BTreeMap<String, WorkloadId>,
+    local_items: BTreeMap<String, Value>,
+}
+
+enum Step {
+    Returns(Value),
+    /// A list in no order.
+    Set(Value),
+    Unknown,
+}
+
+fn queue_script(case: &Case<'_>, steps: &[&Value]) -> Verdict {
+    let names = case.config["activeClusterQueues"].as_array();
+    let active = names.map(|names| names.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect());
+    let mut machine = Machine {
+        world: World::without_workloads(case),
+        current: None,
+        queues: BTreeMap::new(),
+        active,
+        ids: BTreeMap::new(),
+        local_items: BTreeMap::new(),
+    };
+    let mut found = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let what = format!("step {index} {}", step["op"].as_str().unwrap_or(""));
+        match machine.step(step) {
+            Step::Unknown => return Verdict::Unsupported,
+            Step::Returns(got) => found.extend(differences(&what, &got, &step["ret"])),
+            Step::Set(got) => found.extend(unordered(&what, &got, &step["ret"])),
+        }
+    }
+    found.extend(machine.check(case));
+    Verdict::from_differences(found)
+}
+
+/// Lists in no order, also inside maps and pairs.
+fn unordered(what: &str, got: &Value, want: &Value) -> Vec<String> {
+    match (got, want) {
+        (Value::Object(a), _) if !a.is_empty() || want.is_object() => {
+            let mut keys: Vec<&String> =
+                a.keys().chain(want.as_object().into_iter().flat_map(|b| b.keys())).collect();
+            keys.sort();
+            keys.dedup();
+            keys.into_iter()
+                .flat_map(|key| set_differences(&format!("{what}.{key}"), &got[key], &want[key]))
+                .collect()
+        }
+        (Value::Array(a), Value::Array(b))
+            if a.first().is_some_and(Value::is_array) || b.first().is_some_and(Value::is_array) =>
+        {
+            let mut found = set_differences(what, &got[0], &want[0]);
+            found.extend(differences(what, &got[1], &want[1]));
+            found
+        }
+        _ => set_differences(what, got, want),
+    }
+}
+
+impl Machine {
+    fn queue_id(&mut self, step: &Value) -> QueueId {
+        let named = step["on"].as_str().or_else(|| step["args"]["clusterQueue"].as_str());
+        let known = named.and_then(|name| self.queues.get(name).copied());
+        known.or(self.current).unwrap_or_else(|| self.world.queue(named.unwrap_or("")))
+    }
+
+    fn pending(&mut self, step: &Value) -> &mut PendingQueue {
+        let id = self.queue_id(step);
+        self.world.engine.pending_mut(id).expect("queue exists")
+    }
+
+    fn id(&mut self, key: &str) -> WorkloadId {
+        if let Some(id) = self.ids.get(key) {
+            return *id;
+        }
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let object = json!({ "metadata": { "namespace": namespace, "name": name } });
+        let workload = self.world.read_workload(&object);
+        let id = self.world.engine.state.set_workload(workload).0;
+        self.ids.insert(key.to_owned(), id);
+        id
+    }
+
+    fn key_of(&self, id: WorkloadId) -> String {
+        self.world.key_of(id)
+    }
+
+    fn shape(value: &Value) -> Option<ShapeHash> {
+        let text = value.as_str().unwrap_or("");
+        (text != "unknown")
+            .then(|| ShapeHash(text.bytes().fold(1, |hash, byte| hash * 257 + u128::from(byte))))
+    }
+
+    /// A workload info as it waits in a queue.
+    fn info(&mut self, info: &Value) -> (WorkloadId, Pending) {
+        let object = if info["workload"].is_null() { info } else { &info["workload"] };
+        let id = self.id(&key(object));
+        let workload = self.world.read_workload(object);
+        self.world.engine.state.set_workload(workload);
+        let workload = Arc::clone(self.world.engine.state.workload(id).expect("workload"));
+        let mut pending = Pending::new(workload);
+        if !info["schedulingHash"].is_null() {
+            pending.shape = Self::shape(&info["schedulingHash"]);
+        }
+        pending.evaluated_generation = info["lastEvaluatedGeneration"].as_i64().unwrap_or(0);
+        if !info["lastAssignment"].is_null() {
+            let progress = crate::flavors::progress(&mut self.world, &info["lastAssignment"], pending.shape);
+            pending.progress = Some(Box::new(progress));
+        }
+        (id, pending)
+    }
+
+    fn local_queue(&mut self, name: &str) -> LocalQueueId {
+        self.world.engine.state.names.local_queues.intern(name)
+    }
+
+    fn store(&mut self, object: &Value) {
+        let kind = object["kind"].as_str().unwrap_or("");
+        match kind {
+            "Workload" => {
+                self.world.api.insert(key(object), object.clone());
+            }
+            "LocalQueue" => {
+                self.local_items.insert(key(object), object.clone());
+            }
+            "Namespace" => self.world.add(object),
+            _ => {}
+        }
+    }
+
+    /// A new LocalQueue finds its workloads in the API.
+    fn load_workloads(&mut self, local_queue: LocalQueueId) {
+        for object in self.world.api.values().cloned().collect::<Vec<_>>() {
+            let workload = self.world.read_workload(&object);
+            if workload.local_queue == local_queue {
+                let id = self.id(&key(&object));
+                let known = self.world.engine.set_workload(workload, self.world.now);
+                assert_eq!(id, known, "one id per workload");
+            }
+        }
+    }
+
+    fn reason(value: &Value) -> RequeueReason {
+        RequeueReason::parse(value.as_str().unwrap_or(""))
+    }
+
+    fn step(&mut self, step: &Value) -> Step {
+        let op = step["op"].as_str().unwrap_or("");
+        let args = &step["args"];
+        let done = || Step::Returns(Value::Null);
+        if let Some(op) = op.strip_prefix("ClusterQueue.") {
+            return self.queue_step(op, step);
+        }
+        if let Some(op) = op.strip_prefix("AfsUsageLedger.") {
+            return self.ledger_step(op, args);
+        }
+        let now = self.world.now;
+        match op {
+            "client.init" => {
+                for object in args["objects"].as_array().into_iter().flatten() {
+                    self.store(object);
+                }
+                done()
+            }
+            "client.Create" | "client.Update" => {
+                self.store(&args["object"]);
+                done()
+            }
+            "clock.step" => {
+                let text = args["duration"].as_str().unwrap_or("0s");
+                let seconds: f64 = text.trim_end_matches('s').parse().unwrap_or(0.0);
+                #[expect(clippy::cast_possible_truncation, reason = "test clock")]
+                let nanos = (seconds * 1e9) as i64;
+                self.world.now = now + Span::nanos(nanos);
+                done()
+            }
+            "Manager.new" => {
+                if args["podsReadyRequeuingTimestamp"] == "Creation" {
+                    self.world.engine.state.settings.requeuing_timestamp = RequeuingTimestamp::Creation;
+                }
+                self.use_afs(args);
+                done()
+            }
+            "Manager.AddClusterQueue" | "Manager.UpdateClusterQueue" => {
+                let object = &args["clusterQueue"];
+                self.world.add(object);
+                let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
+                let id = self.world.queue(&name);
+                self.queues.insert(name, id);
+                self.current.get_or_insert(id);
+                done()
+            }
+            "Manager.DeleteClusterQueue" => {
+                let name =
+                    args["name"].as_str().or_else(|| args["clusterQueue"]["metadata"]["name"].as_str());
+                let id = self.world.queue(name.unwrap_or(""));
+                self.world.engine.remove_queue(id);
+                done()
+            }
+            "Manager.AddLocalQueue" | "Manager.UpdateLocalQueue" => {
+                let object = &args["localQueue"];
+                let name = key(object);
+                let id = self.local_queue(&name);
+                let exists = self.world.engine.state.local_queue(id).is_some();
+                if op == "Manager.UpdateLocalQueue" && !exists {
+                    return Step::Returns(json!({ "error": "localQueue doesn't exist or inactive" }));
+                }
+                self.world.add(object);
+                if op == "Manager.AddLocalQueue" {
+                    self.load_workloads(id);
+                }
+                done()
+            }
+            "Manager.DeleteLocalQueue" => {
+                let id = self.local_queue(&key(&args["localQueue"]));
+                self.world.engine.set_local_queue(id, None, now);
+                done()
+            }
+            "Manager.AddOrUpdateCohort" => {
+                self.world.add(&args["cohort"]);
+                done()
+            }
+            "Manager.AddOrUpdateWorkload" => self.add_workload(&args["workload"]),
+            "Manager.PendingWorkloadsInfo" => {
+                let id = self.queue_id(step);
+                self.ordered(id)
+            }
+            "Manager.Pending" => {
+                let name = args["clusterQueue"]["metadata"]["name"].as_str().unwrap_or("");
+                let id = self.world.queue(name);
+                match self.world.engine.pending(id) {
+                    None => Step::Returns(json!([0, { "error": "clusterQueue doesn't exist" }])),
+                    Some(pending) => {
+                        let (active, inadmissible) = pending.counts();
+                        Step::Returns(json!([active + inadmissible, null]))
+                    }
+                }
+            }
+            "Manager.QueueForWorkloadExists" => {
+                let workload = self.world.read_workload(&args["workload"]);
+                Step::Returns(json!(self.world.engine.state.local_queue(workload.local_queue).is_some()))
+            }
+            "Manager.DeleteWorkload" | "Manager.DeleteAndForgetWorkload" => {
+                let id = self.id(args["workload"].as_str().unwrap_or(""));
+                let key = self.world.engine.state.workload(id).map(|workload| workload.key.clone());
+                self.world.engine.remove_workload(&key.expect("workload"), now);
+                done()
+            }
+            "Manager.RequeueWorkload" => self.requeue(args),
+            "Manager.requestFlush" => {
+                for name in args["clusterQueues"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                    let id = self.world.queue(name);
+                    self.world.engine.request_flush(id, now);
+                }
+                done()
+            }
+            "Manager.processFlushes" => Step::Returns(json!(self.world.engine.process_flushes(now, false))),
+            "Manager.Heads" => {
+                let active = self.active.clone();
+                let heads = self.world.engine.take_heads(now, &|state, queue| {
+                    active
+                        .as_ref()
+                        .is_none_or(|names| names.iter().any(|name| name == state.names.queue_name(queue)))
+                });
+                Step::Set(json!(heads.iter().map(|head| self.key_of(head.id)).collect::<Vec<_>>()))
+            }
+            "Manager.Dump" | "Manager.DumpInadmissible" => Step::Set(self.dump(op == "Manager.Dump")),
+            "Manager.PendingWorkloads" => {
+                let id = self.local_queue(&key(&args["localQueue"]));
+                if self.world.engine.state.local_queue(id).is_none() {
+                    return Step::Returns(json!([0, { "error": "localQueue doesn't exist or inactive" }]));
+                }
+                let count = self.world.engine.waiting_in(id).count();
+                Step::Returns(json!([count, null]))
+            }
+            "Manager.QueueSecondPassIfNeeded" => {
+                let object = &args["workload"];
+                let id = self.id(&key(object));
+                let workload = self.world.read_workload(object);
+                self.world.engine.state.set_workload(workload);
+                let iteration = u32::try_from(args["iteration"].as_u64().unwrap_or(0)).expect("iteration");
+                let queued = self.world.engine.queue_second_pass(id, iteration, now);
+                Step::Returns(if step["ret"].is_null() && !queued { Value::Null } else { json!(queued) })
+            }
+            "Manager.takeSecondPassReady" => {
+                let ids = self.world.engine.take_second_passes(now);
+                Step::Set(json!(ids.into_iter().map(|id| self.key_of(id)).collect::<Vec<_>>()))
+            }
+            "LocalQueue.new" => done(),
+            "LocalQueue.AddOrUpdate" => {
+                self.info(&args["info"]);
+                done()
+            }
+            _ => Step::Unknown,
+        }
+    }
+
+    fn use_afs(&mut self, args: &Value) {
+        if !args["admissionFairSharing"].is_null() {
+            let config = json!({ "admissionFairSharing": args["admissionFairSharing"] });
+            let settings = intake::settings(&config, &mut self.world.engine.state.names).expect("settings");
+            self.world.engine.state.settings.admission_fair_sharing = settings.admission_fair_sharing;
+        }
+    }
+
+    fn add_workload(&mut self, object: &Value) -> Step {
+        let workload = self.world.read_workload(object);
+        let state = &self.world.engine.state;
+        let local_queue = state.local_queue(workload.local_queue).cloned();
+        let error = if workload.is_admissible(&state.settings.gates) {
+            match &local_queue {
+                None => Some("localQueue doesn't exist or inactive"),
+                Some(feeds) if state.queue(feeds.queue).is_none() => Some("clusterQueue doesn't exist"),
+                Some(_) => None,
+            }
+        } else {
+            Some("workload is inadmissible and can't be added to a LocalQueue")
+        };
+        let id = self.id(&key(object));
+        let known = self.world.engine.set_workload(workload, self.world.now);
+        assert_eq!(id, known, "one id per workload");
+        Step::Returns(error.map_or(Value::Null, |error| json!({ "error": error })))
+    }
+
+    fn requeue(&mut self, args: &Value) -> Step {
+        let info = &args["info"];
+        let object = if info["workload"].is_null() { info } else { &info["workload"] };
+        let Some(newest) = self.world.api.get(&key(object)).cloned() else {
+            return Step::Returns(json!(false));
+        };
+        let mut with_newest = info.clone();
+        with_newest["workload"] = newest;
+        let (id, pending) = self.info(&with_newest);
+        let state = &self.world.engine.state;
+        let admissible = pending.workload.is_admissible(&state.settings.gates);
+        let feeds = state.local_queue(pending.workload.local_queue).map(|local_queue| local_queue.queue);
+        let settings = state.settings.clone();
+        let reason = Self::reason(&args["reason"]);
+        let unfit = args["quotaReservedReason"].as_str().unwrap_or("");
+        let now = self.world.now;
+        let queue = feeds.filter(|_| admissible).and_then(|queue| self.world.engine.pending_mut(queue));
+        let added = queue.is_some_and(|queue| queue.requeue(id, pending, reason, unfit, (&settings, now)));
+        Step::Returns(json!(added))
+    }
+
+    /// All workloads of a queue in order, the one in flight among them.
+    fn ordered(&self, id: QueueId) -> Step {
+        let engine = &self.world.engine;
+        let Some(pending) = engine.pending(id) else {
+            return Step::Returns(Value::Null);
+        };
+        let ids =
+            pending.ordered(&|local_queue| engine.local_queue_usage(local_queue), &engine.state.settings);
+        Step::Returns(json!(ids.into_iter().map(|id| self.key_of(id)).collect::<Vec<_>>()))
+    }
+
+    fn dump(&self, active: bool) -> Value {
+        let mut result = json!({});
+        for (queue, _) in self.world.engine.state.queues() {
+            let Some(pending) = self.world.engine.pending(queue) else {
+                continue;
+            };
+            let ids = if active { pending.active_ids() } else { pending.inadmissible_ids() };
+            let keys: Vec<String> = ids.into_iter().map(|id| self.key_of(id)).collect();
+            if !keys.is_empty() {
+                result[self.world.engine.state.names.queue_name(queue)] = json!(keys);
+            }
+        }
+        result
+    }
+
+    fn queue_step(&mut self, op: &str, step: &Value) -> Step {
+        let args = &step["args"];
+        let now = self.world.now;
+        let settings = self.world.engine.state.settings.clone();
+        let done = || Step::Returns(Value::Null);
+        match op {
+            "new" | "newBare" => {
+                self.use_afs(args);
+                if args["ordering"]["podsReadyRequeuingTimestamp"] == "Creation" {
+                    self.world.engine.state.settings.requeuing_timestamp = RequeuingTimestamp::Creation;
+                }
+                let object = &args["clusterQueue"];
+                let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
+                let id = self.world.queue(&name);
+                let mut spec = QueueSpec::new(id);
+                (spec.strategy, spec.namespaces) = (Strategy::Unset, None);
+                if !object.is_null() {
+                    spec = intake::queue(object, &mut self.world.engine.state.names).expect("queue");
+                    spec.id = id;
+                }
+                self.world.engine.set_queue(spec, now);
+                self.queues.insert(name, id);
+                self.current = Some(id);
+                done()
+            }
+            "Update" => {
+                let id = self.queue_id(&json!({}));
+                let object = &args["clusterQueue"];
+                let mut spec = intake::queue(object, &mut self.world.engine.state.names).expect("queue");
+                spec.id = id;
+                self.queues.insert(object["metadata"]["name"].as_str().unwrap_or("").to_owned(), id);
+                self.world.engine.set_queue(spec, now);
+                done()
+            }
+            "setQueueingStrategy" => {
+                let strategy = match args["strategy"].as_str().unwrap_or("") {
+                    "StrictFIFO" => Strategy::StrictFifo,
+                    "BestEffortFIFO" => Strategy::BestEffortFifo,
+                    _ => Strategy::Unset,
+                };
+                self.pending(step).strategy = strategy;
+                done()
+            }
+            "setNamespaceSelector" => {
+                let id = self.queue_id(step);
+                let mut spec = self.world.engine.state.queue(id).expect("queue").spec.clone();
+                spec.strategy = self.pending(step).strategy;
+                spec.namespaces = Some(Selector::default());
+                self.world.engine.set_queue(spec, now);
+                done()
+            }
+            "PushOrUpdate" => {
+                let (id, pending) = self.info(&args["info"]);
+                self.pending(step).push_or_update(id, pending, &settings, now);
+                done()
+            }
+            "Pop" => {
+                let id = self.queue_id(step);
+                let engine = &self.world.engine;
+                let mut pending = engine.pending(id).expect("queue").clone();
+                let popped = pending.pop(&|local_queue| engine.local_queue_usage(local_queue));
+                *self.world.engine.pending_mut(id).expect("queue") = pending;
+                Step::Returns(popped.map_or(Value::Null, |(id, _)| json!(self.key_of(id))))
+            }
+            "Delete" => {
+                let id = self.id(args["workload"].as_str().unwrap_or(""));
+                self.pending(step).remove(id);
+                done()
+            }
+            "Snapshot" => {
+                let id = self.queue_id(step);
+                self.ordered(id)
+            }
+            "Info" => {
+                let key = args["key"].as_str().unwrap_or("").to_owned();
+                let id = self.id(&key);
+                let known = self.pending(step).is_active(id);
+                Step::Returns(if known { json!(key) } else { Value::Null })
+            }
+            "Dump" | "DumpInadmissible" => {
+                let pending = self.pending(step);
+                let ids = if op == "Dump" { pending.active_ids() } else { pending.inadmissible_ids() };
+                let keys: Vec<String> = ids.into_iter().map(|id| self.key_of(id)).collect();
+                Step::Set(json!([keys, !keys.is_empty()]))
+            }
+            "Pending" => {
+                let (active, inadmissible) = self.pending(step).counts();
+                Step::Returns(json!([active, inadmissible]))
+            }
+            "PendingTotal" => {
+                let (active, inadmissible) = self.pending(step).counts();
+                Step::Returns(json!(active + inadmissible))
+            }
+            "PendingInLocalQueue" => {
+                let local_queue = self.local_queue(args["localQueue"].as_str().unwrap_or(""));
+                let (active, inadmissible) = self.pending(step).counts_of(local_queue);
+                Step::Returns(json!([active, inadmissible]))
+            }
+            "PendingSchedulingHashes" => {
+                let (active, inadmissible) = self.pending(step).shape_counts();
+                Step::Returns(json!([active, inadmissible]))
+            }
+            "pendingResources" => {
+                let requests = self.pending(step).pending_requests();
+                let names = &mut self.world.engine.state.names;
+                let mut got = json!({});
+                for (name, _) in step["ret"].as_object().into_iter().flatten() {
+                    got[name] = requests.get(names.resource(name)).into();
+                }
+                Step::Returns(got)
+            }
+            "IsPreemptor" => {
+                let (id, pending) = self.info(&args["info"]);
+                let generation = pending.workload.generation;
+                Step::Returns(json!(self.pending(step).is_preemptor(id, generation)))
+            }
+            "preemptor.stickyMatches" => {
+                let id = self.id(args["workload"].as_str().unwrap_or(""));
+                Step::Returns(json!(self.pending(step).is_sticky(id)))
+            }
+            "RequeueIfNotPresent" | "requeueIfNotPresent" => {
+                let (id, pending) = self.info(&args["info"]);
+                let reason = Self::reason(&args["reason"]);
+                let unfit = args["quotaReservedReason"].as_str().unwrap_or("");
+                let context = (&settings, now);
+                let queue = self.pending(step);
+                let added = if op == "RequeueIfNotPresent" {
+                    queue.requeue(id, pending, reason, unfit, context)
+                } else {
+                    queue.requeue_with(id, pending, args["immediate"] == true, reason, unfit, context)
+                };
+                Step::Returns(json!(added))
+            }
+            "flushInadmissible" => {
+                let id = self.queue_id(step);
+                Step::Returns(json!(self.world.engine.flush(id, now)))
+            }
+            "handleInadmissibleHash" => {
+                let shape = Self::shape(&args["hash"]).expect("known hash");
+                Step::Returns(json!(
+                    self.pending(step).park_shape(shape, args["reason"].as_str().unwrap_or(""))
+                ))
+            }
+            "recordInadmissibleHash" => {
+                let shape = Self::shape(&args["hash"]).expect("known hash");
+                self.pending(step).mark_unfit(shape, args["reason"].as_str().unwrap_or(""));
+                done()
+            }
+            "GetNoFitReason" => {
+                let id = self.id(args["workload"].as_str().unwrap_or(""));
+                let reason = self.pending(step).unfit_reason(id).map(ToOwned::to_owned);
+                Step::Returns(json!([reason.clone().unwrap_or_default(), reason.is_some()]))
+            }
+            "insertInadmissible" => {
+                let (id, pending) = self.info(&args["info"]);
+                self.pending(step).insert_inadmissible(id, pending, &settings);
+                done()
+            }
+            "dropInadmissible" => {
+                let id = self.id(args["key"].as_str().unwrap_or(""));
+                self.pending(step).remove(id);
+                done()
+            }
+            "advancePopCycle" => {
+                self.pending(step).advance_pop_cycle();
+                done()
+            }
+            "setLastAssignment" => {
+                let id = self.id(args["workload"].as_str().unwrap_or(""));
+                let shape = self.pending(step).get(id).and_then(|pending| pending.shape);
+                let progress = crate::flavors::progress(&mut self.world, &args["lastAssignment"], shape);
+                let queue = self.pending(step);
+                if let Some(pending) = queue.get_mut(id) {
+                    pending.progress = Some(Box::new(progress));
+                } else {
+                    queue.set_in_flight_progress(id, progress);
+                }
+                done()
+            }
+            "AddFromLocalQueue" => {
+                let mut added = false;
+                for (_, info) in args["localQueue"]["items"].as_object().into_iter().flatten() {
+                    let (id, pending) = self.info(info);
+                    added |= self.pending(step).push_if_absent(id, pending, &settings);
+                }
+                Step::Returns(if step["ret"].is_null() && !added { Value::Null } else { json!(added) })
+            }
+            "DeleteFromLocalQueue" => {
+                for (key, _) in args["localQueue"]["items"].as_object().into_iter().flatten() {
+                    let id = self.id(key);
+                    self.pending(step).remove(id);
+                }
+                done()
+            }
+            "backoffWaitingTimeExpired" => {
+                let (_, pending) = self.info(&args["info"]);
+                Step::Returns(json!(pending.workload.backoff_expired(now)))
+            }
+            _ => Step::Unknown,
+        }
+    }
+
+    fn workload_key(&mut self, key: &str) -> WorkloadKey {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        WorkloadKey {
+            namespace: self.world.engine.state.names.namespaces.intern(namespace),
+            name: name.into(),
+        }
+    }
+
+    fn ledger_step(&mut self, op: &str, args: &Value) -> Step {
+        let local_queue = self.local_queue(args["localQueue"].as_str().unwrap_or(""));
+        let workload = self.workload_key(args["workload"].as_str().unwrap_or(""));
+        let time = |value: &Value| intake::time(value).expect("time");
+        let state = &mut self.world.engine.state;
+        match op {
+            "Set" => {
+                let used = consumed(&args["resources"], &mut state.names);
+                state.afs.set(local_queue, used, time(&args["lastUpdate"]));
+                Step::Returns(Value::Null)
+            }
+            "PushPenalty" => {
+                let penalty = consumed(&args["penalty"], &mut state.names);
+                state.afs.push_penalty(local_queue, workload, penalty, time(&args["now"]));
+                Step::Returns(Value::Null)
+            }
+            "SubPenalty" => {
+                let removed = state.afs.drop_penalty(local_queue, &workload);
+                Step::Returns(removed.map_or(Value::Null, |removed| consumed_json(&removed, &state.names)))
+            }
+            "PeekPenalty" => {
+                let pending = state
+                    .afs
+                    .get(local_queue)
+                    .map(quintet_queue_engine::afs::LedgerEntry::pending)
+                    .unwrap_or_default();
+                Step::Returns(consumed_json(&pending, &state.names))
+            }
+            "Get" => {
+                let Some(entry) = state.afs.get(local_queue) else {
+                    return Step::Returns(json!([{ "statusAccounted": false }, false]));
+                };
+                let mut records = json!({});
+                for (key, penalty) in &entry.penalties {
+                    records[state.key_text(key)] = consumed_json(penalty, &state.names);
+                }
+                let value = json!({
+                    "lastUpdate": time_text(entry.last_update),
+                    "penaltyRecords": records,
+                    "pendingPenalty": consumed_json(&entry.pending(), &state.names),
+                    "resources": consumed_json(&entry.consumed, &state.names),
+                    "statusAccounted": entry.status_accounted,
+                });
+                Step::Returns(json!([value, true]))
+            }
+            _ => Step::Unknown,
+        }
+    }
+
+    /// Expectations on the final state that no step returned.
+    fn check(&mut self, case: &Case<'_>) -> Vec<String> {
+        let want = case.want();
+        let mut found = Vec::new();
+        let Some(queue) = self.current.and_then(|id| self.world.engine.pending(id)) else {
+            return found;
+        };
+        let (active, inadmissible) = queue.counts();
+        let keys =
+            |ids: Vec<WorkloadId>| json!(ids.into_iter().map(|id| self.key_of(id)).collect::<Vec<_>>());
+        let mut number = |key: &str, got: usize| {
+            if let Some(wanted) = want[key].as_u64()
+                && wanted != got as u64
+            {
+                found.push(format!("{key}: got {got}, want {wanted}"));
+            }
+        };
+        number("active", active);
+        number("pendingActive", active);
+        number("activeWorkloads", active);
+        number("inadmissible", inadmissible);
+        number("inadmissibleWorkloads", inadmissible);
+        for key in ["inadmissible", "activeWorkloads"] {
+            if want[key].is_array() {
+                let ids = if key == "inadmissible" { queue.inadmissible_ids() } else { queue.active_ids() };
+                found.extend(set_differences(key, &keys(ids), &want[key]));
+            }
+        }
+        if case.table_name() == "queue/update_carries_last_assignment" {
+            let carried = queue
+                .active_ids()
+                .iter()
+                .chain(&queue.inadmissible_ids())
+                .any(|id| queue.get(*id).is_some_and(|pending| pending.progress.is_some()));
+            let flying = self.ids.values().any(|id| {
+                queue.is_in_flight(*id) && queue.get(*id).is_some_and(|pending| pending.progress.is_some())
+            });
+            if want["carried"].as_bool().is_some_and(|wanted| wanted != (carried || flying)) {
+                found.push(format!("carried: got {}, want {}", carried || flying, want["carried"]));
+            }
+        }
+        found
+    }
+}
+
+pub fn entry_penalties(case: &Case<'_>) -> Verdict {
+    let mut names = Names::default();
+    let mut ledger = afs::UsageLedger::default();
+    let calls = case.calls();
+    let local_queue = names.local_queues.intern(calls["localQueue"].as_str().unwrap_or(""));
+    for step in calls["ops"].as_array().into_iter().flatten() {
+        let name = step["workload"].as_str().unwrap_or("");
+        let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+        let workload = WorkloadKey { namespace: names.namespaces.intern(namespace), name: name.into() };
+        match step["op"].as_str().unwrap_or("") {
+            "push" => {
+                let penalty = consumed(&step["penalty"], &mut names);
+                let now = intake::time(&case.raw["now"]).expect("now");
+                ledger.push_penalty(local_queue, workload, penalty, now);
+            }
+            "subtract" => {
+                ledger.drop_penalty(local_queue, &workload);
+            }
+            _ => return Verdict::Unsupported,
+        }
+    }
+    let pending =
+        ledger.get(local_queue).map(quintet_queue_engine::afs::LedgerEntry::pending).unwrap_or_default();
+    let mut found = differences("pending", &json!(!pending.is_empty()), &case.want()["pending"]);
+    for (name, wanted) in case.want()["milli"].as_object().into_iter().flatten() {
+        let got = pending.get(&names.resource(name)).map_or(0, |quantity| quantity.milli_value());
+        found.extend(differences(name, &json!(got), wanted));
+    }
+    Verdict::from_differences(found)
+}
