@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{completion, crds, manifests, operator, output, version};
+use crate::{completion, crds, manifests, operator, output, simulate, version};
 
 /// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
 ///
@@ -21,24 +21,22 @@ use crate::{completion, crds, manifests, operator, output, version};
   quintet crds --apply                     teach a cluster the APIs
   quintet manifests | kubectl apply --server-side -f -
                                            install the operator
-  quintet operator --kubeconfig FILE       run it from here instead"
+  quintet operator --kubeconfig FILE       run it from here instead
+  quintet simulate FILE                    try queues and quotas without a cluster"
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+// Each command is explained at its arguments.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Print the CustomResourceDefinitions, or apply them to a cluster.
     Crds(crds::Arguments),
-    /// Print everything needed to install Quintet on a cluster.
     Manifests(manifests::Arguments),
-    /// Run the operators against a cluster.
     Operator(Box<operator::Arguments>),
-    /// Tell which version this is.
+    Simulate(simulate::Arguments),
     Version(version::Arguments),
-    /// Print a completion script for a shell.
     Completion(completion::Arguments),
 }
 

@@ -8,6 +8,7 @@ mod logging;
 mod manifests;
 mod operator;
 mod output;
+mod simulate;
 mod version;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Crds(arguments) => crds::run(arguments),
         Command::Manifests(arguments) => manifests::run(arguments),
         Command::Operator(arguments) => operator::run(*arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Version(arguments) => version::run(&arguments),
         Command::Completion(arguments) => completion::run(&arguments),
     };

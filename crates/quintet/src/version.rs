@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::output::{self, Format};
 
+/// Tell which version this is.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Print YAML or JSON instead of text.

@@ -159,6 +159,7 @@ fn help_teaches_and_has_no_colours_in_a_pipe() {
         assert!(output.status.success());
         let help = text(&output.stdout);
         assert!(help.contains("Usage: quintet") && !help.contains('\u{1b}'), "{help}");
+        assert!(help.lines().filter(|line| !line.is_empty()).count() > 10, "it teaches: {help}");
     }
     assert_eq!(quintet(&[]).status.code(), Some(2), "no command is a mistake");
 }
@@ -172,6 +173,18 @@ fn version_and_completions_are_there() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(text(&quintet(&["completion", shell]).stdout).contains("quintet"), "{shell}");
     }
+}
+
+#[test]
+fn a_simulation_is_told_in_tables_and_a_plot_or_in_json() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/simulate/two-teams.yaml");
+    let report = text(&quintet(&["simulate", example]).stdout);
+    assert!(report.contains("utilisation of all queues") && report.contains("production-1-0-0"), "{report}");
+    let report: serde_json::Value =
+        serde_json::from_slice(&quintet(&["simulate", "-o", "json", example]).stdout).unwrap();
+    assert!(report["classes"]["long"]["admitted"].as_u64() >= Some(20), "{report}");
+    complains(&["simulate", "/nonexistent.yaml"], 1, "cannot read /nonexistent.yaml");
+    complains(&["simulate", &file("plan.yaml", "cohorts: 3")], 1, "the plan cannot be read");
 }
 
 #[test]

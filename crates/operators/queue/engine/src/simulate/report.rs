@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use serde::Serialize;
+
 use super::{Class, START};
 use crate::engine::Engine;
 use crate::names::{QueueId, WorkloadId};
@@ -17,7 +19,8 @@ const SHADES: [char; 6] = [' ', '.', ':', '+', '#', '@'];
 const MOST_PLOTS: usize = 40;
 
 /// A class of workloads.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ClassReport {
     /// Admissions, more than workloads if some were preempted.
     pub admitted: usize,
@@ -50,16 +53,24 @@ impl ClassReport {
 }
 
 /// Usage of a queue from a time on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Sample {
-    /// Since when.
+    /// Since when; seconds from the start when it is written.
+    #[serde(serialize_with = "seconds")]
     pub at: Time,
     /// Milli-cores in use.
     pub used: i64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn seconds<S: serde::Serializer>(at: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(float(at.as_nanos() - START.as_nanos()) / 1e9)
+}
+
 /// A queue.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct QueueReport {
     /// Its name.
     pub name: String,
@@ -72,7 +83,8 @@ pub struct QueueReport {
 }
 
 /// The outcome of a simulation.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Report {
     /// By class.
     pub classes: BTreeMap<String, ClassReport>,
