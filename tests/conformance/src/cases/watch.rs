@@ -123,6 +123,7 @@ async fn watch_list(world: World) -> anyhow::Result<()> {
 }
 
 async fn expired(world: World) -> anyhow::Result<()> {
+    make(&world, "a", "1").await?;
     let events = events(&world, &mine(&world, "1"), |events| !events.is_empty()).await?;
     // A young cluster may still remember everything.
     if events[0]["type"] == "ERROR" {
