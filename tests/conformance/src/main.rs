@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 
 /// Does a cluster keep the Kubernetes API's promises?
 ///
@@ -32,10 +32,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(&arguments.kubeconfig)
         .with_context(|| format!("cannot read {}", arguments.kubeconfig.display()))?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let report =
-        quintet_conformance::run(kube::Client::try_from(config)?, &arguments.filter, arguments.at_a_time)
-            .await;
+    let client = quintet_conformance::connect(kubeconfig).await?;
+    let report = quintet_conformance::run(client, &arguments.filter, arguments.at_a_time).await;
     let text = if arguments.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.text() };
     #[expect(clippy::print_stdout, reason = "this is what the program is for")]
     {
