@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::Namespace;
 use quintet_api::config::{self, Configuration};
 use quintet_api::conversion;
 use quintet_api::crd;
@@ -57,6 +58,7 @@ impl Process {
         let settings = &configuration.process;
         let listeners = Listeners::bind(settings).await?;
         let namespace = own_namespace(settings, &cluster);
+        must_exist(&namespace, &cluster).await?;
         let clock = Clock::system();
         let (tasks, election) = (Tasks::new(), Tasks::new());
         let registry = MetricsRegistry::new();
@@ -170,6 +172,19 @@ fn is_in_pod() -> bool {
 fn own_namespace(settings: &config::Process, cluster: &Cluster) -> String {
     let of_pod = is_in_pod().then(|| cluster.namespace.clone());
     settings.namespace.clone().or(of_pod).unwrap_or_else(|| DEFAULT_NAMESPACE.into())
+}
+
+/// Without its namespace nothing would work, and the log would say so for ever.
+async fn must_exist(namespace: &str, cluster: &Cluster) -> anyhow::Result<()> {
+    let api: kube::Api<Namespace> = kube::Api::all(cluster.client.clone());
+    // Whoever may not look will find out by and by.
+    let is_missing = matches!(api.get_metadata_opt(namespace).await, Ok(None));
+    ensure!(
+        !is_missing,
+        "the namespace {namespace} does not exist at {}; create it, or name another with --namespace",
+        cluster.address
+    );
+    Ok(())
 }
 
 fn host_name() -> String {
