@@ -15,8 +15,8 @@ use quintet_queue_engine::amount::Amount;
 use quintet_queue_engine::cycle::Outcome;
 use quintet_queue_engine::labels::Labels;
 use quintet_queue_engine::model::{
-    ConditionKind, ConditionReason, Flavor, FlavorQuotas, LocalQueue, PodSet, PodShape, Preemption,
-    PreemptionPolicy, QueueSpec, Quota, ResourceGroup, ShapeHash, TopologyRequest, Workload, WorkloadKey,
+    Flavor, FlavorQuotas, LocalQueue, PodSet, PodShape, Preemption, PreemptionPolicy, QueueSpec, Quota,
+    ResourceGroup, ShapeHash, TopologyRequest, Workload, WorkloadKey,
 };
 use quintet_queue_engine::names::{LocalQueueId, NamespaceId, ResourceId, WorkloadId};
 use quintet_queue_engine::requests::Requests;
@@ -171,7 +171,9 @@ impl Bench {
             active: true,
             spec_fingerprint: class as u64,
             reclaim_fingerprint: 0,
-            shape: Some(ShapeHash((class * 10 + number % self.topology.len()) as u128)),
+            shape: Some(ShapeHash::new(
+                (class * 10 + number % self.topology.len()) as u128,
+            )),
             pod_sets: vec![PodSet {
                 name: "main".into(),
                 count,
@@ -224,7 +226,7 @@ impl Bench {
                         for target in &unadmitted.evict {
                             counts.preempted += 1;
                             running.retain(|id| *id != target.workload);
-                            self.evict(target.workload, now);
+                            self.engine.return_to_queue(target.workload, now);
                         }
                     }
                     _ => {}
@@ -242,15 +244,6 @@ impl Bench {
         }
         counts.seconds = start.elapsed().as_secs_f64();
         counts
-    }
-
-    fn evict(&mut self, id: WorkloadId, now: Time) {
-        let mut workload = Workload::clone(self.engine.state.workload(id).unwrap());
-        workload.admission = None;
-        workload.set_condition(ConditionKind::QuotaReserved, false, ConditionReason::Other, now);
-        workload.set_condition(ConditionKind::Admitted, false, ConditionReason::Other, now);
-        workload.set_condition(ConditionKind::Evicted, true, ConditionReason::Other, now);
-        self.engine.set_workload(workload, now);
     }
 }
 
@@ -338,9 +331,22 @@ fn event() {
         let mut bench = Bench::new(10, 10, 0);
         bench.fill(pending);
         let mut now = Time::from_secs(1);
-        // Until everything that fits is admitted and the rest is parked.
-        while bench.engine.schedule(now).heads > 0 {
+        // Until everything that fits is admitted and nobody moves any more.
+        for _ in 0..10_000 {
+            let report = bench.engine.schedule(now);
+            let mut moved = report.made_progress();
+            for decision in &report.decisions {
+                if let Outcome::Unadmitted(unadmitted) = &decision.outcome {
+                    for target in &unadmitted.evict {
+                        bench.engine.return_to_queue(target.workload, now);
+                        moved = true;
+                    }
+                }
+            }
             now = Time::from_nanos(now.as_nanos() + 1);
+            if !moved {
+                break;
+            }
         }
         let rounds = 2_000;
         let start = Instant::now();
