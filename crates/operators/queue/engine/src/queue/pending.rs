@@ -638,7 +638,7 @@ impl PendingQueue {
         };
         let before = self.active;
         for lane in lanes {
-            self.change_lane(lane, |lane| lane.bulk.append(&mut lane.active));
+            self.change_lane(lane, |lane| merge(&mut lane.bulk, &mut lane.active));
         }
         before - self.active
     }
@@ -692,7 +692,7 @@ impl PendingQueue {
                 for key in &kept {
                     lane.bulk.remove(key);
                 }
-                lane.active.append(&mut lane.bulk);
+                merge(&mut lane.active, &mut lane.bulk);
                 lane.bulk = kept;
             });
         }
@@ -721,6 +721,14 @@ impl PendingQueue {
     pub fn advance_pop_cycle(&mut self) {
         self.pop_cycle += 1;
     }
+}
+
+/// Moves all of `from` into `into`, at a cost that depends on the smaller of the two.
+fn merge(into: &mut BTreeSet<OrderKey>, from: &mut BTreeSet<OrderKey>) {
+    if into.len() < from.len() {
+        std::mem::swap(into, from);
+    }
+    into.extend(std::mem::take(from));
 }
 
 /// Whether nothing changed that could make a parked workload fit.
