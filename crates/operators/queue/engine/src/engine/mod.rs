@@ -152,8 +152,8 @@ impl Engine {
             .filter(|(_, flavor)| flavor.topology == Some(id))
             .map(|(flavor, _)| flavor)
             .collect();
-        let uses = |queue: &Queue| queue.spec.flavors().any(|own| users.contains(&own));
-        self.change(now, uses, |state| match levels {
+        let is_on_it = |queue: &Queue| queue.spec.flavors().any(|own| users.contains(&own));
+        self.change(now, is_on_it, |state| match levels {
             Some(levels) => state.set_topology(id, levels),
             None => state.remove_topology(id),
         });
