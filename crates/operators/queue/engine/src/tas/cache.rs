@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::counting::Counting;
 use super::placement::{Params, Placer};
 use super::tree::DomainState;
+use super::usage::Ledger;
 use crate::names::FlavorId;
 use crate::requests::Requests;
 
@@ -137,7 +138,7 @@ impl Placer<'_> {
         for (domain, state) in self.undo.take().unwrap_or_default().into_iter().rev() {
             *self.state_mut(domain) = state;
         }
-        let version = self.tas.ledger(self.flavor).map_or(0, |ledger| ledger.version());
+        let version = self.tas.ledger(self.flavor).map_or(0, Ledger::version);
         let states = std::mem::take(&mut self.states);
         self.tas.counts.put(key, Counts { states, version });
     }
