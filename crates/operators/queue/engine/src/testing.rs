@@ -47,11 +47,11 @@ pub fn add(engine: &mut Engine, object: &Value) {
         }
         "Topology" => {
             let (id, levels) = intake::topology(object, names);
-            engine.state.set_topology(id, levels);
+            engine.set_topology(id, Some(levels), start);
         }
         "ResourceFlavor" => {
             if let Ok((id, flavor)) = intake::flavor(object, names) {
-                engine.state.set_flavor(id, flavor);
+                engine.set_flavor(id, Some(flavor), start);
             }
         }
         "Node" => {

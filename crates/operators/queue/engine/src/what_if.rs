@@ -103,7 +103,7 @@ impl Engine {
             Change::Submit(workload) => {
                 self.set_workload(Workload::clone(workload), now);
             }
-            Change::SetNodes(nodes) => self.state.tas.set_nodes(nodes.iter().cloned()),
+            Change::SetNodes(nodes) => self.set_nodes(nodes.clone(), now),
         }
     }
 }

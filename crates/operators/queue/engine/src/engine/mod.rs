@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use crate::labels::Labels;
 use crate::model::{
-    CohortSpec, ConditionKind, ConditionReason, LocalQueue, QueueSpec, Workload, WorkloadKey,
+    CohortSpec, ConditionKind, ConditionReason, Flavor, LocalQueue, QueueSpec, Workload, WorkloadKey,
 };
-use crate::names::{CohortId, IdMap, LocalQueueId, NamespaceId, QueueId, WorkloadId};
+use crate::names::{CohortId, FlavorId, IdMap, LocalQueueId, NamespaceId, QueueId, TopologyId, WorkloadId};
 use crate::queue::{Pending, PendingQueue, SecondPass};
 use crate::settings::Settings;
-use crate::state::{Queue, State};
+use crate::state::{CheckInfo, Queue, State};
+use crate::tas::NodeInfo;
 use crate::time::{Span, Time};
 
 /// How long after an event parked workloads are woken: events come in bursts.
@@ -108,6 +109,57 @@ impl Engine {
                 self.request_flush(queue, now);
             }
         }
+    }
+
+    /// Makes a change that may let queues admit again, and wakes those, and those `affected` by it.
+    fn change(&mut self, now: Time, affected: impl Fn(&Queue) -> bool, change: impl FnOnce(&mut State)) {
+        let idle: Vec<QueueId> =
+            self.state.queues().filter(|(_, queue)| !queue.inactive.is_empty()).map(|(id, _)| id).collect();
+        change(&mut self.state);
+        let woken: Vec<QueueId> = self
+            .state
+            .queues()
+            .filter(|(id, queue)| queue.inactive.is_empty() && (idle.contains(id) || affected(queue)))
+            .map(|(id, _)| id)
+            .collect();
+        for queue in woken {
+            self.request_flush(queue, now);
+        }
+    }
+
+    /// Adds, changes or removes a flavor.
+    pub fn set_flavor(&mut self, id: FlavorId, flavor: Option<Flavor>, now: Time) {
+        let changed = self.state.flavor(id) != flavor.as_ref();
+        let uses = |queue: &Queue| changed && queue.spec.flavors().any(|own| own == id);
+        self.change(now, uses, |state| match flavor {
+            Some(flavor) => state.set_flavor(id, flavor),
+            None => state.remove_flavor(id),
+        });
+    }
+
+    /// Adds, changes or removes a topology, given as the node labels of its levels.
+    pub fn set_topology(&mut self, id: TopologyId, levels: Option<Vec<Arc<str>>>, now: Time) {
+        let users: Vec<FlavorId> = self
+            .state
+            .flavors()
+            .filter(|(_, flavor)| flavor.topology == Some(id))
+            .map(|(flavor, _)| flavor)
+            .collect();
+        let is_on_it = |queue: &Queue| queue.spec.flavors().any(|own| users.contains(&own));
+        self.change(now, is_on_it, |state| match levels {
+            Some(levels) => state.set_topology(id, levels),
+            None => state.remove_topology(id),
+        });
+    }
+
+    /// Adds, changes or removes an admission check.
+    pub fn set_check(&mut self, name: Arc<str>, check: Option<CheckInfo>, now: Time) {
+        self.change(now, |_| false, |state| state.set_check(name, check));
+    }
+
+    /// Adds or changes nodes, or (without information) removes them. All queues are woken.
+    pub fn set_nodes(&mut self, nodes: Vec<(Arc<str>, Option<NodeInfo>)>, now: Time) {
+        self.change(now, |_| true, |state| state.tas.set_nodes(nodes));
     }
 
     /// Adds, changes or removes a LocalQueue; a stopped one feeds nothing.

@@ -27,6 +27,19 @@ impl std::fmt::Display for FieldError {
     }
 }
 
+impl FieldError {
+    /// Several errors as one text; one alone stands without brackets.
+    pub fn join(errors: &[Self]) -> String {
+        match errors {
+            [one] => one.to_string(),
+            several => {
+                let texts: Vec<String> = several.iter().map(ToString::to_string).collect();
+                format!("[{}]", texts.join(", "))
+            }
+        }
+    }
+}
+
 /// All LimitRanges of a namespace, by the type of what they limit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LimitSummary {

@@ -38,6 +38,7 @@ pub fn queue(object: &Value, names: &mut Names) -> Result<QueueSpec, Unreadable>
     queue.usage_based_admission =
         text(spec, "admissionScope.admissionMode") == Some("UsageBasedAdmissionFairSharing");
     queue.stopped = is_stopped(spec);
+    queue.terminating = !at(object, "metadata.deletionTimestamp").is_null();
     let legacy = list(spec, "admissionChecks").iter().filter_map(Value::as_str);
     let plain = legacy.map(|name| CheckRule { name: name.into(), flavors: Vec::new() });
     queue.checks = plain.collect();

@@ -432,5 +432,5 @@ fn shape(object: &Value, workload: &Workload, gates: &Gates, names: &Names) -> S
             at(object, "metadata.annotations").get("kueue.x-k8s.io/workload-allowed-resource-flavors");
         hasher.value(annotation.unwrap_or(&Value::Null));
     }
-    ShapeHash(hasher.finish())
+    ShapeHash::new(hasher.finish())
 }

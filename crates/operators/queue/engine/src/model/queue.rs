@@ -142,6 +142,8 @@ pub struct QueueSpec {
     pub usage_based_admission: bool,
     /// Whether it is stopped.
     pub stopped: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
     /// Admission checks.
     pub checks: Vec<CheckRule>,
     /// With a concurrent admission policy: the last flavor a workload may migrate to.
@@ -162,6 +164,7 @@ impl QueueSpec {
             weight: 1.0,
             usage_based_admission: false,
             stopped: false,
+            terminating: false,
             checks: Vec::new(),
             migration: None,
         }

@@ -38,6 +38,12 @@ struct Candidate {
     meets_at: Option<NodeId>,
 }
 
+impl Candidate {
+    const fn target(&self) -> Target {
+        Target { workload: self.workload, reason: Some(self.variant.reason()) }
+    }
+}
+
 /// All candidates in the order in which they are tried.
 struct Candidates {
     ordered: Vec<Candidate>,
@@ -61,22 +67,84 @@ pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
         };
     for borrowing in attempts {
         let mark = state.mark();
-        let mut targets = Vec::new();
-        for candidate in &candidates.ordered {
-            if !is_still_valid(state, need, candidate, *borrowing) {
-                continue;
-            }
-            state.try_without(candidate.workload, true);
-            targets.push(Target { workload: candidate.workload, reason: Some(candidate.variant.reason()) });
-            if need.fits(state, *borrowing) {
-                fill_back(state, need, &mut targets, *borrowing);
-                state.rollback(mark);
-                return targets;
-            }
+        let found = if need.is_costly_to_check() {
+            by_halving(state, need, &candidates.ordered, *borrowing)
+        } else {
+            one_by_one(state, need, &candidates.ordered, *borrowing)
+        };
+        if let Some(mut targets) = found {
+            fill_back(state, need, &mut targets, *borrowing);
+            state.rollback(mark);
+            return targets;
         }
         state.rollback(mark);
     }
     Vec::new()
+}
+
+/// Removes candidates until the workload fits.
+fn one_by_one(
+    state: &mut State,
+    need: &Need<'_>,
+    candidates: &[Candidate],
+    borrowing: bool,
+) -> Option<Vec<Target>> {
+    let mut targets = Vec::new();
+    for candidate in candidates {
+        if is_still_valid(state, need, candidate, borrowing) {
+            state.try_without(candidate.workload, true);
+            targets.push(candidate.target());
+            if need.fits(state, borrowing) {
+                return Some(targets);
+            }
+        }
+    }
+    None
+}
+
+/// As [`one_by_one`], looking for places a few times instead of after every removal. Which candidates are
+/// removed does not depend on whether the workload fits yet, and removing more never takes room away: so
+/// the first removal after which it fits can be found by halving.
+fn by_halving(
+    state: &mut State,
+    need: &Need<'_>,
+    candidates: &[Candidate],
+    borrowing: bool,
+) -> Option<Vec<Target>> {
+    let mark = state.mark();
+    let mut sequence = Vec::new();
+    for candidate in candidates {
+        if is_still_valid(state, need, candidate, borrowing) {
+            state.try_without(candidate.workload, true);
+            sequence.push(candidate.target());
+        }
+    }
+    let possible = !sequence.is_empty() && need.fits(state, borrowing);
+    state.rollback(mark);
+    if !possible {
+        return None;
+    }
+    let (mut low, mut high) = (1, sequence.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        let mark = state.mark();
+        remove_first(state, &sequence, middle);
+        if need.fits(state, borrowing) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+        state.rollback(mark);
+    }
+    remove_first(state, &sequence, low);
+    sequence.truncate(low);
+    Some(sequence)
+}
+
+fn remove_first(state: &mut State, targets: &[Target], count: usize) {
+    for target in targets.iter().take(count) {
+        state.try_without(target.workload, true);
+    }
 }
 
 fn is_under_nominal(state: &State, need: &Need<'_>) -> bool {

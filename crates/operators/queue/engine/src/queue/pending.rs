@@ -123,7 +123,6 @@ enum Place {
 struct Row {
     pending: Pending,
     key: OrderKey,
-    lane: LaneKey,
     place: Place,
 }
 
@@ -198,7 +197,10 @@ impl PendingQueue {
     pub fn is_active(&self, id: WorkloadId) -> bool {
         self.rows.get(&id).is_some_and(|row| {
             row.place == Place::Lane
-                && self.lanes.get(&row.lane).is_some_and(|lane| lane.active.contains(&row.key))
+                && self
+                    .lanes
+                    .get(&self.lane_of(&row.pending))
+                    .is_some_and(|lane| lane.active.contains(&row.key))
         })
     }
 
@@ -299,12 +301,11 @@ impl PendingQueue {
     fn insert(&mut self, id: WorkloadId, pending: Pending, place: Place, settings: &Settings) {
         let workload = &pending.workload;
         let key = order_key(id, workload, settings);
-        let lane = (self.by_usage.then_some(workload.local_queue), pending.shape);
         *self.namespaces.entry(workload.key.namespace).or_default() += 1;
         if place == Place::Parked {
             self.parked.insert(id);
         }
-        self.rows.insert(id, Row { pending, key, lane, place });
+        self.rows.insert(id, Row { pending, key, place });
     }
 
     fn push_active(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
@@ -313,10 +314,12 @@ impl PendingQueue {
     }
 
     fn activate(&mut self, id: WorkloadId) {
+        self.parked.remove(&id);
         if let Some(row) = self.rows.get_mut(&id) {
             row.place = Place::Lane;
-            self.parked.remove(&id);
-            let (key, lane_key) = (row.key.clone(), row.lane);
+        }
+        if let Some(row) = self.rows.get(&id) {
+            let (key, lane_key) = (row.key.clone(), self.lane_of(&row.pending));
             self.change_lane(lane_key, |lane| {
                 lane.active.insert(key);
             });
@@ -331,11 +334,16 @@ impl PendingQueue {
     fn park_with_shape(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
         self.insert(id, pending, Place::Lane, settings);
         if let Some(row) = self.rows.get(&id) {
-            let (key, lane_key) = (row.key.clone(), row.lane);
+            let (key, lane_key) = (row.key.clone(), self.lane_of(&row.pending));
             self.change_lane(lane_key, |lane| {
                 lane.bulk.insert(key);
             });
         }
+    }
+
+    /// The lane of a workload: its LocalQueue, if usage orders them, and its shape.
+    fn lane_of(&self, pending: &Pending) -> LaneKey {
+        (self.by_usage.then_some(pending.workload.local_queue), pending.shape)
     }
 
     /// Changes a lane and keeps counts and heads right.
@@ -376,7 +384,7 @@ impl PendingQueue {
             }
         }
         if row.place == Place::Lane {
-            self.change_lane(row.lane, |lane| {
+            self.change_lane(self.lane_of(&row.pending), |lane| {
                 if !lane.active.remove(&row.key) {
                     lane.bulk.remove(&row.key);
                 }
@@ -451,7 +459,7 @@ impl PendingQueue {
         if !self.by_usage {
             return sticky.or_else(|| self.heads.get(&None)?.first().map(|(key, _)| key.3));
         }
-        let sticky_queue = sticky.and_then(|id| Some((self.rows.get(&id)?.lane.0?, id)));
+        let sticky_queue = sticky.and_then(|id| Some((self.lane_of(&self.rows.get(&id)?.pending).0?, id)));
         let firsts = self.heads.iter().filter_map(|(local_queue, heads)| {
             let (key, _) = heads.first()?;
             let local_queue = (*local_queue)?;
@@ -550,7 +558,7 @@ impl PendingQueue {
         };
         let before = self.active;
         for lane in lanes {
-            self.change_lane(lane, |lane| lane.bulk.append(&mut lane.active));
+            self.change_lane(lane, |lane| merge(&mut lane.bulk, &mut lane.active));
         }
         before - self.active
     }
@@ -592,7 +600,7 @@ impl PendingQueue {
                 for key in &kept {
                     lane.bulk.remove(key);
                 }
-                lane.active.append(&mut lane.bulk);
+                merge(&mut lane.active, &mut lane.bulk);
                 lane.bulk = kept;
             });
         }
@@ -621,6 +629,14 @@ impl PendingQueue {
     pub fn advance_pop_cycle(&mut self) {
         self.pop_cycle += 1;
     }
+}
+
+/// Moves all of `from` into `into`, at a cost that depends on the smaller of the two.
+fn merge(into: &mut BTreeSet<OrderKey>, from: &mut BTreeSet<OrderKey>) {
+    if into.len() < from.len() {
+        std::mem::swap(into, from);
+    }
+    into.extend(std::mem::take(from));
 }
 
 /// Whether nothing changed that could make a parked workload fit.

@@ -207,7 +207,7 @@ impl Simulation {
             active: true,
             spec_fingerprint: arrival.template as u64,
             reclaim_fingerprint: 0,
-            shape: Some(ShapeHash(arrival.template as u128)),
+            shape: Some(ShapeHash::new(arrival.template as u128)),
             pod_sets: vec![PodSet {
                 name: "main".into(),
                 count: class.pods,

@@ -214,6 +214,11 @@ impl State {
         self.flavors.get(id)
     }
 
+    /// All flavors.
+    pub fn flavors(&self) -> impl Iterator<Item = (FlavorId, &Flavor)> {
+        self.flavors.iter()
+    }
+
     /// Adds or changes a topology.
     pub fn set_topology(&mut self, id: TopologyId, levels: Vec<Arc<str>>) {
         self.tas.set_topology(id, levels);

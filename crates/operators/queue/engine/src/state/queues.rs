@@ -38,6 +38,24 @@ pub enum InactiveReason {
     CohortCycle,
 }
 
+impl InactiveReason {
+    /// The name clients see.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Terminating => "Terminating",
+            Self::Stopped => "Stopped",
+            Self::FlavorNotFound(_) => "FlavorNotFound",
+            Self::CheckNotFound(_) => "AdmissionCheckNotFound",
+            Self::CheckInactive(_) => "AdmissionCheckInactive",
+            Self::MultipleMultiKueue(_) => "MultipleMultiKueueAdmissionChecks",
+            Self::MultiKueuePerFlavor(_) => "MultiKueueAdmissionCheckAppliedPerFlavor",
+            Self::MultiKueueWithProvisioning => "MultiKueueWithProvisioningRequest",
+            Self::TopologyNotFound(_) => "TopologyNotFound",
+            Self::CohortCycle => "Unknown",
+        }
+    }
+}
+
 impl State {
     fn cohort_node(&mut self, id: CohortId) -> NodeId {
         if let Some(cohort) = self.cohorts.get(id) {
@@ -156,6 +174,75 @@ impl State {
         self.queues.get(id).into_iter().flat_map(|row| row.reserved.iter().copied())
     }
 
+    /// Whether a queue can admit, with the reason and message of its Active condition.
+    pub fn activity(&self, id: QueueId) -> (bool, &'static str, String) {
+        let Some(queue) = self.queue(id) else {
+            return (false, "NotFound", "ClusterQueue not found".to_owned());
+        };
+        let Some(first) = queue.inactive.first() else {
+            return (true, "Ready", "Can admit new workloads".to_owned());
+        };
+        if *first == InactiveReason::Terminating {
+            let message = "Can't admit new workloads; clusterQueue is terminating";
+            return (false, first.name(), message.to_owned());
+        }
+        let texts: Vec<String> =
+            queue.inactive.iter().flat_map(|reason| self.texts_of(queue, reason)).collect();
+        (false, first.name(), format!("Can't admit new workloads: {}.", texts.join(", ")))
+    }
+
+    fn texts_of(&self, queue: &Queue, reason: &InactiveReason) -> Vec<String> {
+        let flavors = |ids: &[FlavorId]| {
+            let names: Vec<&str> = ids.iter().map(|id| self.names.flavor_name(*id)).collect();
+            names.join(",")
+        };
+        vec![match reason {
+            InactiveReason::Terminating => "is terminating".to_owned(),
+            InactiveReason::Stopped => "is stopped".to_owned(),
+            InactiveReason::FlavorNotFound(ids) => {
+                format!("references missing ResourceFlavor(s): {}", flavors(ids))
+            }
+            InactiveReason::CheckNotFound(names) => {
+                format!("references missing AdmissionCheck(s): {}", names.join(","))
+            }
+            InactiveReason::CheckInactive(names) => {
+                format!("references inactive AdmissionCheck(s): {}", names.join(","))
+            }
+            InactiveReason::MultipleMultiKueue(names) => format!(
+                "Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {}",
+                names.join(",")
+            ),
+            InactiveReason::MultiKueuePerFlavor(names) => {
+                format!("Cannot specify MultiKueue AdmissionCheck per flavor, found: {}", names.join(","))
+            }
+            InactiveReason::MultiKueueWithProvisioning => {
+                let of = |controller: &str| {
+                    let rules = queue.spec.checks.iter().filter(|rule| {
+                        self.checks.get(&rule.name).is_some_and(|check| &*check.controller == controller)
+                    });
+                    rules.map(|rule| rule.name.to_string()).collect::<Vec<_>>().join(",")
+                };
+                format!(
+                    "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: {}, {}",
+                    of(MULTIKUEUE),
+                    of(PROVISIONING)
+                )
+            }
+            InactiveReason::TopologyNotFound(ids) => {
+                let text = |id: &FlavorId| {
+                    let topology = self.flavors.get(*id).and_then(|flavor| flavor.topology);
+                    format!(
+                        "there is no Topology \"{}\" for TAS flavor \"{}\"",
+                        topology.map_or("", |topology| self.names.topologies.name(topology)),
+                        self.names.flavor_name(*id)
+                    )
+                };
+                return ids.iter().map(text).collect();
+            }
+            InactiveReason::CohortCycle => "its cohorts form a cycle".to_owned(),
+        }]
+    }
+
     /// All queues.
     pub fn queues(&self) -> impl Iterator<Item = (QueueId, &Arc<Queue>)> {
         self.queues.iter().map(|(id, row)| (id, &row.queue))
@@ -203,6 +290,7 @@ impl State {
                 inactive.push(reason);
             }
         };
+        note(InactiveReason::Terminating, spec.terminating);
         note(InactiveReason::Stopped, spec.stopped);
         let missing: Vec<_> =
             all.iter().copied().filter(|flavor| self.flavors.get(*flavor).is_none()).collect();

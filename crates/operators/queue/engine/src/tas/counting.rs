@@ -62,6 +62,16 @@ impl<'r> Counting<'r> {
         }
     }
 
+    /// Whether counts depend on the request and on usage only.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.filters && self.within.is_none() && self.assumed.usage.is_empty()
+    }
+
+    /// What one worker asks for.
+    pub(super) const fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
     /// Whether pods may use the leaf's node, with its affinity score; leaves that are not hosts are
     /// never filtered.
     pub(super) fn admits(&self, placer: &Placer<'_>, position: usize) -> Option<i64> {

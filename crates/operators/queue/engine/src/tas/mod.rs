@@ -8,6 +8,7 @@
 pub mod encoding;
 
 mod balanced;
+mod cache;
 mod counting;
 mod elastic;
 mod message;

@@ -9,7 +9,7 @@ use super::tree::{DomainIdx, DomainState, Tree};
 use super::usage::Assumed;
 use super::{DomainAssignment, PlaceOptions, Tas, TasFlavor, TopologyAssignment};
 use crate::model::{PodSet, PodSetUpdate, SliceLayer};
-use crate::names::Names;
+use crate::names::{FlavorId, Names};
 use crate::requests::Requests;
 use crate::settings::Gates;
 
@@ -65,12 +65,15 @@ impl Params {
 /// One workload's placement in one flavor.
 pub(super) struct Placer<'a> {
     pub(super) tas: &'a Tas,
+    pub(super) id: FlavorId,
     pub(super) flavor: &'a TasFlavor,
     pub(super) tree: &'a Tree,
     pub(super) options: PlaceOptions<'a>,
     pub(super) names: &'a Names,
     pub(super) gates: &'a Gates,
     pub(super) states: Vec<DomainState>,
+    /// States before they were changed, while counts are to be remembered.
+    pub(super) undo: Option<Vec<(DomainIdx, DomainState)>>,
 }
 
 /// The constraint of a replacement: only leaves below this domain.
@@ -79,11 +82,11 @@ pub(super) type Within = Option<DomainIdx>;
 impl<'a> Placer<'a> {
     pub(super) fn new(
         tas: &'a Tas,
-        flavor: &'a TasFlavor,
+        (id, flavor): (FlavorId, &'a TasFlavor),
         options: PlaceOptions<'a>,
         (names, gates): (&'a Names, &'a Gates),
     ) -> Self {
-        Self { tas, flavor, tree: &flavor.tree, options, names, gates, states: Vec::new() }
+        Self { tas, id, flavor, tree: &flavor.tree, options, names, gates, states: Vec::new(), undo: None }
     }
 
     #[expect(clippy::indexing_slicing, reason = "states has one entry per domain of the tree")]
@@ -93,7 +96,11 @@ impl<'a> Placer<'a> {
 
     #[expect(clippy::indexing_slicing, reason = "states has one entry per domain of the tree")]
     pub(super) fn state_mut(&mut self, domain: DomainIdx) -> &mut DomainState {
-        &mut self.states[domain]
+        let state = &mut self.states[domain];
+        if let Some(undo) = &mut self.undo {
+            undo.push((domain, *state));
+        }
+        state
     }
 
     pub(super) fn place_all(
@@ -166,22 +173,26 @@ impl<'a> Placer<'a> {
     ) -> Result<(TopologyAssignment, Option<TopologyAssignment>), String> {
         let params = self.params(workers, leader.is_some())?;
         let counting = Counting::new(self, workers, leader, assumed, within);
-        self.count_leaves(&counting);
-        self.sum_up(&params);
+        let key = self.count(&params, &counting);
+        let chosen = self.choose(&params, &counting).map(|leaves| self.assignments(leaves, leader.is_some()));
+        self.remember(key);
+        chosen
+    }
 
+    /// Leaves with their pods.
+    fn choose(&mut self, params: &Params, counting: &Counting<'_>) -> Result<Vec<DomainIdx>, String> {
         let mut chosen = None;
         if self.gates.tas_balanced_placement && !params.required && !params.unconstrained {
-            chosen = self.balanced(&params);
+            chosen = self.balanced(params);
         }
         let is_balanced = chosen.is_some();
         let (level, domains) = match chosen {
             Some(chosen) => chosen,
             None => self
-                .fit_domains(params.level, &params)
-                .map_err(|miss| self.message(&miss, &params, &counting))?,
+                .fit_domains(params.level, params)
+                .map_err(|miss| self.message(&miss, params, counting))?,
         };
-        let leaves = self.descend(level, domains, &params, is_balanced);
-        Ok(self.assignments(leaves, leader.is_some()))
+        Ok(self.descend(level, domains, params, is_balanced))
     }
 
     fn params(&self, workers: &PlacementRequest<'_>, with_leader: bool) -> Result<Params, String> {
@@ -274,8 +285,8 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// How many pods every leaf can take.
-    fn count_leaves(&mut self, counting: &Counting<'_>) {
+    /// Counts every leaf and sums up the tree.
+    pub(super) fn count_all(&mut self, params: &Params, counting: &Counting<'_>) {
         self.states.clear();
         self.states.resize(self.tree.domains.len(), DomainState::default());
         for (position, leaf) in self.tree.leaves.iter().enumerate() {
@@ -285,6 +296,7 @@ impl<'a> Placer<'a> {
             let state = counting.count(self, position);
             *self.state_mut(leaf.domain) = DomainState { affinity, ..state };
         }
+        self.sum_up(params);
     }
 
     /// Sums leaf counts up the tree.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::cache::CountCache;
 use super::placement::{Placement, PlacementRequest, Placer};
 use super::tree::Tree;
 use super::usage::{Assumed, Ledger, Slot, TasUse};
@@ -45,6 +46,8 @@ pub struct TasFlavor {
     pub tree: Tree,
     pub(super) ledger: usize,
     pub(super) slots: Vec<Slot>,
+    /// The leaf of every slot of the ledger.
+    pub(super) leaf_of: Vec<Option<usize>>,
 }
 
 /// What a placement may look at besides the requests.
@@ -95,6 +98,7 @@ pub struct Tas {
     ledgers: Vec<Ledger>,
     journal: Vec<Undo>,
     open_marks: u32,
+    pub(super) counts: CountCache,
 }
 
 impl Tas {
@@ -179,6 +183,7 @@ impl Tas {
                 tree: Tree::default(),
                 ledger,
                 slots: Vec::new(),
+                leaf_of: Vec::new(),
             },
         );
         self.rebuild(id);
@@ -190,6 +195,7 @@ impl Tas {
     }
 
     fn rebuild(&mut self, id: FlavorId) {
+        self.counts.clear();
         let Some(flavor) = self.flavors.get_mut(&id) else {
             return;
         };
@@ -205,6 +211,13 @@ impl Tas {
         if let Some(ledger) = self.ledgers.get_mut(flavor.ledger) {
             let tree = &flavor.tree;
             flavor.slots = tree.leaves.iter().map(|leaf| ledger.slot(&tree.domain(leaf.domain).id)).collect();
+            let last = flavor.slots.iter().max().map_or(0, |last| last + 1);
+            flavor.leaf_of = vec![None; last];
+            for (leaf, slot) in flavor.slots.iter().enumerate() {
+                if let Some(entry) = flavor.leaf_of.get_mut(*slot) {
+                    *entry = Some(leaf);
+                }
+            }
         }
     }
 
@@ -229,6 +242,7 @@ impl Tas {
 
     /// Forgets all usage.
     pub fn clear_usage(&mut self) {
+        self.counts.clear();
         for ledger in &mut self.ledgers {
             ledger.clear();
         }
@@ -280,6 +294,11 @@ impl Tas {
         Some(remaining)
     }
 
+    /// The ledger of a flavor.
+    pub(super) fn ledger(&self, flavor: &TasFlavor) -> Option<&Ledger> {
+        self.ledgers.get(flavor.ledger)
+    }
+
     /// What workloads use of a leaf.
     pub fn leaf_usage(&self, flavor: &TasFlavor, leaf: usize) -> Option<&Requests> {
         let slot = *flavor.slots.get(leaf)?;
@@ -299,7 +318,7 @@ impl Tas {
         let Some(flavor) = self.flavors.get(&id) else {
             return Vec::new();
         };
-        Placer::new(self, flavor, options, context).place_all(requests, assumed)
+        Placer::new(self, (id, flavor), options, context).place_all(requests, assumed)
     }
 
     pub(super) fn assume(

@@ -29,6 +29,9 @@ impl TasUse {
     }
 }
 
+/// Changes remembered at most: more than any topology has leaves worth recounting one by one.
+const MOST_CHANGES: usize = 1 << 16;
+
 /// A position in a [`Ledger`].
 pub(super) type Slot = usize;
 
@@ -38,6 +41,9 @@ pub(super) type Slot = usize;
 pub(super) struct Ledger {
     slots: HashMap<Arc<str>, Slot>,
     usage: Vec<Requests>,
+    /// Slots whose usage changed, latest last; older changes are only counted.
+    changes: Vec<Slot>,
+    forgotten: u64,
 }
 
 impl Ledger {
@@ -52,6 +58,17 @@ impl Ledger {
         self.usage.get(slot)
     }
 
+    /// Grows with every change.
+    pub(super) const fn version(&self) -> u64 {
+        self.forgotten + self.changes.len() as u64
+    }
+
+    /// Slots changed since a version, if that is still known.
+    pub(super) fn changes_since(&self, version: u64) -> Option<&[Slot]> {
+        let known = usize::try_from(version.checked_sub(self.forgotten)?).ok()?;
+        self.changes.get(known..)
+    }
+
     pub(super) fn clear(&mut self) {
         self.usage.fill(Requests::new());
     }
@@ -59,6 +76,11 @@ impl Ledger {
     pub(super) fn change(&mut self, slot: Slot, amount: &Requests, factor: i64) {
         if let Some(usage) = self.usage.get_mut(slot) {
             usage.add_scaled(amount, factor);
+            if self.changes.len() >= MOST_CHANGES {
+                self.forgotten += self.changes.len() as u64;
+                self.changes.clear();
+            }
+            self.changes.push(slot);
         }
     }
 }

@@ -9,7 +9,10 @@ use crate::case::{Case, Verdict};
 use crate::compare::{differences, set_differences};
 use crate::world::{World, amount_json};
 
-pub const OPS: [&str; 8] = [
+pub const OPS: [&str; 11] = [
+    "clusterQueueReadiness",
+    "clusterQueueStatusWithAdmissionChecks",
+    "clusterQueueStatusWithFlavors",
     "available",
     "dominantResourceShare",
     "isBorrowingOn",
@@ -23,6 +26,9 @@ pub const OPS: [&str; 8] = [
 pub fn run(case: &Case<'_>) -> Verdict {
     match case.op() {
         "available" => available(case),
+        "clusterQueueReadiness"
+        | "clusterQueueStatusWithAdmissionChecks"
+        | "clusterQueueStatusWithFlavors" => readiness(case),
         "dominantResourceShare" => shares(case),
         "isBorrowingOn" => borrowing(case),
         "lendable" => lendable(case),
@@ -177,4 +183,51 @@ fn using(case: &Case<'_>) -> Verdict {
         .map(|(id, _)| state.names.queue_name(id))
         .collect();
     Verdict::from_differences(set_differences("clusterQueues", &json!(got), &case.want()["clusterQueues"]))
+}
+
+fn readiness(case: &Case<'_>) -> Verdict {
+    let calls = case.calls();
+    let mut world = World::new(case);
+    for (name, check) in calls["admissionChecks"].as_object().into_iter().flatten() {
+        let info = quintet_queue_engine::state::CheckInfo {
+            active: check["active"] == true,
+            controller: check["controller"].as_str().unwrap_or("").into(),
+        };
+        world.engine.state.set_check(name.as_str().into(), Some(info));
+    }
+    if !calls["thenUpdateClusterQueue"].is_null() {
+        world.add(&calls["thenUpdateClusterQueue"]);
+    }
+    let name = [&calls["clusterQueueName"], &calls["clusterQueue"]]
+        .into_iter()
+        .find_map(Value::as_str)
+        .unwrap_or("");
+    let id = world.queue(name);
+    if (calls["terminate"] == true || calls["currentStatus"] == "terminating")
+        && let Some(queue) = world.engine.state.queue(id)
+    {
+        let mut spec = queue.spec.clone();
+        spec.terminating = true;
+        world.engine.set_queue(spec, world.now);
+    }
+    let (active, reason, message) = world.engine.state.activity(id);
+    let terminating = reason == "Terminating";
+    let status = if terminating {
+        "terminating"
+    } else if active {
+        "active"
+    } else {
+        "pending"
+    };
+    let mut got =
+        json!({ "active": active, "reason": reason, "message": message, "terminating": terminating });
+    got["status"] = if case.op() == "clusterQueueReadiness" {
+        if active { "True".into() } else { "False".into() }
+    } else {
+        status.into()
+    };
+    let wanted = case.want().as_object().cloned().unwrap_or_default();
+    let found: Vec<String> =
+        wanted.iter().flat_map(|(key, want)| differences(key, &got[key], want)).collect();
+    Verdict::from_differences(found)
 }

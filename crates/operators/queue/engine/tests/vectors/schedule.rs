@@ -419,7 +419,8 @@ pub fn single(case: &Case<'_>) -> Verdict {
             let shape = |value: &Value| {
                 let text = value.as_str().unwrap_or("");
                 let known = !text.is_empty() && text != "unknown";
-                known.then(|| ShapeHash(text.bytes().fold(0, |hash, byte| hash * 257 + u128::from(byte))))
+                known
+                    .then(|| ShapeHash::new(text.bytes().fold(0, |hash, byte| hash * 257 + u128::from(byte))))
             };
             let last = Progress {
                 tried: Vec::new(),

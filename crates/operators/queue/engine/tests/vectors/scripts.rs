@@ -149,7 +149,7 @@ impl Machine {
     fn shape(value: &Value) -> Option<ShapeHash> {
         let text = value.as_str().unwrap_or("");
         (text != "unknown")
-            .then(|| ShapeHash(text.bytes().fold(1, |hash, byte| hash * 257 + u128::from(byte))))
+            .then(|| ShapeHash::new(text.bytes().fold(1, |hash, byte| hash * 257 + u128::from(byte))))
     }
 
     /// A workload info as it waits in a queue.

@@ -18,6 +18,9 @@ pub struct World {
     pub engine: Engine,
     pub options: IntakeOptions,
     pub now: Time,
+    /// LimitRanges and RuntimeClasses.
+    limit_ranges: Vec<Value>,
+    runtime_classes: Vec<Value>,
     /// Workloads in the API, by key.
     pub api: BTreeMap<String, Value>,
 }
@@ -42,7 +45,15 @@ impl World {
         let mut engine = Engine::new(Settings::default());
         engine.state.settings = settings(case, &mut engine.state.names);
         let options = IntakeOptions::from_config(&case.config).expect("options");
-        let mut world = Self { engine, options, now, api: BTreeMap::new() };
+        let all = |kind: &str| case.objects(kind).into_iter().cloned().collect();
+        let mut world = Self {
+            engine,
+            options,
+            now,
+            limit_ranges: all("limitRanges"),
+            runtime_classes: all("runtimeClasses"),
+            api: BTreeMap::new(),
+        };
         for object in case.objects("namespaces") {
             world.add(object);
         }
@@ -120,20 +131,33 @@ impl World {
 
     pub fn read_workload(&mut self, object: &Value) -> quintet_queue_engine::model::Workload {
         let mut object = object.clone();
+        let namespace = object.pointer("/metadata/namespace").cloned().unwrap_or_default();
+        let own =
+            |range: &&Value| range.pointer("/metadata/namespace").cloned().unwrap_or_default() == namespace;
+        let limits = LimitSummary::new(self.limit_ranges.iter().filter(own)).expect("limit ranges");
         if object.pointer("/status/admission").is_none_or(Value::is_null) {
-            intake::adjust_resources(&mut object, &[], &LimitSummary::default());
+            let classes: Vec<&Value> = self.runtime_classes.iter().collect();
+            intake::adjust_resources(&mut object, &classes, &limits);
         }
         let state = &mut self.engine.state;
         let gates = state.settings.gates.clone();
         let mut workload =
             intake::workload(&object, &self.options, &gates, &mut state.names).expect("workload");
-        let errors = intake::validate_resources(&object, &mut state.names).expect("resources");
-        if !errors.is_empty() {
-            let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            let text = if text.len() == 1 { text[0].clone() } else { format!("[{}]", text.join(", ")) };
+        let mut invalid = |what: &str, errors: &[intake::FieldError]| {
             let links = workload.links.get_or_insert_default();
-            links.invalid = Some(format!("resources validation failed: {text}"));
+            if !errors.is_empty() && links.invalid.is_none() {
+                links.invalid = Some(format!("{what}: {}", intake::FieldError::join(errors)));
+            }
+        };
+        let errors = intake::validate_resources(&object, &mut state.names).expect("resources");
+        invalid("resources validation failed", &errors);
+        let mut errors = Vec::new();
+        for (index, pod_set) in object["spec"]["podSets"].as_array().into_iter().flatten().enumerate() {
+            let path = format!("spec.podSets[{index}].template.spec");
+            errors
+                .extend(limits.validate(&pod_set["template"]["spec"], &path, &mut state.names).expect("pod"));
         }
+        invalid("resources didn't satisfy LimitRange constraints", &errors);
         workload
     }
 

@@ -1,0 +1,134 @@
+//! What every domain can take, remembered between placements.
+//!
+//! Counting all leaves and summing them up costs as much as there are nodes; one decision changes a few
+//! of them. So the counts of the last placement of the same request are kept, and only leaves whose usage
+//! changed since are counted again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use super::counting::Counting;
+use super::placement::{Params, Placer};
+use super::tree::DomainState;
+use super::usage::Ledger;
+use crate::names::FlavorId;
+use crate::requests::Requests;
+
+/// Requests remembered at most; each costs one state per domain.
+const MOST_ENTRIES: usize = 32;
+
+/// What counts depend on, besides usage.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct CountKey {
+    flavor: FlavorId,
+    requests: Requests,
+    slice_size: i32,
+    slice_level: usize,
+    inner: Vec<(usize, i32)>,
+    simulate_empty: bool,
+}
+
+/// Counts as of a version of the ledger.
+#[derive(Debug)]
+pub(super) struct Counts {
+    states: Vec<DomainState>,
+    version: u64,
+}
+
+/// Remembered counts. A copy starts with none.
+#[derive(Debug, Default)]
+pub(super) struct CountCache {
+    entries: Mutex<HashMap<CountKey, Counts>>,
+}
+
+impl Clone for CountCache {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl CountCache {
+    fn take(&self, key: &CountKey) -> Option<Counts> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
+    }
+
+    fn put(&self, key: CountKey, counts: Counts) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= MOST_ENTRIES {
+            entries.clear();
+        }
+        entries.insert(key, counts);
+    }
+
+    /// Forgets everything: nodes or levels changed.
+    pub(super) fn clear(&mut self) {
+        self.entries.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Placer<'_> {
+    /// Counts what every domain can take. With a key, the counts can be remembered once they are as they
+    /// were: [`Placer::remember`] undoes what choosing domains changes.
+    pub(super) fn count(&mut self, params: &Params, counting: &Counting<'_>) -> Option<CountKey> {
+        if !counting.is_plain() || self.gates.tas_balanced_placement || params.leaders > 0 {
+            self.count_all(params, counting);
+            return None;
+        }
+        let key = CountKey {
+            flavor: self.id,
+            requests: counting.requests().clone(),
+            slice_size: params.slice_size,
+            slice_level: params.slice_level,
+            inner: params.inner.iter().map(|(level, size)| (*level, *size)).collect(),
+            simulate_empty: self.options.simulate_empty,
+        };
+        match self.tas.counts.take(&key) {
+            None => self.count_all(params, counting),
+            Some(counts) => {
+                self.states = counts.states;
+                if !self.options.simulate_empty {
+                    self.catch_up(counts.version, params, counting);
+                }
+            }
+        }
+        self.undo = Some(Vec::new());
+        Some(key)
+    }
+
+    /// Counts again the leaves whose usage changed, and what is above them.
+    fn catch_up(&mut self, version: u64, params: &Params, counting: &Counting<'_>) {
+        let tas = self.tas;
+        let changed = tas.ledger(self.flavor).and_then(|ledger| ledger.changes_since(version));
+        let Some(changed) = changed.filter(|changed| changed.len() < self.tree.leaves.len()) else {
+            self.count_all(params, counting);
+            return;
+        };
+        let mut dirty = BTreeSet::new();
+        for position in changed.iter().filter_map(|slot| self.flavor.leaf_of.get(*slot).copied().flatten()) {
+            if let Some(leaf) = self.tree.leaves.get(position) {
+                dirty.insert(leaf.domain);
+                let state = counting.count(self, position);
+                *self.state_mut(leaf.domain) = state;
+            }
+        }
+        // A domain comes after its parent in the arena, so the last dirty one has no dirty child left.
+        while let Some(domain) = dirty.pop_last() {
+            let level = self.tree.domain(domain).values.len().saturating_sub(1);
+            self.sum_domain(domain, level, params);
+            dirty.extend(self.tree.domain(domain).parent);
+        }
+    }
+
+    /// Undoes what choosing domains changed and keeps the counts for the next placement.
+    pub(super) fn remember(&mut self, key: Option<CountKey>) {
+        let Some(key) = key else {
+            return;
+        };
+        for (domain, state) in self.undo.take().unwrap_or_default().into_iter().rev() {
+            *self.state_mut(domain) = state;
+        }
+        let version = self.tas.ledger(self.flavor).map_or(0, Ledger::version);
+        let states = std::mem::take(&mut self.states);
+        self.tas.counts.put(key, Counts { states, version });
+    }
+}

@@ -1,0 +1,173 @@
+//! Which event wakes whom.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop where it is wrong")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use quintet_queue_engine::Engine;
+use quintet_queue_engine::model::Flavor;
+use quintet_queue_engine::settings::Settings;
+use quintet_queue_engine::state::CheckInfo;
+use quintet_queue_engine::time::Span;
+use serde_json::{Value, json};
+
+/// An engine in which nothing is due and the given workloads are parked.
+fn parked(objects: &[Value]) -> Engine {
+    let mut engine = engine(Settings::default(), objects);
+    engine.process_flushes(NOW, false);
+    for _ in 0..10 {
+        engine.schedule(NOW);
+    }
+    assert_eq!(engine.next_due(), None);
+    engine
+}
+
+fn counts(engine: &Engine, queue: &str) -> (usize, usize) {
+    let id = engine.state.names.queues.get(queue).unwrap();
+    engine.pending(id).unwrap().counts()
+}
+
+fn woken(engine: &mut Engine) -> usize {
+    engine.process_flushes(NOW + Span::secs(1), true)
+}
+
+fn full() -> Vec<Value> {
+    vec![
+        flavor("default"),
+        queue("cq", "all", 1, json!({})),
+        queue("other", "all", 0, json!({})),
+        queue("alone", "", 1, json!({})),
+        local_queue("cq"),
+        local_queue("other"),
+        local_queue("alone"),
+        admitted("holder", "cq", 1000, 0),
+        pending("a", "cq", 1000, 0),
+        pending("b", "other", 1000, 0),
+        pending("c", "alone", 2000, 0),
+    ]
+}
+
+#[test]
+fn the_end_of_a_holder_wakes_its_tree_and_nobody_else() {
+    let mut engine = parked(&full());
+    let key = engine.state.workload(id(&engine, "holder")).unwrap().key.clone();
+    engine.remove_workload(&key, NOW);
+    assert_eq!(woken(&mut engine), 2);
+    assert_eq!((counts(&engine, "other"), counts(&engine, "alone")), ((1, 0), (0, 1)));
+}
+
+#[test]
+fn an_eviction_that_has_happened_wakes_the_tree() {
+    let mut engine = parked(&full());
+    let holder = id(&engine, "holder");
+    engine.return_to_queue(holder, NOW);
+    // The holder too: it came back to a queue where its shape was known not to fit.
+    assert_eq!(woken(&mut engine), 3);
+}
+
+#[test]
+fn finished_pods_and_a_changed_priority_of_a_holder_wake_its_tree() {
+    for change in [
+        json!({ "status": { "reclaimablePods": [{ "name": "main", "count": 1 }] } }),
+        json!({ "spec": { "priority": 5 } }),
+    ] {
+        let mut engine = parked(&full());
+        let mut holder = admitted("holder", "cq", 1000, 0);
+        for part in ["status", "spec"] {
+            for (key, value) in change[part].as_object().into_iter().flatten() {
+                holder[part][key] = value.clone();
+            }
+        }
+        add(&mut engine, &holder);
+        assert!(woken(&mut engine) > 0, "{change}");
+    }
+}
+
+#[test]
+fn more_quota_wakes_the_tree() {
+    let mut engine = parked(&full());
+    add(&mut engine, &queue("other", "all", 1, json!({})));
+    engine.process_flushes(NOW, false);
+    assert_eq!(engine.schedule(NOW).admitted(), 1);
+}
+
+#[test]
+fn a_flavor_that_appears_wakes_the_queues_that_miss_it() {
+    let mut objects = full();
+    objects.push(queue_with(
+        "late",
+        "",
+        &json!([{ "coveredResources": ["cpu"], "flavors": [
+            { "name": "missing", "resources": [{ "name": "cpu", "nominalQuota": "1" }] }] }]),
+    ));
+    objects.push(local_queue("late"));
+    objects.push(pending("d", "late", 1000, 0));
+    let mut engine = parked(&objects);
+    assert!(!is_admitted(&engine, "d"));
+    let missing = engine.state.names.flavors.intern("missing");
+    engine.set_flavor(missing, Some(Flavor::default()), NOW);
+    woken(&mut engine);
+    engine.schedule(NOW);
+    assert!(is_admitted(&engine, "d"));
+}
+
+#[test]
+fn a_check_that_becomes_active_wakes_the_queues_that_ask_for_it() {
+    let mut objects = full();
+    let mut checked = queue("checked", "", 1, json!({}));
+    checked["spec"]["admissionChecksStrategy"] = json!({ "admissionChecks": [{ "name": "check" }] });
+    objects.extend([checked, local_queue("checked"), pending("d", "checked", 1000, 0)]);
+    let mut engine = parked(&objects);
+    let check = |active| Some(CheckInfo { active, controller: Arc::from("someone") });
+    engine.set_check("check".into(), check(false), NOW);
+    woken(&mut engine);
+    engine.schedule(NOW);
+    assert!(!is_admitted(&engine, "d"));
+    engine.set_check("check".into(), check(true), NOW);
+    woken(&mut engine);
+    engine.schedule(NOW);
+    assert!(is_admitted(&engine, "d"));
+    let workload = engine.state.workload(id(&engine, "d")).unwrap();
+    assert!(workload.has_reservation() && !workload.is_admitted(), "the check is not listed yet");
+}
+
+#[test]
+fn a_namespace_that_matches_wakes_the_queues_that_serve_it_now() {
+    let mut served = queue("served", "", 1, json!({}));
+    served["spec"]["namespaceSelector"] = json!({ "matchLabels": { "team": "a" } });
+    let mut engine =
+        parked(&[flavor("default"), served, local_queue("served"), pending("w", "served", 1000, 0)]);
+    assert_eq!(counts(&engine, "served"), (0, 1));
+    let namespace = engine.state.names.namespaces.intern("ns");
+    let labels = [(Arc::from("team"), Arc::from("a"))].into_iter().collect();
+    engine.set_namespace(namespace, Some(labels), NOW);
+    assert_eq!(woken(&mut engine), 1);
+    assert_eq!(engine.schedule(NOW).admitted(), 1);
+}
+
+#[test]
+fn a_stopped_local_queue_takes_its_workloads_out_and_brings_them_back() {
+    let mut engine = parked(&full());
+    let mut stopped = local_queue("cq");
+    stopped["spec"]["stopPolicy"] = "Hold".into();
+    add(&mut engine, &stopped);
+    assert_eq!(counts(&engine, "cq"), (0, 0));
+    add(&mut engine, &local_queue("cq"));
+    assert_eq!(counts(&engine, "cq"), (1, 0));
+}
+
+#[test]
+fn a_backoff_keeps_a_workload_parked_through_a_flush() {
+    let mut engine = parked(&full());
+    let mut waiting = pending("later", "alone", 500, 0);
+    waiting["status"]["requeueState"] = json!({ "requeueAt": "2025-01-01T00:10:00Z", "count": 1 });
+    add(&mut engine, &waiting);
+    let queue = engine.state.names.queues.get("alone").unwrap();
+    engine.flush(queue, NOW);
+    assert!(engine.pending(queue).unwrap().is_inadmissible(id(&engine, "later")));
+    engine.flush(queue, NOW + Span::secs(600));
+    assert!(engine.pending(queue).unwrap().is_active(id(&engine, "later")));
+}
