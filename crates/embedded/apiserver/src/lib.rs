@@ -1,1 +1,3 @@
-//! The embedded Kubernetes API: storage, watch, requests, admission, custom resources, authentication, RBAC.
+//! The Kubernetes API, embedded.
+
+pub mod store;
