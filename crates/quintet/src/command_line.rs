@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{completion, crds, manifests, operator, output, version};
+use crate::{completion, crds, manifests, operator, output, up, version};
 
 /// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
 ///
@@ -18,6 +18,7 @@ use crate::{completion, crds, manifests, operator, output, version};
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "Start here:
+  quintet up                               serve a Kubernetes API on this machine
   quintet crds --apply                     teach a cluster the APIs
   quintet manifests | kubectl apply --server-side -f -
                                            install the operator
@@ -30,6 +31,8 @@ pub(crate) struct CommandLine {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Serve a Kubernetes API on this machine, with Quintet's kinds in it.
+    Up(up::Arguments),
     /// Print the CustomResourceDefinitions, or apply them to a cluster.
     Crds(crds::Arguments),
     /// Print everything needed to install Quintet on a cluster.

@@ -8,6 +8,7 @@ mod logging;
 mod manifests;
 mod operator;
 mod output;
+mod up;
 mod version;
 
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let outcome = match command_line.command {
+        Command::Up(arguments) => up::run(arguments),
         Command::Crds(arguments) => crds::run(arguments),
         Command::Manifests(arguments) => manifests::run(arguments),
         Command::Operator(arguments) => operator::run(*arguments),

@@ -74,7 +74,11 @@ pub(crate) fn suffix() -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut bytes = [0_u8; 5];
     random(&mut bytes);
-    bytes.iter().filter_map(|byte| LETTERS.get(usize::from(*byte) % LETTERS.len())).map(|b| char::from(*b)).collect()
+    bytes
+        .iter()
+        .filter_map(|byte| LETTERS.get(usize::from(*byte) % LETTERS.len()))
+        .map(|b| char::from(*b))
+        .collect()
 }
 
 #[cfg(test)]

@@ -212,8 +212,7 @@ impl Registry {
     }
 
     fn add(&mut self, resource: Arc<Resource>) {
-        let key =
-            (Arc::clone(&resource.group), Arc::clone(&resource.version), Arc::clone(&resource.plural));
+        let key = (Arc::clone(&resource.group), Arc::clone(&resource.version), Arc::clone(&resource.plural));
         if self.resources.contains_key(&key) {
             return;
         }

@@ -63,3 +63,56 @@ impl Caller {
         user
     }
 }
+
+pub mod impersonation;
+pub mod rbac;
+pub mod tokens;
+
+use http::Method;
+
+use crate::{
+    api::Api,
+    status::{Failure, Named},
+};
+
+/// Paths that everybody may read.
+const OPEN_PATHS: [&str; 4] = ["/version", "/healthz", "/livez", "/readyz"];
+
+/// Refuses what the caller may not do to a resource.
+pub(crate) fn authorize(api: &Api, caller: &Caller, wanted: &rbac::Attributes<'_>) -> Result<(), Failure> {
+    if rbac::allows(api, caller, wanted).is_some() {
+        return Ok(());
+    }
+    let resource = if wanted.subresource.is_empty() {
+        wanted.resource.to_owned()
+    } else {
+        format!("{}/{}", wanted.resource, wanted.subresource)
+    };
+    let place = if wanted.namespace.is_empty() || (wanted.group.is_empty() && wanted.resource == "namespaces")
+    {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace {:?}", wanted.namespace)
+    };
+    let why = format!(
+        "User {:?} cannot {} resource {resource:?} in API group {:?} {place}",
+        caller.name, wanted.verb, wanted.group
+    );
+    let named = Named { group: wanted.group, resource: wanted.resource, name: wanted.name };
+    Err(Failure::forbidden(named, &why))
+}
+
+/// Refuses what the caller may not do to a path that is no resource.
+pub(crate) fn authorize_path(api: &Api, caller: &Caller, method: &Method, path: &str) -> Result<(), Failure> {
+    let verb = method.as_str().to_ascii_lowercase();
+    let is_open = OPEN_PATHS
+        .iter()
+        .any(|open| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    if (is_open && matches!(verb.as_str(), "get" | "head"))
+        || rbac::allows_path(api, caller, &verb, path).is_some()
+    {
+        return Ok(());
+    }
+    let why = format!("User {:?} cannot {verb} path {path:?}", caller.name);
+    Err(Failure::forbidden(Named { group: "", resource: "", name: "" }, &why))
+}

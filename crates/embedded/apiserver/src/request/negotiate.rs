@@ -128,7 +128,11 @@ pub fn negotiate(header: Option<&str>, offer: Offer) -> Result<Accepted, Failure
         accepted.push("application/yaml");
     }
     if offer.has_protobuf {
-        accepted.push(if offer.is_watch { "application/vnd.kubernetes.protobuf;stream=watch" } else { PROTOBUF });
+        accepted.push(if offer.is_watch {
+            "application/vnd.kubernetes.protobuf;stream=watch"
+        } else {
+            PROTOBUF
+        });
     }
     Err(Failure::not_acceptable(&accepted.join(", ")))
 }

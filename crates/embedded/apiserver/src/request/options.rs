@@ -44,7 +44,8 @@ impl WriteOptions {
         if let Some(manager) = &field_manager
             && manager.chars().any(char::is_control)
         {
-            let body = format!("Invalid value: {}: should only contain printable characters", quoted(manager));
+            let body =
+                format!("Invalid value: {}: should only contain printable characters", quoted(manager));
             return Err(Failure::invalid_options(kind, "fieldManager", &body, "FieldValueInvalid"));
         }
         let field_validation = match query.get("fieldValidation") {
@@ -56,7 +57,12 @@ impl WriteOptions {
                     "Unsupported value: {}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
                     quoted(other)
                 );
-                return Err(Failure::invalid_options(kind, "fieldValidation", &body, "FieldValueNotSupported"));
+                return Err(Failure::invalid_options(
+                    kind,
+                    "fieldValidation",
+                    &body,
+                    "FieldValueNotSupported",
+                ));
             }
         };
         let is_dry_run = dry_run(query.all("dryRun").filter(|value| !value.is_empty()), kind)?;
@@ -114,9 +120,9 @@ impl DeleteOptions {
             options.insert("propagationPolicy".into(), policy.into());
         }
         if let Some(grace) = query.get("gracePeriodSeconds") {
-            let grace: i64 = grace
-                .parse()
-                .map_err(|_| Failure::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(grace))))?;
+            let grace: i64 = grace.parse().map_err(|_| {
+                Failure::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(grace)))
+            })?;
             options.insert("gracePeriodSeconds".into(), grace.into());
         }
         if query.get("orphanDependents").is_some() {
@@ -160,7 +166,12 @@ impl DeleteOptions {
                     "Unsupported value: {}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
                     quoted(other.unwrap_or_default())
                 );
-                return Err(Failure::invalid_options(KIND, "propagationPolicy", &body, "FieldValueNotSupported"));
+                return Err(Failure::invalid_options(
+                    KIND,
+                    "propagationPolicy",
+                    &body,
+                    "FieldValueNotSupported",
+                ));
             }
         };
         let precondition = |field: &str| {
@@ -231,7 +242,10 @@ impl ListOptions {
                 .get(name)
                 .map(|text| {
                     text.parse().map_err(|_| {
-                        Failure::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(text)))
+                        Failure::bad_request(format!(
+                            "strconv.ParseInt: parsing {}: invalid syntax",
+                            quoted(text)
+                        ))
                     })
                 })
                 .transpose()
@@ -285,7 +299,12 @@ fn check_match(
     has_continue: bool,
 ) -> Result<(), Failure> {
     let forbidden = |field: &str, why: &str| {
-        Err(Failure::invalid_options("ListOptions", field, &format!("Forbidden: {why}"), "FieldValueForbidden"))
+        Err(Failure::invalid_options(
+            "ListOptions",
+            field,
+            &format!("Forbidden: {why}"),
+            "FieldValueForbidden",
+        ))
     };
     if !is_watch {
         if send_initial_events.is_some() {

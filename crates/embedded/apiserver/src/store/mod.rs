@@ -280,6 +280,11 @@ impl Store {
         self.shared.state.read().events_after(bucket, rv, limit)
     }
 
+    /// The version of the last change of a bucket.
+    pub fn bucket_version(&self, bucket: &str) -> u64 {
+        self.shared.state.read().bucket(bucket).map_or(0, |bucket| *bucket.head.borrow())
+    }
+
     /// Wakes whenever a bucket changes; the value is the version of its last change.
     pub fn follow(&self, bucket: &Arc<str>) -> watch::Receiver<u64> {
         if let Some(bucket) = self.shared.state.read().bucket(bucket) {

@@ -53,15 +53,19 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
             None if ask.options.is_dry_run => return Ok(Shown::Value(object)),
             None => {
                 let put = ask.api.encode(&ask.resource, object.clone()).await?;
-                let write =
-                    Write { bucket: Arc::clone(&ask.resource.bucket), key, expect: Expect::Absent, put: Some(put) };
+                let write = Write {
+                    bucket: Arc::clone(&ask.resource.bucket),
+                    key,
+                    expect: Expect::Absent,
+                    put: Some(put),
+                };
                 ask.api.write(write).await
             }
         };
         match outcome {
             Ok(entry) => {
                 admission::settle_quota(ask, &object).await;
-                ask.api.after_write(&ask.resource, &ask.namespace, &name).await;
+                ask.api.after_write(&ask.resource, &name).await;
                 return Ok(Shown::Entry(entry));
             }
             Err(WriteError::Conflict) if is_generated && attempt + 1 < NAMES_TRIED => {
@@ -70,8 +74,7 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
             }
             Err(WriteError::Conflict) if is_generated => return Err(Failure::no_unique_name(named)),
             Err(WriteError::Conflict) => {
-                let existing =
-                    ask.api.store().get(&ask.resource.bucket, &key_of(&ask.namespace, &name));
+                let existing = ask.api.store().get(&ask.resource.bucket, &key_of(&ask.namespace, &name));
                 let is_terminating = existing.is_some_and(|entry| entry.head.is_terminating);
                 return Err(Failure::already_exists(named, is_terminating));
             }

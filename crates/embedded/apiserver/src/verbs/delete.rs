@@ -38,11 +38,15 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
             if options.is_dry_run {
                 return Ok(gone(ask, old));
             }
-            let write =
-                Write { bucket: Arc::clone(&resource.bucket), key, expect: Expect::Version(entry.rv), put: None };
+            let write = Write {
+                bucket: Arc::clone(&resource.bucket),
+                key,
+                expect: Expect::Version(entry.rv),
+                put: None,
+            };
             match ask.api.write(write).await {
                 Ok(_) => {
-                    ask.api.after_write(resource, &ask.namespace, &ask.name).await;
+                    ask.api.after_write(resource, &ask.name).await;
                     return Ok(gone(ask, old));
                 }
                 Err(WriteError::Conflict) => continue,
@@ -70,11 +74,15 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
             return Ok(Shown::Value(new));
         }
         let put = ask.api.encode(resource, new).await?;
-        let write =
-            Write { bucket: Arc::clone(&resource.bucket), key, expect: Expect::Version(entry.rv), put: Some(put) };
+        let write = Write {
+            bucket: Arc::clone(&resource.bucket),
+            key,
+            expect: Expect::Version(entry.rv),
+            put: Some(put),
+        };
         match ask.api.write(write).await {
             Ok(entry) => {
-                ask.api.after_write(resource, &ask.namespace, &ask.name).await;
+                ask.api.after_write(resource, &ask.name).await;
                 return Ok(Shown::Entry(entry));
             }
             Err(WriteError::Conflict) => {}
@@ -166,8 +174,11 @@ fn set_propagation(ask: &Ask, object: &mut Value, options: &DeleteOptions) {
         Propagation::Foreground => Some(FOREGROUND),
         Propagation::Background => None,
     };
-    let mut finalizers: Vec<Value> =
-        metadata::finalizers(object).into_iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).map(Value::from).collect();
+    let mut finalizers: Vec<Value> = metadata::finalizers(object)
+        .into_iter()
+        .filter(|f| *f != ORPHAN && *f != FOREGROUND)
+        .map(Value::from)
+        .collect();
     finalizers.extend(wanted.map(Value::from));
     if finalizers.is_empty() {
         json::metadata(object).remove("finalizers");

@@ -28,7 +28,11 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub(crate) fn new(resource: &Resource, namespace: Option<&str>, options: &ListOptions) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        resource: &Resource,
+        namespace: Option<&str>,
+        options: &ListOptions,
+    ) -> Result<Self, Failure> {
         let known = model::selectable_fields(resource);
         let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
         options.fields.check(&known).map_err(|error| Failure::bad_request(error.to_string()))?;
@@ -43,10 +47,11 @@ impl Filter {
             Some(namespace) if resource.is_namespaced => format!("{namespace}/"),
             _ => String::new(),
         };
-        let reads_body =
-            options.fields.requirements().iter().any(|one| {
-                one.field != "metadata.name" && one.field != "metadata.namespace"
-            });
+        let reads_body = options
+            .fields
+            .requirements()
+            .iter()
+            .any(|one| one.field != "metadata.name" && one.field != "metadata.namespace");
         Ok(Self { prefix, key, labels: options.labels.clone(), fields: options.fields.clone(), reads_body })
     }
 

@@ -105,8 +105,9 @@ pub(crate) async fn list(ask: &Ask, options: &ListOptions) -> Result<Page, Failu
         Some(start) => Failure::expired(TOO_OLD).with_continue(token(-1, start)),
         None => Failure::expired("The resourceVersion for the provided list is too old."),
     })?;
-    let mut matching =
-        entries.into_iter().filter(|(key, entry)| filter.is_open() || filter.matches(&ask.resource, key, entry));
+    let mut matching = entries
+        .into_iter()
+        .filter(|(key, entry)| filter.is_open() || filter.matches(&ask.resource, key, entry));
     let Some(limit) = options.limit else {
         return Ok(Page { entries: matching.collect(), rv, continue_token: None, remaining: None });
     };

@@ -43,16 +43,23 @@ pub(crate) fn settle(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
 /// Removes from a new object what only the server may say.
 pub(crate) fn wipe(object: &mut Value) {
     let metadata = metadata(object);
-    for key in
-        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"]
-    {
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "generation",
+    ] {
         metadata.remove(key);
     }
 }
 
 /// Drops owner references that are there twice.
 pub(crate) fn unite_owners(ask: &Ask, object: &mut Value) {
-    let Some(owners) = metadata(object).get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
+    let Some(owners) = metadata(object).get_mut("ownerReferences").and_then(Value::as_array_mut) else {
+        return;
+    };
     let mut seen = HashSet::new();
     let before = owners.len();
     let mut twice = Vec::new();

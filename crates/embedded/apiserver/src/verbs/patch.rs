@@ -114,9 +114,8 @@ fn check_identity(ask: &Ask, new: &Value) -> Result<(), Failure> {
 
 /// Server-side apply: creates what is not there, merges into what is.
 async fn apply(ask: &Ask, mut config: Value) -> Result<(Shown, bool), Failure> {
-    decode::check_type(&ask.resource, &config).map_err(|found| {
-        Failure::bad_request(format!("invalid object type: {found}"))
-    })?;
+    decode::check_type(&ask.resource, &config)
+        .map_err(|found| Failure::bad_request(format!("invalid object type: {found}")))?;
     if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }

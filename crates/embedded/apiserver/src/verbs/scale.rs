@@ -40,7 +40,9 @@ pub(crate) fn of(ask: &Ask, object: &Value) -> Result<Value, Failure> {
     let mut status = json!({"replicas": number(&paths.status).unwrap_or(0)});
     let selector = match &paths.selector {
         Some(path) => at(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
-        None if ask.resource.as_built_in().is_some() => model::selector_text(object.pointer("/spec/selector")),
+        None if ask.resource.as_built_in().is_some() => {
+            model::selector_text(object.pointer("/spec/selector"))
+        }
         None => String::new(),
     };
     if let Some(status) = status.as_object_mut()
@@ -48,7 +50,9 @@ pub(crate) fn of(ask: &Ask, object: &Value) -> Result<Value, Failure> {
     {
         status.insert("selector".into(), selector.into());
     }
-    Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+    Ok(
+        json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}),
+    )
 }
 
 /// Writes the number of replicas of a scale into its object.

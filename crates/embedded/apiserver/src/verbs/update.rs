@@ -71,7 +71,9 @@ where
         let is_bound = !asked.is_empty() && (is_put || asked != text(&old, "/metadata/resourceVersion"));
         if !asked.is_empty() && asked != entry.rv.to_string() {
             if asked.parse::<u64>().is_err() {
-                return Err(Failure::untyped(format!("strconv.ParseUint: parsing {asked:?}: invalid syntax")));
+                return Err(Failure::untyped(format!(
+                    "strconv.ParseUint: parsing {asked:?}: invalid syntax"
+                )));
             }
             return Err(Failure::modified(ask.named()));
         }
@@ -130,7 +132,7 @@ async fn store_change(
         return match ask.api.write(write).await {
             Ok(_) => {
                 json::metadata(&mut new).insert("resourceVersion".into(), entry.rv.to_string().into());
-                ask.api.after_write(resource, &ask.namespace, &ask.name).await;
+                ask.api.after_write(resource, &ask.name).await;
                 Ok(Some(Shown::Value(new)))
             }
             Err(WriteError::Conflict) => Ok(None),
@@ -148,11 +150,15 @@ async fn store_change(
         json::metadata(&mut new).insert("resourceVersion".into(), entry.rv.to_string().into());
         return Ok(Some(Shown::Value(new)));
     }
-    let write =
-        Write { bucket: Arc::clone(&resource.bucket), key, expect: Expect::Version(entry.rv), put: Some(put) };
+    let write = Write {
+        bucket: Arc::clone(&resource.bucket),
+        key,
+        expect: Expect::Version(entry.rv),
+        put: Some(put),
+    };
     match ask.api.write(write).await {
         Ok(entry) => {
-            ask.api.after_write(resource, &ask.namespace, &ask.name).await;
+            ask.api.after_write(resource, &ask.name).await;
             Ok(Some(Shown::Entry(entry)))
         }
         Err(WriteError::Conflict) => Ok(None),

@@ -237,8 +237,14 @@ impl Watch {
     fn push_bookmark(&mut self, ends_initial: bool) {
         let is_first = self.accepted.view == View::Table && std::mem::replace(&mut self.is_first, false);
         let object = show::bookmark(&self.resource, self.cursor, ends_initial);
-        let piece =
-            show::event(&self.resource, self.accepted, self.include_object, EventType::Bookmark, object, is_first);
+        let piece = show::event(
+            &self.resource,
+            self.accepted,
+            self.include_object,
+            EventType::Bookmark,
+            object,
+            is_first,
+        );
         self.ready.push_back(piece);
         debug_assert!(self.accepted.format != Format::Yaml, "watches are never YAML");
     }

@@ -1,0 +1,13 @@
+//! What a cluster does by itself: objects every cluster has, dependents of deleted objects, namespaces.
+
+pub(crate) mod bootstrap;
+mod garbage;
+pub(crate) mod namespaces;
+
+use crate::api::Api;
+
+/// Starts the background work.
+pub(crate) fn start(api: &Api) {
+    garbage::start(api);
+    namespaces::start(api);
+}

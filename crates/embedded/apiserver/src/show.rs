@@ -1,0 +1,355 @@
+//! Objects as clients asked to see them.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use serde_json::{Value, json};
+
+use crate::{
+    api::Api,
+    json::text,
+    model,
+    request::{
+        body::Answer,
+        negotiate::{Accepted, Format, View},
+    },
+    resources::Resource,
+    status::Failure,
+    store::Entry,
+    verbs::{Shown, list::Page},
+};
+
+/// Plain JSON of whole objects.
+pub(crate) const PLAIN: Accepted = Accepted { format: Format::Json, view: View::Whole };
+
+/// Which object each row of a table carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// The type of a watch event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+}
+
+impl EventType {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// An event of plain JSON, straight from the stored bytes.
+pub(crate) fn event_json(resource: &Resource, kind: EventType, entry: &Entry) -> Bytes {
+    let mut out = Vec::with_capacity(entry.body.len() + 128);
+    out.extend_from_slice(br#"{"type":""#);
+    out.extend_from_slice(kind.name().as_bytes());
+    out.extend_from_slice(br#"","object":"#);
+    entry.write_json(&mut out, Some((&resource.api_version, &resource.kind)));
+    out.extend_from_slice(b"}\n");
+    out.into()
+}
+
+/// An event in any representation.
+pub(crate) fn event(
+    resource: &Resource,
+    accepted: Accepted,
+    include: Include,
+    kind: EventType,
+    object: Value,
+    is_first: bool,
+) -> Bytes {
+    let object = match accepted.view {
+        View::Whole => object,
+        View::Metadata { .. } => partial(&object),
+        View::Table => {
+            let mut table = table(
+                resource,
+                std::slice::from_ref(&object),
+                include,
+                object.pointer("/metadata/resourceVersion"),
+            );
+            if !is_first && let Some(table) = table.as_object_mut() {
+                table.insert("columnDefinitions".into(), Value::Null);
+            }
+            table
+        }
+    };
+    frame(resource, accepted, kind, &object)
+}
+
+fn frame(resource: &Resource, accepted: Accepted, kind: EventType, object: &Value) -> Bytes {
+    if accepted.format == Format::Protobuf
+        && let Some(bytes) = model::watch_event_protobuf(resource, kind.name(), object)
+    {
+        return bytes;
+    }
+    let mut out = serde_json::to_vec(&json!({"type": kind.name(), "object": object})).unwrap_or_default();
+    out.push(b'\n');
+    out.into()
+}
+
+/// The event that tells a watcher why it ends.
+pub(crate) fn error_event(resource: &Resource, accepted: Accepted, failure: &Failure) -> Bytes {
+    frame(resource, accepted, EventType::Error, &failure.to_value())
+}
+
+/// An object that only carries a version.
+pub(crate) fn bookmark(resource: &Resource, rv: u64, ends_initial: bool) -> Value {
+    let mut metadata = json!({"resourceVersion": rv.to_string(), "creationTimestamp": null});
+    if ends_initial && let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert("annotations".into(), json!({"k8s.io/initial-events-end": "true"}));
+    }
+    let mut object =
+        json!({"kind": &*resource.kind, "apiVersion": &*resource.api_version, "metadata": metadata});
+    // Typed clients decode these even when they are empty.
+    if resource.as_built_in().is_some()
+        && let Some(schema) = quintet_objects::types::kind(&resource.api_version, &resource.kind)
+        && let Some(object) = object.as_object_mut()
+    {
+        for field in ["spec", "status"] {
+            if schema.field(field).is_some_and(|field| !field.is_pointer && field.shape.as_struct().is_some())
+            {
+                object.insert(field.into(), json!({}));
+            }
+        }
+    }
+    object
+}
+
+/// Only the metadata of an object.
+fn partial(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_default(),
+    })
+}
+
+/// Objects as rows.
+fn table(resource: &Resource, objects: &[Value], include: Include, rv: Option<&Value>) -> Value {
+    let mut table = model::table(resource, objects);
+    if let Some(table) = table.as_object_mut() {
+        table.insert("metadata".into(), json!({"resourceVersion": rv.cloned().unwrap_or_else(|| "".into())}));
+        let rows = table.get_mut("rows").and_then(Value::as_array_mut);
+        for (row, object) in rows.into_iter().flatten().zip(objects) {
+            let shown = match include {
+                Include::None => continue,
+                Include::Metadata => partial(object),
+                Include::Object => object.clone(),
+            };
+            if let Some(row) = row.as_object_mut() {
+                row.insert("object".into(), shown);
+            }
+        }
+    }
+    table
+}
+
+/// Bytes of a value in a format.
+pub(crate) fn encode(value: &Value, format: Format, is_pretty: bool) -> Result<Vec<u8>, Failure> {
+    match format {
+        Format::Json if is_pretty => {
+            let mut bytes = serde_json::to_vec_pretty(value).map_err(Failure::internal)?;
+            bytes.push(b'\n');
+            Ok(bytes)
+        }
+        Format::Json => {
+            let mut bytes = serde_json::to_vec(value).map_err(Failure::internal)?;
+            bytes.push(b'\n');
+            Ok(bytes)
+        }
+        Format::Yaml => serde_saphyr::to_string(value).map(String::into_bytes).map_err(Failure::internal),
+        Format::Protobuf => model::to_protobuf(value),
+    }
+}
+
+/// How an answer is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) accepted: Accepted,
+    pub(crate) include: Include,
+    pub(crate) is_pretty: bool,
+}
+
+/// An answer with a body.
+pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<Answer> {
+    let mut response = Response::new(Answer::whole(body));
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A value as an answer.
+pub(crate) fn value(code: u16, value: &Value, wanted: Wanted) -> Result<Response<Answer>, Failure> {
+    let mut format = wanted.accepted.format;
+    let bytes = match encode(value, format, wanted.is_pretty) {
+        Err(_) if format == Format::Protobuf => {
+            // A kind without messages: JSON is what every client also reads.
+            format = Format::Json;
+            encode(value, format, wanted.is_pretty)?
+        }
+        other => other?,
+    };
+    Ok(answer(code, format.content_type(false), bytes))
+}
+
+/// A failure as an answer.
+pub(crate) fn failure(failure: &Failure) -> Response<Answer> {
+    let mut response = if failure.is_plain() {
+        answer(failure.code(), "text/plain; charset=utf-8", failure.message().to_owned())
+    } else {
+        let mut bytes = serde_json::to_vec(&failure.to_value()).unwrap_or_default();
+        bytes.push(b'\n');
+        answer(failure.code(), "application/json", bytes)
+    };
+    if let Some(seconds) = failure.retry_after_seconds() {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// One object as an answer.
+pub(crate) async fn object(
+    api: &Api,
+    resource: &Resource,
+    code: u16,
+    shown: Shown,
+    wanted: Wanted,
+) -> Result<Response<Answer>, Failure> {
+    let object = match shown {
+        Shown::Entry(entry) => {
+            if wanted.accepted == PLAIN && !wanted.is_pretty && api.reads_raw(resource, &entry) {
+                let mut out = Vec::with_capacity(entry.body.len() + 128);
+                entry.write_json(&mut out, Some((&resource.api_version, &resource.kind)));
+                out.push(b'\n');
+                return Ok(answer(code, "application/json", out));
+            }
+            api.load(resource, &entry).await?
+        }
+        Shown::Value(value) => value,
+    };
+    if text(&object, "/kind") == "Status" && text(&object, "/apiVersion") == "v1" {
+        return value(code, &object, wanted);
+    }
+    let object = match wanted.accepted.view {
+        View::Whole => object,
+        View::Metadata { is_list: false } => partial(&object),
+        View::Metadata { is_list: true } => {
+            return Err(Failure::not_acceptable(
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ));
+        }
+        View::Table => {
+            let rv = object.pointer("/metadata/resourceVersion").cloned();
+            table(resource, std::slice::from_ref(&object), wanted.include, rv.as_ref())
+        }
+    };
+    value(code, &object, wanted)
+}
+
+/// A page of a list as an answer.
+pub(crate) async fn list(
+    api: &Api,
+    resource: &Resource,
+    page: Page,
+    wanted: Wanted,
+) -> Result<Response<Answer>, Failure> {
+    let is_custom = resource.as_custom().is_some();
+    if wanted.accepted == PLAIN
+        && !wanted.is_pretty
+        && page.entries.iter().all(|(_, entry)| api.reads_raw(resource, entry))
+    {
+        return Ok(answer(200, "application/json", list_json(resource, &page, is_custom)));
+    }
+    let mut items = Vec::with_capacity(page.entries.len());
+    for (_, entry) in &page.entries {
+        items.push(api.load(resource, entry).await?);
+    }
+    let mut metadata = json!({"resourceVersion": page.rv.to_string()});
+    if let Some(metadata) = metadata.as_object_mut() {
+        if let Some(token) = page.continue_token {
+            metadata.insert("continue".into(), token.into());
+        }
+        if let Some(remaining) = page.remaining {
+            metadata.insert("remainingItemCount".into(), remaining.into());
+        }
+    }
+    let shown = match wanted.accepted.view {
+        View::Whole => {
+            if !is_custom {
+                for item in items.iter_mut().filter_map(Value::as_object_mut) {
+                    item.remove("kind");
+                    item.remove("apiVersion");
+                }
+            }
+            json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items})
+        }
+        View::Metadata { is_list: true } => {
+            let items: Vec<Value> = items.iter().map(partial).collect();
+            json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
+        }
+        View::Metadata { is_list: false } => {
+            return Err(Failure::new(
+                406,
+                "NotAcceptable",
+                format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                    resource.list_kind
+                ),
+            ));
+        }
+        View::Table => {
+            let mut table = table(resource, &items, wanted.include, None);
+            if let Some(table) = table.as_object_mut() {
+                table.insert("metadata".into(), metadata);
+            }
+            table
+        }
+    };
+    value(200, &shown, wanted)
+}
+
+/// A list of plain JSON, straight from the stored bytes.
+fn list_json(resource: &Resource, page: &Page, is_custom: bool) -> Vec<u8> {
+    let size: usize = page.entries.iter().map(|(_, entry)| entry.body.len() + 128).sum();
+    let mut out = Vec::with_capacity(size + 256);
+    let mut metadata = format!(r#"{{"resourceVersion":"{}""#, page.rv);
+    if let Some(token) = &page.continue_token {
+        metadata.push_str(&format!(r#","continue":"{token}""#));
+    } else if is_custom {
+        metadata.push_str(r#","continue":"""#);
+    }
+    if let Some(remaining) = page.remaining {
+        metadata.push_str(&format!(r#","remainingItemCount":{remaining}"#));
+    }
+    out.extend_from_slice(
+        format!(
+            r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata}}},"items":["#,
+            resource.list_kind, resource.api_version
+        )
+        .as_bytes(),
+    );
+    let type_meta = is_custom.then_some((&*resource.api_version, &*resource.kind));
+    for (index, (_, entry)) in page.entries.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        entry.write_json(&mut out, type_meta);
+    }
+    out.extend_from_slice(b"]}\n");
+    out
+}
