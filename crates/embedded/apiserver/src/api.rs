@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Longest a read may take, and any request whatever the client asks for.
-const READ_DEADLINE: Duration = Duration::from_secs(60);
+const READ_DEADLINE: Duration = Duration::from_mins(1);
 /// Longest a write may take.
 const WRITE_DEADLINE: Duration = Duration::from_secs(34);
 
@@ -191,7 +191,7 @@ impl Api {
     }
 
     /// Whether stored bytes are what a reader of this resource gets.
-    pub(crate) fn reads_raw(&self, resource: &Resource, entry: &Entry) -> bool {
+    pub(crate) fn reads_raw(resource: &Resource, entry: &Entry) -> bool {
         resource.reads_as_stored()
             && entry.version == resource.storage_version
             && entry.epoch == resource.epoch
@@ -381,19 +381,6 @@ impl Call<'_> {
         };
         auth::authorize(&self.api, &self.caller, &attributes)?;
         let Some(resource) = registry.get(&path.group, &path.version, &path.resource) else {
-            if let Some(response) = discovery::aggregated(
-                &self.api,
-                &self.caller,
-                self.uri,
-                self.headers,
-                self.method,
-                &path,
-                &body,
-            )
-            .await
-            {
-                return response;
-            }
             return Err(match registry.group(&path.group) {
                 Some(_) => Failure::no_resource(),
                 None => Failure::no_page(),

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The largest body of a request.
-pub const BODY_AT_MOST: usize = 3 << 20;
+pub(crate) const BODY_AT_MOST: usize = 3 << 20;
 
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const ACCEPTED_CUSTOM: &str = "application/json, application/yaml";
@@ -216,7 +216,9 @@ pub(crate) fn object(ask: &Ask, content_type: Option<&str>, bytes: &[u8]) -> Res
             complaints.join(", ")
         ))),
         FieldValidation::Warn => {
-            complaints.into_iter().for_each(|complaint| ask.warn(complaint));
+            for complaint in complaints {
+                ask.warn(complaint);
+            }
             Ok(object)
         }
         _ => Ok(object),
@@ -273,7 +275,9 @@ pub(crate) fn patched(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
             Err(invalid(object.to_string(), format!("strict decoding error: {}", complaints.join(", "))))
         }
         FieldValidation::Warn => {
-            complaints.into_iter().for_each(|complaint| ask.warn(complaint));
+            for complaint in complaints {
+                ask.warn(complaint);
+            }
             Ok(())
         }
         _ => Ok(()),

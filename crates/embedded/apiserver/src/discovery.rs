@@ -27,7 +27,7 @@ const GIT_VERSION: &str = concat!("v1.36.0+quintet-", env!("CARGO_PKG_VERSION"))
 
 /// Documents that are made once for a registry.
 #[derive(Debug, Default)]
-pub struct Documents(Mutex<Option<(Arc<Registry>, Arc<Cached>)>>);
+pub(crate) struct Documents(Mutex<Option<(Arc<Registry>, Arc<Cached>)>>);
 
 #[derive(Debug, Default)]
 struct Cached {
@@ -198,11 +198,9 @@ fn health(api: &Api, endpoint: &str, check: &str, query: &Query) -> Response<Ans
     let (mut lines, mut is_well) = (String::new(), true);
     for (name, is_ok) in checks {
         is_well &= is_ok;
-        lines.push_str(&if *is_ok {
-            format!("[+]{name} ok\n")
-        } else {
-            format!("[-]{name} failed: reason withheld\n")
-        });
+        let line =
+            if *is_ok { format!("[+]{name} ok\n") } else { format!("[-]{name} failed: reason withheld\n") };
+        lines += &line;
     }
     if !is_well {
         return text_answer(500, format!("{lines}{endpoint} check failed\n"));
@@ -470,7 +468,8 @@ fn openapi_v3(
 fn openapi_hash(version: &GroupVersion) -> String {
     let mut text = GIT_VERSION.to_owned();
     for resource in &version.resources {
-        text.push_str(&format!("{}/{}/{};", resource.api_version, resource.kind, resource.epoch));
+        let line = format!("{}/{}/{};", resource.api_version, resource.kind, resource.epoch);
+        text += &line;
     }
     hash(text.as_bytes())
 }
@@ -488,18 +487,4 @@ fn openapi_v2(api: &Api, registry: &Arc<Registry>, parts: &Parts) -> Result<Resp
     });
     let tag = format!("\"{}\"", hash(bytes));
     Ok(tagged(&parts.headers, "application/json", bytes.clone(), &tag, "no-cache, private"))
-}
-
-/// Passes a request on to the server of an APIService; `None` if there is none for it.
-#[expect(clippy::too_many_arguments, reason = "everything there is to know about a request")]
-pub(crate) async fn aggregated(
-    _api: &Api,
-    _caller: &Caller,
-    _uri: &Uri,
-    _headers: &HeaderMap,
-    _method: &Method,
-    _path: &ResourcePath,
-    _body: &Bytes,
-) -> Option<Result<Response<Answer>, Failure>> {
-    None
 }

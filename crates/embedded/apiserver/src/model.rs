@@ -151,7 +151,9 @@ pub(crate) fn validate_create(ask: &Ask, object: &Value) -> Vec<FieldError> {
         Model::BuiltIn(_) => Vec::new(),
         Model::Custom(custom) => {
             let (errors, warnings) = custom.validate(object, None);
-            warnings.into_iter().for_each(|warning| ask.warn(warning));
+            for warning in warnings {
+                ask.warn(warning);
+            }
             errors
         }
     }
@@ -163,7 +165,9 @@ pub(crate) fn validate_update(ask: &Ask, new: &Value, old: &Value) -> Vec<FieldE
         Model::BuiltIn(_) => Vec::new(),
         Model::Custom(custom) => {
             let (errors, warnings) = custom.validate(new, Some(old));
-            warnings.into_iter().for_each(|warning| ask.warn(warning));
+            for warning in warnings {
+                ask.warn(warning);
+            }
             errors
         }
     }

@@ -161,10 +161,13 @@ impl Resource {
     }
 }
 
+/// Group, version, plural.
+type Id = (Arc<str>, Arc<str>, Arc<str>);
+
 /// All served resources.
 #[derive(Debug, Default)]
 pub struct Registry {
-    resources: HashMap<(Arc<str>, Arc<str>, Arc<str>), Arc<Resource>>,
+    resources: HashMap<Id, Arc<Resource>>,
     /// Groups in the order of discovery, each with its versions, best first.
     pub groups: Vec<Group>,
 }

@@ -232,7 +232,7 @@ pub(crate) async fn object(
 ) -> Result<Response<Answer>, Failure> {
     let object = match shown {
         Shown::Entry(entry) => {
-            if wanted.accepted == PLAIN && !wanted.is_pretty && api.reads_raw(resource, &entry) {
+            if wanted.accepted == PLAIN && !wanted.is_pretty && Api::reads_raw(resource, &entry) {
                 let mut out = Vec::with_capacity(entry.body.len() + 128);
                 entry.write_json(&mut out, Some((&resource.api_version, &resource.kind)));
                 out.push(b'\n');
@@ -271,7 +271,7 @@ pub(crate) async fn list(
     let is_custom = resource.as_custom().is_some();
     if wanted.accepted == PLAIN
         && !wanted.is_pretty
-        && page.entries.iter().all(|(_, entry)| api.reads_raw(resource, entry))
+        && page.entries.iter().all(|(_, entry)| Api::reads_raw(resource, entry))
     {
         return Ok(answer(200, "application/json", list_json(resource, &page, is_custom)));
     }
@@ -329,12 +329,14 @@ fn list_json(resource: &Resource, page: &Page, is_custom: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(size + 256);
     let mut metadata = format!(r#"{{"resourceVersion":"{}""#, page.rv);
     if let Some(token) = &page.continue_token {
-        metadata.push_str(&format!(r#","continue":"{token}""#));
+        let part = format!(r#","continue":"{token}""#);
+        metadata += &part;
     } else if is_custom {
         metadata.push_str(r#","continue":"""#);
     }
     if let Some(remaining) = page.remaining {
-        metadata.push_str(&format!(r#","remainingItemCount":{remaining}"#));
+        let part = format!(r#","remainingItemCount":{remaining}"#);
+        metadata += &part;
     }
     out.extend_from_slice(
         format!(

@@ -43,12 +43,12 @@ fn usage(ask: &Ask, object: &Value) -> BTreeMap<String, Quantity> {
                     let amounts = container.pointer(&format!("/resources/{kind}")).and_then(Value::as_object);
                     for (resource, amount) in amounts.into_iter().flatten() {
                         let total = used.entry(format!("{prefix}{resource}")).or_default();
-                        *total = *total + quantity(amount);
+                        *total += quantity(amount);
                         if kind == "requests"
                             && matches!(resource.as_str(), "cpu" | "memory" | "ephemeral-storage")
                         {
                             let total = used.entry(resource.clone()).or_default();
-                            *total = *total + quantity(amount);
+                            *total += quantity(amount);
                         }
                     }
                 }

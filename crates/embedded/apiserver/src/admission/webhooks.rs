@@ -31,7 +31,7 @@ const ANSWER_AT_MOST: usize = 8 << 20;
 
 /// The hooks of all configurations, in the order they are asked.
 #[derive(Debug, Default)]
-pub struct Webhooks {
+pub(crate) struct Webhooks {
     mutating: RwLock<(u64, Arc<[Value]>)>,
     validating: RwLock<(u64, Arc<[Value]>)>,
 }

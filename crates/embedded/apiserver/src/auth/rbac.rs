@@ -194,11 +194,11 @@ impl Index {
                 .map(|(key, entry)| (key, serde_json::from_slice(&entry.body).unwrap_or_default()))
                 .collect()
         };
-        let rules = |object: &Value| items(object, "/rules").iter().map(Rule::of).collect::<Vec<_>>();
+        let parsed = |object: &Value| items(object, "/rules").iter().map(Rule::of).collect::<Vec<_>>();
         let [roles, bindings, cluster_roles, cluster_bindings] = BUCKETS.map(all);
         let mut index = Self {
-            roles: roles.iter().map(|(key, role)| (key.to_string(), rules(role))).collect(),
-            cluster_roles: cluster_roles.iter().map(|(key, role)| (key.to_string(), rules(role))).collect(),
+            roles: roles.iter().map(|(key, role)| (key.to_string(), parsed(role))).collect(),
+            cluster_roles: cluster_roles.iter().map(|(key, role)| (key.to_string(), parsed(role))).collect(),
             bindings: HashMap::new(),
             cluster_bindings: cluster_bindings.iter().map(|(key, b)| Binding::of(key, b)).collect(),
         };
@@ -392,7 +392,7 @@ pub(crate) async fn aggregate(api: &Api) -> Result<(), Failure> {
             (key, entry, value)
         })
         .collect();
-    for (key, entry, role) in &roles {
+    for (key, _, role) in &roles {
         let selectors = items(role, "/aggregationRule/clusterRoleSelectors");
         if selectors.is_empty() {
             continue;
@@ -412,7 +412,6 @@ pub(crate) async fn aggregate(api: &Api) -> Result<(), Failure> {
                 }
             }
         }
-        let _ = entry;
         if items(role, "/rules") == rules.as_slice() {
             continue;
         }

@@ -105,19 +105,13 @@ fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
         }
     }
     let short_conflict = json::texts(&wanted, "/shortNames").find(|short| has_noun(short)).map(str::to_owned);
+    let nothing = serde_json::Map::new();
+    let spelled = wanted.as_object().unwrap_or(&nothing);
     match short_conflict {
         Some(short) => conflict = Some(("ShortNamesConflict", short)),
-        None => json::carry(
-            wanted.as_object().unwrap_or(&serde_json::Map::new()),
-            json::as_map(&mut accepted),
-            "shortNames",
-        ),
+        None => json::carry(spelled, json::as_map(&mut accepted), "shortNames"),
     }
-    json::carry(
-        wanted.as_object().unwrap_or(&serde_json::Map::new()),
-        json::as_map(&mut accepted),
-        "categories",
-    );
+    json::carry(spelled, json::as_map(&mut accepted), "categories");
     let was_established = is_true(definition, "Established");
     let mut conditions = Vec::new();
     match &conflict {

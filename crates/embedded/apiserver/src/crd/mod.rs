@@ -208,7 +208,7 @@ fn custom_version(definition: &Value, version: &Value, group: &str, kind: &str) 
             .iter()
             .map(|field| text(field, "/jsonPath").trim_start_matches('.').to_owned())
             .collect(),
-        conversion: definition.pointer("/spec/conversion").cloned().unwrap_or(Value::Object(Map::new())),
+        conversion: definition.pointer("/spec/conversion").cloned().unwrap_or_else(|| json!({})),
         deprecation,
     }
 }

@@ -157,10 +157,9 @@ impl DeleteOptions {
         }
         let propagation = match (policy.map(Value::as_str), orphan) {
             (None, None) => None,
-            (None, Some(true)) => Some(Propagation::Orphan),
             (None, Some(false)) | (Some(Some("Background")), _) => Some(Propagation::Background),
             (Some(Some("Foreground")), _) => Some(Propagation::Foreground),
-            (Some(Some("Orphan")), _) => Some(Propagation::Orphan),
+            (None, Some(true)) | (Some(Some("Orphan")), _) => Some(Propagation::Orphan),
             (Some(other), _) => {
                 let body = format!(
                     "Unsupported value: {}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",

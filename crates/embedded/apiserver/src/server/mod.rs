@@ -37,7 +37,7 @@ const CONNECTIONS: usize = 4096;
 /// A client that has not finished its handshake or headers by then is none.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// A body that takes longer to arrive is not waited for.
-const BODY_DEADLINE: Duration = Duration::from_secs(60);
+const BODY_DEADLINE: Duration = Duration::from_mins(1);
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use entry::{Entry, Event, Happened, Head, Put, key_of, split_key};
 use state::State;
-pub use state::TooOld;
+pub use state::{Listed, TooOld};
 
 /// A log shorter than this is not worth a snapshot.
 const SNAPSHOT_FROM: u64 = 32 << 20;
@@ -98,6 +98,9 @@ pub struct Write {
 pub type Tap = mpsc::UnboundedReceiver<(Arc<str>, Arc<Event>)>;
 
 type Outcome = Result<Arc<Entry>, WriteError>;
+/// Bucket and key.
+type Id = (Arc<str>, Arc<str>);
+type Tapped = mpsc::UnboundedSender<(Arc<str>, Arc<Event>)>;
 
 struct Pending {
     write: Write,
@@ -112,7 +115,7 @@ struct Queue {
 
 struct Shared {
     state: RwLock<State>,
-    taps: Mutex<Vec<mpsc::UnboundedSender<(Arc<str>, Arc<Event>)>>>,
+    taps: Mutex<Vec<Tapped>>,
     queue: Mutex<Queue>,
     wake: Condvar,
     failure: Mutex<Option<String>>,
@@ -247,14 +250,13 @@ impl Store {
     }
 
     /// Objects in the order of their keys, and the version this list is of. See `State::scan`.
-    #[expect(clippy::type_complexity, reason = "a list and its version")]
     pub fn list(
         &self,
         bucket: &str,
         prefix: &str,
         start: Option<&str>,
         rv: Option<u64>,
-    ) -> Result<(Vec<(Arc<str>, Arc<Entry>)>, u64), TooOld> {
+    ) -> Result<(Listed, u64), TooOld> {
         let state = self.shared.state.read();
         Ok((state.scan(bucket, prefix, start, rv)?, rv.unwrap_or(state.rv)))
     }
@@ -362,7 +364,7 @@ impl Writer {
         let mut changes = Vec::with_capacity(batch.len());
         let mut replies = Vec::with_capacity(batch.len());
         // What earlier writes of this batch made of their objects.
-        let mut ahead: HashMap<(Arc<str>, Arc<str>), Option<Arc<Entry>>> = HashMap::new();
+        let mut ahead: HashMap<Id, Option<Arc<Entry>>> = HashMap::new();
         for Pending { write, reply } in batch {
             let id = (Arc::clone(&write.bucket), Arc::clone(&write.key));
             let current = match ahead.get(&id) {

@@ -27,6 +27,9 @@ pub struct TooOld {
     pub oldest: u64,
 }
 
+/// Objects with their keys, in the order of those.
+pub type Listed = Vec<(Arc<str>, Arc<Entry>)>;
+
 /// All objects of one storage resource.
 #[derive(Debug)]
 pub(super) struct Bucket {
@@ -195,7 +198,7 @@ impl State {
         prefix: &str,
         start: Option<&str>,
         rv: Option<u64>,
-    ) -> Result<Vec<(Arc<str>, Arc<Entry>)>, TooOld> {
+    ) -> Result<Listed, TooOld> {
         let Some(bucket) = self.buckets.get(bucket) else {
             return match rv {
                 Some(rv) if rv < self.floor => Err(TooOld { oldest: self.floor }),

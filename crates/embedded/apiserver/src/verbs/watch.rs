@@ -22,13 +22,14 @@ use crate::{
 /// How many events are taken at a time.
 const BATCH: usize = 256;
 /// How often a quiet watch tells its version.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// Bookmarks come this long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without a timeout of its own ends after this; clients resume.
 const TIMEOUT: Duration = Duration::from_mins(45);
 
 /// A watch that is being read.
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact of the watch")]
 struct Watch {
     api: Api,
     resource: Arc<Resource>,
@@ -194,7 +195,7 @@ impl Watch {
                 Happened::Modified => EventType::Modified,
                 Happened::Deleted => EventType::Deleted,
             };
-            if self.accepted == show::PLAIN && self.api.reads_raw(&self.resource, &event.entry) {
+            if self.accepted == show::PLAIN && Api::reads_raw(&self.resource, &event.entry) {
                 let frame = event.frame.get_or_init(|| show::event_json(&self.resource, kind, &event.entry));
                 self.ready.push_back(frame.clone());
                 return Ok(());
@@ -223,7 +224,7 @@ impl Watch {
     }
 
     async fn push(&mut self, kind: EventType, entry: &Entry) -> Result<(), Failure> {
-        let piece = if self.accepted == show::PLAIN && self.api.reads_raw(&self.resource, entry) {
+        let piece = if self.accepted == show::PLAIN && Api::reads_raw(&self.resource, entry) {
             show::event_json(&self.resource, kind, entry)
         } else {
             let object = self.api.load(&self.resource, entry).await?;
