@@ -80,7 +80,7 @@ impl Decoder {
         let mut dropped = Vec::new();
         for (name, value) in fields.iter_mut() {
             let Some(field) = kind.field(name) else {
-                self.decoded.unknown.push(path.field(name).to_string());
+                self.decoded.unknown.push(dotted(&path.field(name)));
                 dropped.push(name.clone());
                 continue;
             };
@@ -137,7 +137,7 @@ impl Decoder {
                     if item.is_null() {
                         *item = zero(element);
                     }
-                    self.value(element, item, &path.field(key), depth + 1)?;
+                    self.value(element, item, &path.key(key), depth + 1)?;
                 }
                 Ok(())
             }
@@ -258,6 +258,28 @@ fn without_indexes(path: &Path<'_>) -> String {
             _ => {}
         }
     }
+    out
+}
+
+/// Strict decoding errors name map keys as if they were fields.
+fn dotted(path: &Path<'_>) -> String {
+    let text = path.to_string();
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once('[') {
+        out.push_str(before);
+        let (key, after) = after.split_once(']').unwrap_or((after, ""));
+        if key.parse::<usize>().is_ok() {
+            out.push('[');
+            out.push_str(key);
+            out.push(']');
+        } else {
+            out.push('.');
+            out.push_str(key);
+        }
+        rest = after;
+    }
+    out.push_str(rest);
     out
 }
 

@@ -52,7 +52,7 @@ fn wrong_types_are_named_as_go_names_them() {
     };
     assert_eq!(
         error("v1", "ConfigMap", json!({ "data": { "a": 1 } })),
-        "json: cannot unmarshal number into Go struct field ConfigMap.data.a of type string"
+        "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
     );
     assert_eq!(
         error("apps/v1", "Deployment", json!({ "spec": { "replicas": "three" } })),
