@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, Uri, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
     api::Api,
-    auth::{Caller, tokens},
+    auth::tokens,
     model,
     request::{
         body::Answer,
         negotiate::{Format, Offer, media_ranges, negotiate},
-        url::{Place, Query, ResourcePath},
+        url::{Place, Query},
     },
     resources::{Group, GroupVersion, Registry, Resource, api_version},
     show,

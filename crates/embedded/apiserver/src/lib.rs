@@ -25,8 +25,6 @@ mod json;
 mod model;
 pub mod request;
 pub mod resources;
-#[expect(missing_docs, reason = "stub")]
-pub mod schema_stub;
 pub mod server;
 mod show;
 pub mod status;

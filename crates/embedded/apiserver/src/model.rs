@@ -4,7 +4,11 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use quintet_api::selector::Selector;
-use quintet_objects::{FieldError, builtin};
+use quintet_objects::{
+    FieldError, builtin,
+    patch::{self, PatchError},
+    types,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -198,36 +202,34 @@ pub(crate) fn apply(_ask: &Ask, live: Option<&Value>, config: &Value) -> Result<
     Ok(new)
 }
 
+fn patch_failure(error: &PatchError) -> Failure {
+    match error {
+        PatchError::Malformed(why) => Failure::bad_request(why.as_str()),
+        PatchError::Rejected { .. } => Failure::new(422, "Invalid", error.to_string()),
+        PatchError::TooLong(_) => Failure::new(413, "RequestEntityTooLarge", error.to_string()),
+        PatchError::Strategic(why) => Failure::untyped(why.as_str()),
+    }
+}
+
 /// RFC 6902.
-pub(crate) fn json_patch(_object: &mut Value, _patch: &Value) -> Result<(), Failure> {
-    Err(Failure::untyped("not there yet"))
+pub(crate) fn json_patch(object: &mut Value, patch: &Value) -> Result<(), Failure> {
+    patch::json_patch(object, patch).map_err(|error| patch_failure(&error))
 }
 
 /// RFC 7386.
 pub(crate) fn merge_patch(object: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *object = patch.clone();
-        return;
-    };
-    let map = json::as_map(object);
-    for (key, value) in patch {
-        if value.is_null() {
-            map.remove(key);
-        } else {
-            merge_patch(map.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
+    patch::merge_patch(object, patch);
 }
 
 /// Strategic merge patch.
-#[expect(clippy::unnecessary_wraps, reason = "directives can be wrong")]
-pub(crate) fn strategic_merge(
-    _resource: &Resource,
-    object: &mut Value,
-    patch: &Value,
-) -> Result<(), Failure> {
-    merge_patch(object, patch);
-    Ok(())
+pub(crate) fn strategic_merge(resource: &Resource, object: &mut Value, patch: &Value) -> Result<(), Failure> {
+    let (api_version, kind) = (json::text(object, "/apiVersion"), json::text(object, "/kind"));
+    let Some(schema) =
+        types::kind(api_version, kind).or_else(|| types::kind(&resource.api_version, &resource.kind))
+    else {
+        return Err(Failure::internal(format!("{} has no merge keys", resource.kind)));
+    };
+    patch::strategic_merge(object, patch, schema).map_err(|error| patch_failure(&error))
 }
 
 /// Makes a built-in object one of the resource's version.
@@ -242,9 +244,8 @@ pub(crate) fn convert_built_in(resource: &Resource, mut object: Value) -> Value 
 pub(crate) fn fit_custom(custom: &CustomVersion, object: &mut Value) -> Result<Vec<String>, String> {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     let mut unknown = Vec::new();
-    if let Some(schema) = quintet_objects::types::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
-        let decoded =
-            quintet_objects::types::decode(schema, &mut metadata).map_err(|error| error.to_string())?;
+    if let Some(schema) = types::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+        let decoded = types::decode(schema, &mut metadata).map_err(|error| error.to_string())?;
         unknown = decoded.unknown.into_iter().map(|path| format!("metadata.{path}")).collect();
         json::as_map(object).insert("metadata".into(), metadata);
     }

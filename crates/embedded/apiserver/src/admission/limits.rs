@@ -116,7 +116,7 @@ pub(super) fn check(ask: &Ask, pod: &Value) -> Result<(), Failure> {
                             "minimum {resource} usage per Container is {}, but request is {}",
                             shown(least),
                             shown(request)
-                        ))
+                        ));
                     }
                     _ => {}
                 }

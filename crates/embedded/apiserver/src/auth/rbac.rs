@@ -385,20 +385,20 @@ pub(crate) async fn aggregate(api: &Api) -> Result<(), Failure> {
     let resource = api.built_in(GROUP, "clusterroles")?;
     let entries =
         api.store().list(&resource.bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
-    let roles: Vec<(Arc<str>, Arc<crate::store::Entry>, Value)> = entries
+    let all: Vec<(Arc<str>, Arc<crate::store::Entry>, Value)> = entries
         .into_iter()
         .map(|(key, entry)| {
             let value = entry.to_value("rbac.authorization.k8s.io/v1", "ClusterRole");
             (key, entry, value)
         })
         .collect();
-    for (key, _, role) in &roles {
+    for (key, _, role) in &all {
         let selectors = items(role, "/aggregationRule/clusterRoleSelectors");
         if selectors.is_empty() {
             continue;
         }
-        let mut rules: Vec<Value> = Vec::new();
-        for (other_key, other_entry, other) in &roles {
+        let mut gathered: Vec<Value> = Vec::new();
+        for (other_key, other_entry, other) in &all {
             let is_wanted = other_key != key
                 && selectors.iter().any(|selector| {
                     crate::model::label_selector(Some(selector))
@@ -406,19 +406,19 @@ pub(crate) async fn aggregate(api: &Api) -> Result<(), Failure> {
                 });
             if is_wanted {
                 for rule in items(other, "/rules") {
-                    if !rules.contains(rule) {
-                        rules.push(rule.clone());
+                    if !gathered.contains(rule) {
+                        gathered.push(rule.clone());
                     }
                 }
             }
         }
-        if items(role, "/rules") == rules.as_slice() {
+        if items(role, "/rules") == gathered.as_slice() {
             continue;
         }
         let ask = Ask::internal(api, &resource, "", key);
-        let rules = &rules;
+        let gathered = &gathered;
         Box::pin(update::update(&ask, false, update::Made::Changed, move |mut role: Value| async move {
-            crate::json::as_map(&mut role).insert("rules".into(), rules.clone().into());
+            crate::json::as_map(&mut role).insert("rules".into(), gathered.clone().into());
             Ok(role)
         }))
         .await?;

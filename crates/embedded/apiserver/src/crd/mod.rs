@@ -5,9 +5,8 @@ mod establish;
 
 use std::sync::Arc;
 
-use crate::schema_stub::Structural;
-use quintet_objects::{FieldError, Path};
-use serde_json::{Map, Value, json};
+use quintet_objects::{FieldError, Path, schema::Structural};
+use serde_json::{Value, json};
 
 use crate::{
     api::Api,
@@ -51,7 +50,7 @@ impl CustomVersion {
     /// Fills in defaults.
     pub fn default(&self, object: &mut Value) {
         if let Some(schema) = &self.schema {
-            schema.default(object);
+            schema.apply_defaults(object);
         }
     }
 

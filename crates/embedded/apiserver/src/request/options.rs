@@ -311,7 +311,9 @@ fn check_match(
         }
         let resource_version = query.get("resourceVersion");
         match matching {
-            None => {}
+            Some("Exact" | "NotOlderThan")
+                if !has_continue
+                    && resource_version.is_some_and(|rv| rv != "0" || matching != Some("Exact")) => {}
             Some(_) if has_continue => {
                 return forbidden(
                     "resourceVersionMatch",
@@ -330,7 +332,7 @@ fn check_match(
                     "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
                 );
             }
-            Some("Exact" | "NotOlderThan") => {}
+            None => {}
             Some(other) => {
                 let body = format!(
                     "Unsupported value: {}: supported values: \"Exact\", \"NotOlderThan\", \"\"",

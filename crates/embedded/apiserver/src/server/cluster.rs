@@ -161,17 +161,17 @@ fn keys(data_dir: Option<&Path>) -> Result<(Authority, Tokens), StartError> {
         return Ok((Authority::generate()?, Tokens::generate()?.0));
     };
     let path = |name: &str| data_dir.join(name);
-    let authority = match (read(&path("ca.crt"))?, read(&path("ca.key"))?) {
-        (Some(certificate), Some(key)) => Authority {
+    let kept = (read(&path("ca.crt"))?, read(&path("ca.key"))?);
+    let authority = if let (Some(certificate), Some(key)) = kept {
+        Authority {
             certificate: String::from_utf8_lossy(&certificate).into_owned(),
             key: String::from_utf8_lossy(&key).into_owned(),
-        },
-        _ => {
-            let authority = Authority::generate()?;
-            write_private(&path("ca.key"), authority.key.as_bytes())?;
-            write_private(&path("ca.crt"), authority.certificate.as_bytes())?;
-            authority
         }
+    } else {
+        let authority = Authority::generate()?;
+        write_private(&path("ca.key"), authority.key.as_bytes())?;
+        write_private(&path("ca.crt"), authority.certificate.as_bytes())?;
+        authority
     };
     let tokens = if let Some(key) = read(&path("tokens.key"))? {
         Tokens::read(&key)?

@@ -105,17 +105,17 @@ async fn a_torn_end_is_cut_off() {
 #[tokio::test]
 async fn snapshots_replace_the_log() {
     let path = directory("snapshot");
-    let big = "x".repeat(400_000);
+    let big = "x".repeat(200_000);
     let mut last = 0;
     {
         let store = Store::open(&path).unwrap();
-        for round in 0..200 {
+        for round in 0..120 {
             let expect = if round == 0 { Expect::Absent } else { Expect::Version(last) };
             last = store.write(write("b", "k", expect, Some(&big))).await.unwrap().rv;
         }
     }
     let bytes: u64 = std::fs::read_dir(&path).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
-    assert!(bytes < 70 << 20, "{bytes} bytes for one small object");
+    assert!(bytes < 50 << 20, "{bytes} bytes for one small object");
     let store = Store::open(&path).unwrap();
     assert_eq!(store.get("b", "k").unwrap().rv, last);
     assert_eq!(store.version(), last);
