@@ -103,6 +103,11 @@ impl Cluster {
         &self.api
     }
 
+    /// The authority that its clients' certificates are of.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
