@@ -24,6 +24,9 @@ pub(crate) const HAS_PROTOBUF: bool = false;
 
 /// Fills in what the client left out.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {
+    if is_definition(resource) {
+        crate::crd::default(object);
+    }
     if let Model::Custom(custom) = &resource.model {
         custom.default(object);
     }
@@ -149,9 +152,14 @@ pub(crate) fn needs_resource_version(resource: &Resource) -> bool {
     resource.as_built_in().is_none_or(|kind| kind.needs_resource_version)
 }
 
+fn is_definition(resource: &Resource) -> bool {
+    resource.is("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
 /// What is wrong with a new object.
 pub(crate) fn validate_create(ask: &Ask, object: &Value) -> Vec<FieldError> {
     match &ask.resource.model {
+        Model::BuiltIn(_) if is_definition(&ask.resource) => crate::crd::validate(object, None),
         Model::BuiltIn(_) => Vec::new(),
         Model::Custom(custom) => {
             let (errors, warnings) = custom.validate(object, None);
@@ -166,6 +174,7 @@ pub(crate) fn validate_create(ask: &Ask, object: &Value) -> Vec<FieldError> {
 /// What is wrong with a changed object.
 pub(crate) fn validate_update(ask: &Ask, new: &Value, old: &Value) -> Vec<FieldError> {
     match &ask.resource.model {
+        Model::BuiltIn(_) if is_definition(&ask.resource) => crate::crd::validate(new, Some(old)),
         Model::BuiltIn(_) => Vec::new(),
         Model::Custom(custom) => {
             let (errors, warnings) = custom.validate(new, Some(old));

@@ -2,6 +2,7 @@
 
 pub(crate) mod conversion;
 mod establish;
+mod validate;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::{
 };
 
 pub(crate) use establish::settle;
+pub(crate) use validate::validate;
 
 /// Where definitions are kept.
 pub(crate) const BUCKET: &str = "apiextensions.k8s.io/customresourcedefinitions";
@@ -73,7 +75,6 @@ impl CustomVersion {
 
 /// What a new definition starts with.
 pub(crate) fn prepare_create(object: &mut Value) {
-    default(object);
     let stored: Vec<Value> = items(object, "/spec/versions")
         .iter()
         .filter(|version| version.get("storage") == Some(&Value::Bool(true)))
@@ -93,7 +94,7 @@ pub(crate) fn prepare_create(object: &mut Value) {
 }
 
 /// Fills in names that follow from others.
-fn default(object: &mut Value) {
+pub(crate) fn default(object: &mut Value) {
     let kind = text(object, "/spec/names/kind").to_owned();
     let spec = json::child(json::as_map(object), "spec");
     let names = json::child(spec, "names");

@@ -119,6 +119,8 @@ struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     failure: Mutex<Option<String>>,
+    /// The newest published version, for those who wait for it.
+    version: watch::Sender<u64>,
 }
 
 /// A store, see the module.
@@ -137,6 +139,7 @@ impl std::fmt::Debug for Store {
 impl Shared {
     fn new(state: State) -> Self {
         Self {
+            version: watch::Sender::new(state.rv),
             state: RwLock::new(state),
             taps: Mutex::default(),
             queue: Mutex::default(),
@@ -155,6 +158,7 @@ impl Shared {
                 taps.retain(|tap| tap.send((Arc::clone(&bucket), Arc::clone(&event))).is_ok());
             }
         }
+        self.version.send_replace(state.rv);
     }
 }
 
@@ -236,6 +240,7 @@ impl Store {
             let mut taps = self.shared.taps.lock();
             taps.retain(|tap| tap.send((Arc::clone(&bucket), Arc::clone(&event))).is_ok());
         }
+        self.shared.version.send_replace(rv);
         Ok(result)
     }
 
@@ -247,6 +252,12 @@ impl Store {
     /// The newest published resource version.
     pub fn version(&self) -> u64 {
         self.shared.state.read().rv
+    }
+
+    /// Waits until a resource version has been published.
+    pub async fn wait_for(&self, rv: u64) {
+        // The sender lives as long as the store.
+        let _ = self.shared.version.subscribe().wait_for(|version| *version >= rv).await;
     }
 
     /// Objects in the order of their keys, and the version this list is of. See `State::scan`.

@@ -57,15 +57,8 @@ pub(crate) async fn wait_for(ask: &Ask, rv: u64) -> Result<(), Failure> {
     if store.version() >= rv {
         return Ok(());
     }
-    let deadline = tokio::time::Instant::now() + FUTURE_WAIT;
-    let mut tick = tokio::time::interval(Duration::from_millis(20));
-    while store.version() < rv {
-        if tokio::time::Instant::now() >= deadline {
-            return Err(Failure::future_version(rv, store.version()));
-        }
-        tick.tick().await;
-    }
-    Ok(())
+    let waited = tokio::time::timeout(FUTURE_WAIT, store.wait_for(rv)).await;
+    waited.map_err(|_| Failure::future_version(rv, store.version()))
 }
 
 /// Lists what the request asks for.
