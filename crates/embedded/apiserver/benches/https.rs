@@ -36,15 +36,15 @@ async fn main() -> Result<(), Error> {
         say(&format!("{name}: ready after {:?}, resident {} MB", began.elapsed(), resident()));
         let tls = tls(cluster.authority())?;
         for clients in [1, 64] {
-            run(name, "create", clients, &cluster, &tls, |client, count| {
+            run(name, "create", clients, &cluster, &tls, move |client, count| {
                 post(&format!("c{clients}-{client}-{count}"))
             })
             .await?;
-            run(name, "get", clients, &cluster, &tls, |client, _| {
+            run(name, "get", clients, &cluster, &tls, move |client, _| {
                 bare("GET", &format!("{MAPS}/c{clients}-{client}-0"))
             })
             .await?;
-            run(name, "merge patch", clients, &cluster, &tls, |client, count| {
+            run(name, "merge patch", clients, &cluster, &tls, move |client, count| {
                 patch(
                     "application/merge-patch+json",
                     &format!("c{clients}-{client}-0"),
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Error> {
                 )
             })
             .await?;
-            run(name, "server-side apply", clients, &cluster, &tls, |client, count| {
+            run(name, "server-side apply", clients, &cluster, &tls, move |client, count| {
                 let name = format!("c{clients}-{client}-0");
                 let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"n": count.to_string()}});
                 patch("application/apply-patch+yaml", &format!("{name}?fieldManager=bench&force=true"), &object)

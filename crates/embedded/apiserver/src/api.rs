@@ -7,11 +7,12 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use jiff::Timestamp;
 use parking_lot::RwLock;
+use quintet_objects::field_selector::FieldSelector;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    admission,
+    admission, aggregation,
     auth::{self, Caller, rbac},
     collector, crd, decode, discovery,
     faults::Faults,
@@ -290,6 +291,16 @@ impl Api {
         let caller = auth::impersonation::effective(self, caller, &parts.headers)?;
         let query = Query::parse(parts.uri.query());
         let place = url::place(parts.uri.path()).ok_or_else(Failure::no_page)?;
+        if let Place::Version { group, version } | Place::Resource(ResourcePath { group, version, .. }) =
+            &place
+            && let Some(service) = aggregation::service(self, group, version)
+        {
+            match &place {
+                Place::Resource(path) => authorize(self, &caller, &parts.method, path, &query)?,
+                _ => auth::authorize_path(self, &caller, &parts.method, parts.uri.path())?,
+            }
+            return aggregation::pass_on(self, &service, &caller, parts, body).await;
+        }
         let Place::Resource(path) = place else {
             auth::authorize_path(self, &caller, &parts.method, parts.uri.path())?;
             return discovery::serve(self, parts, &place, &query);
@@ -350,6 +361,37 @@ fn verb(method: &Method, path: &ResourcePath, is_watch: bool) -> &'static str {
     }
 }
 
+/// Refuses what the caller may not do to a resource.
+fn authorize(
+    api: &Api,
+    caller: &Caller,
+    method: &Method,
+    path: &ResourcePath,
+    query: &Query,
+) -> Result<(), Failure> {
+    let is_watch = path.name.is_none() && (path.is_watch || query.is_set("watch"));
+    let namespace = match &path.namespace {
+        Some(namespace) => namespace.as_str(),
+        None if path.group.is_empty() && path.resource == "namespaces" => {
+            path.name.as_deref().unwrap_or_default()
+        }
+        None => "",
+    };
+    // A list of one name is a request for that name.
+    let fields = query.get("fieldSelector").and_then(|fields| FieldSelector::parse(fields).ok());
+    let field_name = fields.as_ref().and_then(|fields| fields.required("metadata.name"));
+    let attributes = rbac::Attributes {
+        verb: verb(method, path, is_watch),
+        group: &path.group,
+        version: &path.version,
+        resource: &path.resource,
+        subresource: path.subresource.as_deref().unwrap_or_default(),
+        namespace,
+        name: path.name.as_deref().or(field_name).unwrap_or_default(),
+    };
+    auth::authorize(api, caller, &attributes)
+}
+
 impl Call<'_> {
     fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -359,27 +401,7 @@ impl Call<'_> {
         let registry = self.api.registry();
         let is_watch = path.name.is_none() && (path.is_watch || self.query.is_set("watch"));
         let verb = verb(self.method, &path, is_watch);
-        let namespace = match &path.namespace {
-            Some(namespace) => namespace.clone(),
-            None if path.group.is_empty() && path.resource == "namespaces" => {
-                path.name.clone().unwrap_or_default()
-            }
-            None => String::new(),
-        };
-        // A list of one name is a request for that name.
-        let field_name = ListOptions::parse(&self.query, is_watch)
-            .ok()
-            .and_then(|options| options.fields.required("metadata.name").map(str::to_owned));
-        let attributes = rbac::Attributes {
-            verb,
-            group: &path.group,
-            version: &path.version,
-            resource: &path.resource,
-            subresource: path.subresource.as_deref().unwrap_or_default(),
-            namespace: &namespace,
-            name: path.name.as_deref().or(field_name.as_deref()).unwrap_or_default(),
-        };
-        auth::authorize(&self.api, &self.caller, &attributes)?;
+        authorize(&self.api, &self.caller, self.method, &path, &self.query)?;
         let Some(resource) = registry.get(&path.group, &path.version, &path.resource) else {
             return Err(match registry.group(&path.group) {
                 Some(_) => Failure::no_resource(),

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
+    aggregation,
     api::Api,
     auth::tokens,
     model,
@@ -265,8 +266,14 @@ fn groups(
         json!({"kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": api.address()}]})
     } else {
-        let groups: Vec<Value> =
+        let mut groups: Vec<Value> =
             registry.groups.iter().filter(|group| !group.name.is_empty()).map(legacy_group).collect();
+        for (group, version) in aggregation::remote_versions(api) {
+            if registry.group(&group).is_none() {
+                let version = json!({"groupVersion": api_version(&group, &version), "version": version});
+                groups.push(json!({"name": group, "versions": [version], "preferredVersion": version}));
+            }
+        }
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     };
     let mut response = json_answer(headers, &value)?;

@@ -13,6 +13,7 @@
 //! Built-in kinds and custom resources take the same path; what a kind is comes from `quintet-objects`.
 
 mod admission;
+mod aggregation;
 pub mod api;
 pub mod auth;
 mod client;
@@ -23,6 +24,7 @@ mod discovery;
 pub mod faults;
 mod json;
 mod model;
+mod outbound;
 pub mod request;
 pub mod resources;
 pub mod server;

@@ -1,4 +1,10 @@
 //! Who may do what.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::needless_pass_by_value,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod support;
 

@@ -1,4 +1,10 @@
 //! What was answered is there after `kill -9`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::needless_pass_by_value,
+    reason = "a test that cannot go on has failed"
+)]
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

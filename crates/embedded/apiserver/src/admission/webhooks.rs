@@ -5,22 +5,18 @@ use std::{sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::rt::TokioIo;
 use parking_lot::RwLock;
-use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
 use super::Operation;
 use crate::{
     api::Api,
     json::{self, items, text, texts, uuid},
     model,
+    outbound::{self, Target, Trust},
     request::options::Propagation,
     resources::Resource,
     status::Failure,
-    store::key_of,
     verbs::{Ask, filter::selects},
 };
 
@@ -105,89 +101,27 @@ async fn exchange(api: &Api, client_config: &Value, url: &str, review: &Value) -
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let port = uri.port_u16().unwrap_or(443);
     let address = match client_config.get("service") {
-        Some(service) => endpoint(api, service).map_err(Problem::Resolve)?,
+        Some(service) => outbound::endpoint(api, service).map_err(Problem::Resolve)?,
         None => (host.clone(), port),
     };
-    let stream = TcpStream::connect((address.0.as_str(), address.1))
-        .await
-        .map_err(|error| Problem::Call(format!("dial tcp {}:{}: {error}", address.0, address.1)))?;
-    let _ = stream.set_nodelay(true);
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(trust(client_config).map_err(Problem::Call)?));
-    let name = ServerName::try_from(host.clone()).map_err(|error| call(&error))?;
-    let stream = connector.connect(name, stream).await.map_err(|error| call(&error))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| call(&error))?;
+    let bundle = STANDARD.decode(text(client_config, "/caBundle")).map_err(|error| call(&error))?;
     let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let request = http::Request::post(path)
-        .header(http::header::HOST, host)
+        .header(http::header::HOST, &host)
         .header(http::header::CONTENT_TYPE, "application/json")
         .header(http::header::ACCEPT, "application/json, */*")
         .header(http::header::USER_AGENT, "kube-apiserver-admission")
         .body(Full::new(Bytes::from(review.to_string())))
         .map_err(|error| call(&error))?;
-    let exchange = async {
-        let response = sender.send_request(request).await.map_err(|error| call(&error))?;
-        let code = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_AT_MOST).collect().await;
-        let body = body.map_err(|error| Problem::Call(error.to_string()))?.to_bytes();
-        if !code.is_success() {
-            return Err(Problem::Call(format!(
-                "the server returned {code}: {}",
-                String::from_utf8_lossy(&body)
-            )));
-        }
-        serde_json::from_slice(&body).map_err(|error| call(&error))
-    };
-    // The connection drives itself beside the exchange and ends with it.
-    tokio::select! {
-        outcome = exchange => outcome,
-        ended = connection => Err(Problem::Call(match ended {
-            Ok(()) => "the connection was closed before the answer".into(),
-            Err(error) => error.to_string(),
-        })),
+    let target = Target { address, name: host, trust: Trust::Bundle(&bundle) };
+    let response = outbound::send(&target, request).await.map_err(Problem::Call)?;
+    let code = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_AT_MOST).collect().await;
+    let body = body.map_err(|error| Problem::Call(error.to_string()))?.to_bytes();
+    if !code.is_success() {
+        return Err(Problem::Call(format!("the server returned {code}: {}", String::from_utf8_lossy(&body))));
     }
-}
-
-/// Where a service can be reached: one of its endpoints.
-fn endpoint(api: &Api, service: &Value) -> Result<(String, u16), String> {
-    let (namespace, name) = (text(service, "/namespace"), text(service, "/name"));
-    let key = key_of(namespace, name);
-    let Some(entry) = api.store().get("core/services", &key) else {
-        return Err(format!("service {name:?} not found"));
-    };
-    let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-    let wanted = service.get("port").and_then(Value::as_i64).unwrap_or(443);
-    let port = items(&object, "/spec/ports")
-        .iter()
-        .find(|port| port.get("port").and_then(Value::as_i64) == Some(wanted));
-    let Some(port) = port else { return Err(format!("no service port {wanted} found for service {name:?}")) };
-    let none = || format!("no endpoints available for service {name:?}");
-    let endpoints = api.store().get("core/endpoints", &key).ok_or_else(none)?;
-    let endpoints: Value = serde_json::from_slice(&endpoints.body).unwrap_or_default();
-    for subset in items(&endpoints, "/subsets") {
-        let address = items(subset, "/addresses").first().map(|address| text(address, "/ip").to_owned());
-        let named = text(port, "/name");
-        let target = items(subset, "/ports").iter().find(|one| text(one, "/name") == named);
-        let target =
-            target.and_then(|one| one.get("port")?.as_u64()).and_then(|port| u16::try_from(port).ok());
-        if let (Some(address), Some(target)) = (address, target) {
-            return Ok((address, target));
-        }
-    }
-    Err(none())
-}
-
-/// Trusts the authorities of a configuration, and nobody else.
-fn trust(client_config: &Value) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    let bundle = STANDARD.decode(text(client_config, "/caBundle")).map_err(|error| error.to_string())?;
-    for certificate in CertificateDer::pem_slice_iter(&bundle).flatten() {
-        let _ = roots.add(certificate);
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    serde_json::from_slice(&body).map_err(|error| call(&error))
 }
 
 /// A hook that a request concerns, and the resource it wants to see.

@@ -1,5 +1,6 @@
 //! An API in memory, and plain requests to it.
 #![allow(dead_code, reason = "each suite uses a part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 
