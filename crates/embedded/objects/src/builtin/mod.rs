@@ -2,11 +2,21 @@
 //! refuse, how they look in a table.
 
 mod convert;
+mod defaults;
+mod fields;
+mod prepare;
 mod registry;
+#[cfg(test)]
+mod tests;
+mod validation;
+mod value;
 
 use serde_json::Value;
 
+use crate::error::FieldError;
+
 pub use convert::convert;
+pub use fields::value_of as field_value;
 pub use registry::all;
 
 /// The verbs of an ordinary kind.
@@ -90,6 +100,41 @@ impl Kind {
     /// Whether it has a status of its own.
     pub fn has_status(&self) -> bool {
         self.subresources.iter().any(|one| one.name == "status")
+    }
+
+    /// Fills in what a client may leave out.
+    pub fn apply_defaults(&self, object: &mut Value) {
+        defaults::apply(self, object);
+    }
+
+    /// Everything wrong with a new object, or with the change from `old`. Metadata is included.
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        validation::validate(self, new, old)
+    }
+
+    /// What names of this kind must look like.
+    pub fn name_rule(&self) -> crate::meta::NameRule {
+        validation::name_rule(self)
+    }
+
+    /// Makes a decoded and defaulted object ready to be created: status and generation. Jobs need their uid by then.
+    pub fn prepare_create(&self, object: &mut Value) {
+        prepare::create(self, object);
+    }
+
+    /// Makes an update ready: what the main resource cannot change stays, the generation counts.
+    pub fn prepare_update(&self, new: &mut Value, old: &Value) {
+        prepare::update(self, new, old);
+    }
+
+    /// Makes an update of the status ready: everything else stays.
+    pub fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        prepare::update_status(self, new, old);
+    }
+
+    /// The fields objects can be selected by, besides name and namespace.
+    pub fn selectable_fields(&self) -> &'static [&'static str] {
+        fields::names(self)
     }
 
     /// Whether a change from `old` to `new` counts as a new generation.

@@ -43,6 +43,10 @@ pub(super) fn table(text: &'static str) -> Table {
             _ => {}
         }
     }
+    for kind in &mut types {
+        // Messages are written in the order of their numbers.
+        kind.fields.sort_by_key(|field| field.number);
+    }
     let flattened: Vec<_> = (0..types.len()).map(|position| flatten(&types, position, 0)).collect();
     for (kind, json) in types.iter_mut().zip(flattened) {
         kind.json = json;
