@@ -427,7 +427,7 @@ impl Call<'_> {
     }
 
     fn wanted(&self, resource: &Resource, is_watch: bool) -> Result<Wanted, Failure> {
-        let has_protobuf = resource.as_built_in().is_some() && model::HAS_PROTOBUF;
+        let has_protobuf = resource.as_built_in().is_some();
         let offer = Offer { has_protobuf, is_watch, is_resource: true };
         let include = match self.query.get("includeObject") {
             None | Some("Metadata") => Include::Metadata,
@@ -591,6 +591,11 @@ impl Call<'_> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return DeleteOptions::from_query(&self.query);
         }
-        DeleteOptions::from_value(&decode::any(self.header(header::CONTENT_TYPE), body, None)?)
+        DeleteOptions::from_value(&decode::any(
+            self.header(header::CONTENT_TYPE),
+            body,
+            Some(("meta.k8s.io/v1", "DeleteOptions")),
+            None,
+        )?)
     }
 }

@@ -135,6 +135,7 @@ pub(crate) fn media_type(content_type: Option<&str>) -> &str {
 pub(crate) fn any(
     content_type: Option<&str>,
     bytes: &[u8],
+    fallback: Option<(&str, &str)>,
     duplicates: Option<&mut Vec<String>>,
 ) -> Result<Value, Failure> {
     match media_type(content_type) {
@@ -142,7 +143,7 @@ pub(crate) fn any(
             json(bytes, duplicates).map_err(|error| Failure::bad_request(error.to_string()))
         }
         "application/yaml" | "application/x-yaml" | "text/yaml" => yaml(bytes),
-        PROTOBUF => model::from_protobuf(bytes),
+        PROTOBUF => model::from_protobuf(bytes, fallback),
         _ => Err(Failure::unsupported_body(ACCEPTED)),
     }
 }
@@ -157,7 +158,8 @@ pub(crate) fn object(ask: &Ask, content_type: Option<&str>, bytes: &[u8]) -> Res
     }
     let mut duplicates = Vec::new();
     let tracked = (ask.options.field_validation != FieldValidation::Ignore).then_some(&mut duplicates);
-    let mut object = any(content_type, bytes, tracked).map_err(|failure| match failure.code() {
+    let wanted = crate::resources::api_version(&group, &version);
+    let mut object = any(content_type, bytes, Some((&wanted, &kind)), tracked).map_err(|failure| match failure.code() {
         400 => Failure::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {} ({})",
             failure.message(),
@@ -165,7 +167,6 @@ pub(crate) fn object(ask: &Ask, content_type: Option<&str>, bytes: &[u8]) -> Res
         )),
         _ => failure,
     })?;
-    let wanted = crate::resources::api_version(&group, &version);
     let found = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     let found_kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     if !object.is_object() {

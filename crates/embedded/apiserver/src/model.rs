@@ -5,9 +5,12 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use quintet_api::selector::Selector;
 use quintet_objects::{
-    FieldError, builtin,
+    FieldError,
+    apply::{self, ApplyError, Node, Writer},
+    builtin,
+    meta::{self, NameRule},
     patch::{self, PatchError},
-    types,
+    protobuf, types,
 };
 use serde_json::{Map, Value, json};
 
@@ -19,81 +22,83 @@ use crate::{
     verbs::{Ask, scale::ScalePaths},
 };
 
-/// Whether built-in kinds can be written as protobuf.
-pub(crate) const HAS_PROTOBUF: bool = false;
-
 /// Fills in what the client left out.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {
-    if is_definition(resource) {
-        crate::crd::default(object);
-    }
-    if let Model::Custom(custom) = &resource.model {
-        custom.default(object);
+    match &resource.model {
+        Model::BuiltIn(kind) => kind.apply_defaults(object),
+        Model::Custom(custom) => custom.default(object),
     }
 }
 
 /// What a new object starts with, before admission.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
-    if has_generation(resource) {
-        json::metadata(object).insert("generation".into(), 1.into());
-    }
-    if resource.has_status() {
+    // Nodes register with their status.
+    if resource.has_status() && !resource.is("", "nodes") {
         json::as_map(object).remove("status");
     }
     if resource.is("", "namespaces") {
         let name = json::text(object, "/metadata/name").to_owned();
-        json::child(json::metadata(object), "labels")
-            .insert("kubernetes.io/metadata.name".into(), name.into());
-        let map = json::as_map(object);
-        map.insert("spec".into(), json!({"finalizers": ["kubernetes"]}));
-        map.insert("status".into(), json!({"phase": "Active"}));
-    }
-    if resource.is("apiextensions.k8s.io", "customresourcedefinitions") {
-        crate::crd::prepare_create(object);
+        let labels = json::child(json::metadata(object), "labels");
+        labels.insert("kubernetes.io/metadata.name".into(), name.into());
     }
 }
 
 /// What a new object gets once it has its identity.
-pub(crate) fn finish_create(_resource: &Resource, _object: &mut Value) {}
+pub(crate) fn finish_create(resource: &Resource, object: &mut Value) {
+    match &resource.model {
+        Model::BuiltIn(kind) => {
+            kind.prepare_create(object);
+            if is_definition(resource) {
+                crate::crd::prepare_create(object);
+            }
+        }
+        Model::Custom(custom) => {
+            json::metadata(object).insert("generation".into(), 1.into());
+            if custom.has_status {
+                json::as_map(object).remove("status");
+            }
+        }
+    }
+}
 
 /// Keeps what this request cannot change.
 pub(crate) fn prepare_update(resource: &Resource, subresource: &str, new: &mut Value, old: &Value) {
     let nothing = Map::new();
     let before = old.as_object().unwrap_or(&nothing);
-    if subresource == "status" {
-        let status = new.get("status").cloned();
-        if resource.as_custom().is_some() {
-            let kept = new.pointer("/metadata/managedFields").cloned();
+    match (&resource.model, subresource) {
+        (Model::BuiltIn(kind), "status") => kind.prepare_status_update(new, old),
+        (Model::BuiltIn(_), "binding") => {}
+        (Model::BuiltIn(_), "approval") => carry(before, json::as_map(new), "spec"),
+        (Model::BuiltIn(_), "finalize") => carry(before, json::as_map(new), "status"),
+        (Model::BuiltIn(kind), _) => {
+            kind.prepare_update(new, old);
+            if resource.is("", "namespaces") {
+                let name = json::text(old, "/metadata/name").to_owned();
+                let labels = json::child(json::metadata(new), "labels");
+                labels.insert("kubernetes.io/metadata.name".into(), name.into());
+            }
+        }
+        (Model::Custom(_), "status") => {
+            let status = new.get("status").cloned();
+            let fields = new.pointer("/metadata/managedFields").cloned();
+            let version = new.pointer("/metadata/resourceVersion").cloned();
             *new = old.clone();
-            if let Some(fields) = kept {
-                json::metadata(new).insert("managedFields".into(), fields);
+            for (key, value) in [("managedFields", fields), ("resourceVersion", version)] {
+                match value {
+                    Some(value) => json::metadata(new).insert(key.into(), value),
+                    None => json::metadata(new).remove(key),
+                };
             }
-        } else {
-            let metadata = new.get("metadata").cloned();
-            let rest = before.clone();
-            *new = Value::Object(rest);
-            if let Some(Value::Object(mut metadata)) = metadata {
-                let old_metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&nothing);
-                carry(old_metadata, &mut metadata, "labels");
-                json::as_map(new).insert("metadata".into(), Value::Object(metadata));
+            match status {
+                Some(status) => json::as_map(new).insert("status".into(), status),
+                None => json::as_map(new).remove("status"),
+            };
+        }
+        (Model::Custom(custom), _) => {
+            if custom.has_status {
+                carry(before, json::as_map(new), "status");
             }
         }
-        match status {
-            Some(status) => json::as_map(new).insert("status".into(), status),
-            None => json::as_map(new).remove("status"),
-        };
-        return;
-    }
-    let map = json::as_map(new);
-    if resource.has_status() && !matches!(subresource, "approval" | "binding") {
-        carry(before, map, "status");
-    }
-    if resource.is("", "namespaces") {
-        if subresource != "finalize" {
-            carry(before, map, "spec");
-        }
-        let name = json::text(old, "/metadata/name").to_owned();
-        json::child(json::metadata(new), "labels").insert("kubernetes.io/metadata.name".into(), name.into());
     }
 }
 
@@ -104,7 +109,8 @@ fn has_generation(resource: &Resource) -> bool {
 /// Counts a change that controllers have to act on.
 pub(crate) fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
     let is_new = match &resource.model {
-        Model::BuiltIn(kind) => kind.is_new_generation(old, new),
+        // Counted when the update was prepared.
+        Model::BuiltIn(_) => false,
         Model::Custom(custom) => {
             let significant = |object: &Value| -> Map<String, Value> {
                 let members = object.as_object().into_iter().flatten();
@@ -135,6 +141,18 @@ pub(crate) fn bump_generation(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// Adds what the server itself wants to do before an object goes.
+pub(crate) fn hold_back(resource: &Resource, object: &mut Value) {
+    if is_definition(resource)
+        && !json::texts(object, "/metadata/finalizers").any(|one| one == crate::crd::CLEANUP)
+    {
+        let finalizers = json::metadata(object).entry("finalizers").or_insert_with(|| json!([]));
+        if let Some(finalizers) = finalizers.as_array_mut() {
+            finalizers.push(crate::crd::CLEANUP.into());
+        }
+    }
+}
+
 /// What besides metadata tells that an object is being deleted.
 pub(crate) fn mark_terminating(resource: &Resource, object: &mut Value) {
     if resource.is("", "namespaces") {
@@ -158,29 +176,37 @@ fn is_definition(resource: &Resource) -> bool {
 
 /// What is wrong with a new object.
 pub(crate) fn validate_create(ask: &Ask, object: &Value) -> Vec<FieldError> {
-    match &ask.resource.model {
-        Model::BuiltIn(_) if is_definition(&ask.resource) => crate::crd::validate(object, None),
-        Model::BuiltIn(_) => Vec::new(),
-        Model::Custom(custom) => {
-            let (errors, warnings) = custom.validate(object, None);
-            for warning in warnings {
-                ask.warn(warning);
-            }
-            errors
-        }
-    }
+    validate(ask, object, None)
 }
 
 /// What is wrong with a changed object.
 pub(crate) fn validate_update(ask: &Ask, new: &Value, old: &Value) -> Vec<FieldError> {
+    validate(ask, new, Some(old))
+}
+
+fn validate(ask: &Ask, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match &ask.resource.model {
-        Model::BuiltIn(_) if is_definition(&ask.resource) => crate::crd::validate(new, Some(old)),
-        Model::BuiltIn(_) => Vec::new(),
+        Model::BuiltIn(kind) => match ask.subresource.as_str() {
+            // These change what the object itself may not.
+            "binding" | "finalize" => Vec::new(),
+            "ephemeralcontainers" | "resize" => kind.validate(new, None),
+            _ => {
+                let mut errors = kind.validate(new, old);
+                // Definitions may have finalizers without a slash, as the one that empties them.
+                if is_definition(&ask.resource) {
+                    errors.retain(|error| !error.path.starts_with("metadata.finalizers["));
+                }
+                errors
+            }
+        },
         Model::Custom(custom) => {
-            let (errors, warnings) = custom.validate(new, Some(old));
+            let mut errors = meta::validate(new, NameRule::Subdomain, ask.resource.is_namespaced, false);
+            errors.extend(old.into_iter().flat_map(|old| meta::validate_update(new, old)));
+            let (found, warnings) = custom.validate(new, old);
             for warning in warnings {
                 ask.warn(warning);
             }
+            errors.extend(found);
             errors
         }
     }
@@ -197,18 +223,60 @@ pub(crate) fn is_same(_resource: &Resource, new: &Value, old: &Value) -> bool {
     stripped(new) == stripped(old)
 }
 
+/// The schema by which fields are owned and merged.
+fn node(resource: &Resource) -> Node<'_> {
+    match &resource.model {
+        Model::BuiltIn(kind) => kind.schema().map_or(Node::Unknown, Node::builtin),
+        Model::Custom(custom) => custom.schema.as_ref().map_or(Node::Unknown, Node::custom),
+    }
+}
+
+/// Top-level fields that a request cannot change, and so nobody owns through it.
+fn ignored<'a>(ask: &Ask, object: &'a Value) -> Vec<&'a str> {
+    match ask.subresource.as_str() {
+        "status" => {
+            let keys = object.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
+            keys.filter(|key| !matches!(*key, "status" | "apiVersion" | "kind")).collect()
+        }
+        _ if ask.resource.has_status() => vec!["status"],
+        _ => Vec::new(),
+    }
+}
+
 /// Records who owns the fields of a written object.
-#[expect(clippy::unnecessary_wraps, reason = "ownership can fail to be told")]
-pub(crate) fn own(_ask: &Ask, _new: &mut Value, _old: Option<&Value>) -> Result<(), Failure> {
-    Ok(())
+pub(crate) fn own(ask: &Ask, new: &mut Value, old: Option<&Value>) {
+    let now = json::timestamp(ask.now);
+    let shape = new.clone();
+    let ignored = ignored(ask, &shape);
+    let writer = Writer {
+        manager: &ask.manager,
+        api_version: &ask.resource.api_version,
+        subresource: &ask.subresource,
+        now: &now,
+        ignored: &ignored,
+    };
+    apply::update(old, new, node(&ask.resource), &writer);
 }
 
 /// Server-side apply.
-#[expect(clippy::unnecessary_wraps, reason = "apply conflicts")]
-pub(crate) fn apply(_ask: &Ask, live: Option<&Value>, config: &Value) -> Result<Value, Failure> {
-    let mut new = live.cloned().unwrap_or_else(|| config.clone());
-    merge_patch(&mut new, config);
-    Ok(new)
+pub(crate) fn apply(ask: &Ask, live: Option<&Value>, config: &Value) -> Result<Value, Failure> {
+    let now = json::timestamp(ask.now);
+    let ignored = ignored(ask, live.unwrap_or(config));
+    let writer = Writer {
+        manager: &ask.manager,
+        api_version: &ask.resource.api_version,
+        subresource: &ask.subresource,
+        now: &now,
+        ignored: &ignored,
+    };
+    let force = ask.options.force.unwrap_or(false);
+    apply::apply(live, config, node(&ask.resource), &writer, force).map_err(|error| match error {
+        ApplyError::Conflict(conflicts) => {
+            Failure::from_status(&conflicts.status(), 409, conflicts.to_string())
+        }
+        ApplyError::Schema(why) => Failure::untyped(why),
+        ApplyError::BadRequest(why) => Failure::bad_request(why),
+    })
 }
 
 fn patch_failure(error: &PatchError) -> Failure {
@@ -272,79 +340,13 @@ pub(crate) fn refresh_custom(custom: &CustomVersion, object: &mut Value) {
 pub(crate) fn selectable_fields(resource: &Resource) -> Vec<Cow<'static, str>> {
     match &resource.model {
         Model::Custom(custom) => custom.selectable.iter().cloned().map(Cow::Owned).collect(),
-        Model::BuiltIn(kind) => {
-            let fields: &[&'static str] = match (kind.group, kind.plural) {
-                ("", "pods") => &[
-                    "spec.nodeName",
-                    "spec.restartPolicy",
-                    "spec.schedulerName",
-                    "spec.serviceAccountName",
-                    "spec.hostNetwork",
-                    "status.phase",
-                    "status.podIP",
-                    "status.podIPs",
-                    "status.nominatedNodeName",
-                ],
-                ("", "events") => &[
-                    "involvedObject.kind",
-                    "involvedObject.namespace",
-                    "involvedObject.name",
-                    "involvedObject.uid",
-                    "involvedObject.apiVersion",
-                    "involvedObject.resourceVersion",
-                    "involvedObject.fieldPath",
-                    "reason",
-                    "reportingComponent",
-                    "source",
-                    "type",
-                ],
-                ("events.k8s.io", "events") => &[
-                    "regarding.kind",
-                    "regarding.namespace",
-                    "regarding.name",
-                    "regarding.uid",
-                    "regarding.apiVersion",
-                    "regarding.resourceVersion",
-                    "regarding.fieldPath",
-                    "reason",
-                    "reportingController",
-                    "type",
-                ],
-                ("", "namespaces") => &["status.phase"],
-                ("", "nodes") => &["spec.unschedulable"],
-                ("", "replicationcontrollers") | ("apps", "replicasets") => &["status.replicas"],
-                ("", "secrets") => &["type"],
-                ("", "services") => &["spec.clusterIP", "spec.type"],
-                ("batch", "jobs") => &["status.successful"],
-                ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
-                ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver"],
-                _ => &[],
-            };
-            fields.iter().map(|field| Cow::Borrowed(*field)).collect()
-        }
+        Model::BuiltIn(kind) => kind.selectable_fields().iter().map(|field| Cow::Borrowed(*field)).collect(),
     }
 }
 
 /// The text of a field, as field selectors compare it.
-pub(crate) fn field_value(resource: &Resource, object: &Value, field: &str) -> String {
-    let at = |path: &str| path.split('.').try_fold(object, |value, step| value.get(step));
-    let found = match field {
-        "status.podIPs" => return json::text(object, "/status/podIP").to_owned(),
-        "source" => return json::text(object, "/source/component").to_owned(),
-        "status.successful" => at("status.succeeded"),
-        other => at(other),
-    };
-    match found {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Bool(flag)) => flag.to_string(),
-        Some(Value::Number(number)) => number.to_string(),
-        _ if matches!(field, "spec.unschedulable" | "spec.hostNetwork") => "false".into(),
-        _ if field.ends_with("replicas") || field == "status.successful" => "0".into(),
-        _ => {
-            let _ = resource;
-            String::new()
-        }
-    }
+pub(crate) fn field_value(object: &Value, field: &str) -> String {
+    builtin::field_value(object, field).into_owned()
 }
 
 /// Where a kind keeps its replicas.
@@ -398,19 +400,19 @@ pub(crate) fn table(resource: &Resource, objects: &[Value]) -> Value {
         {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}], "rows": rows})
 }
 
-/// Reads a protobuf body.
-pub(crate) fn from_protobuf(_bytes: &[u8]) -> Result<Value, Failure> {
-    Err(Failure::unsupported_body("application/json, application/yaml"))
+/// Reads a protobuf body; `fallback` is what it is taken for if it does not say.
+pub(crate) fn from_protobuf(bytes: &[u8], fallback: Option<(&str, &str)>) -> Result<Value, Failure> {
+    protobuf::decode(bytes, fallback).map_err(|error| Failure::bad_request(error.to_string()))
 }
 
 /// Writes an object as protobuf.
-pub(crate) fn to_protobuf(_value: &Value) -> Result<Vec<u8>, Failure> {
-    Err(Failure::internal("no protobuf"))
+pub(crate) fn to_protobuf(value: &Value) -> Result<Vec<u8>, Failure> {
+    protobuf::encode(value).map_err(Failure::internal)
 }
 
 /// A watch event as protobuf.
-pub(crate) fn watch_event_protobuf(_resource: &Resource, _kind: &str, _object: &Value) -> Option<Bytes> {
-    None
+pub(crate) fn watch_event_protobuf(kind: &str, object: &Value) -> Option<Bytes> {
+    protobuf::encode_watch_event(kind, object).ok().map(Bytes::from)
 }
 
 /// The OpenAPI v3 document of a group version.

@@ -87,12 +87,12 @@ pub(crate) fn event(
             table
         }
     };
-    frame(resource, accepted, kind, &object)
+    frame(accepted, kind, &object)
 }
 
-fn frame(resource: &Resource, accepted: Accepted, kind: EventType, object: &Value) -> Bytes {
+fn frame(accepted: Accepted, kind: EventType, object: &Value) -> Bytes {
     if accepted.format == Format::Protobuf
-        && let Some(bytes) = model::watch_event_protobuf(resource, kind.name(), object)
+        && let Some(bytes) = model::watch_event_protobuf(kind.name(), object)
     {
         return bytes;
     }
@@ -102,8 +102,8 @@ fn frame(resource: &Resource, accepted: Accepted, kind: EventType, object: &Valu
 }
 
 /// The event that tells a watcher why it ends.
-pub(crate) fn error_event(resource: &Resource, accepted: Accepted, failure: &Failure) -> Bytes {
-    frame(resource, accepted, EventType::Error, &failure.to_value())
+pub(crate) fn error_event(accepted: Accepted, failure: &Failure) -> Bytes {
+    frame(accepted, EventType::Error, &failure.to_value())
 }
 
 /// An object that only carries a version.

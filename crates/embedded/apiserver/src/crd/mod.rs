@@ -2,7 +2,6 @@
 
 pub(crate) mod conversion;
 mod establish;
-mod validate;
 
 use std::sync::Arc;
 
@@ -16,7 +15,6 @@ use crate::{
 };
 
 pub(crate) use establish::settle;
-pub(crate) use validate::validate;
 
 /// Where definitions are kept.
 pub(crate) const BUCKET: &str = "apiextensions.k8s.io/customresourcedefinitions";
@@ -84,34 +82,6 @@ pub(crate) fn prepare_create(object: &mut Value) {
         "status".into(),
         json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}),
     );
-    let metadata = json::metadata(object);
-    let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
-    if let Some(finalizers) = finalizers.as_array_mut()
-        && !finalizers.contains(&json!(CLEANUP))
-    {
-        finalizers.push(CLEANUP.into());
-    }
-}
-
-/// Fills in names that follow from others.
-pub(crate) fn default(object: &mut Value) {
-    let kind = text(object, "/spec/names/kind").to_owned();
-    let spec = json::child(json::as_map(object), "spec");
-    let names = json::child(spec, "names");
-    if names.get("singular").and_then(Value::as_str).unwrap_or_default().is_empty() {
-        names.insert("singular".into(), kind.to_lowercase().into());
-    }
-    if names.get("listKind").and_then(Value::as_str).unwrap_or_default().is_empty() {
-        names.insert("listKind".into(), format!("{kind}List").into());
-    }
-    let conversion = spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
-    if conversion
-        .pointer("/webhook/clientConfig/service")
-        .is_some_and(|service| service.get("port").is_none())
-        && let Some(Value::Object(service)) = conversion.pointer_mut("/webhook/clientConfig/service")
-    {
-        service.insert("port".into(), 443.into());
-    }
 }
 
 /// Whether a condition of a definition is true.

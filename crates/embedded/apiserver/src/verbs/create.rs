@@ -25,7 +25,7 @@ pub(crate) async fn create(ask: &Ask, mut object: Value) -> Result<Shown, Failur
     metadata::wipe(&mut object);
     metadata::unite_owners(ask, &mut object);
     model::default(&ask.resource, &mut object);
-    model::own(ask, &mut object, None)?;
+    model::own(ask, &mut object, None);
     store_new(ask, object).await
 }
 

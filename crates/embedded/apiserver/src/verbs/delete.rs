@@ -32,6 +32,9 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
         set_propagation(ask, &mut new, options);
         let grace = grace_period(ask, &old, options);
         let is_first = !metadata::is_terminating(&old);
+        if is_first {
+            model::hold_back(resource, &mut new);
+        }
         let is_held = !metadata::finalizers(&new).is_empty() || model::holds_back(resource, &new);
         let key: Arc<str> = ask.key().into();
         if grace == 0 && !is_held {

@@ -86,7 +86,7 @@ impl Filter {
         self.fields.matches(|field| match field {
             "metadata.name" => Cow::Borrowed(name),
             "metadata.namespace" => Cow::Borrowed(namespace),
-            other => Cow::Owned(model::field_value(resource, &body, other)),
+            other => Cow::Owned(model::field_value(&body, other)),
         })
     }
 }

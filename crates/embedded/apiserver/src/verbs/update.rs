@@ -97,13 +97,12 @@ async fn store_change(
 ) -> Result<Option<Shown>, Failure> {
     let resource = &ask.resource;
     check_uid(ask, old, &new, is_put)?;
-    let added_deletion = metadata::is_terminating(&new) && !metadata::is_terminating(old);
     metadata::keep(old, &mut new);
     metadata::unite_owners(ask, &mut new);
     model::default(resource, &mut new);
     model::prepare_update(resource, &ask.subresource, &mut new, old);
     if made == Made::Changed {
-        model::own(ask, &mut new, Some(old))?;
+        model::own(ask, &mut new, Some(old));
     }
     admission::mutate(ask, Operation::Update, &mut new, Some(old)).await?;
     metadata::keep(old, &mut new);
@@ -111,13 +110,7 @@ async fn store_change(
     admission::allocate(ask, &mut new, Some(old))?;
     model::count_generation(resource, &mut new, old);
     json::metadata(&mut new).remove("resourceVersion");
-    let mut errors = model::validate_update(ask, &new, old);
-    if added_deletion {
-        let path = Path::new("metadata");
-        let path = path.field("deletionTimestamp");
-        let value = new.pointer("/metadata/deletionTimestamp").cloned().unwrap_or_default();
-        errors.insert(0, FieldError::invalid(&path, &value, "field is immutable"));
-    }
+    let errors = model::validate_update(ask, &new, old);
     if !errors.is_empty() {
         return Err(Failure::invalid(ask.named_kind(&ask.name), &errors));
     }

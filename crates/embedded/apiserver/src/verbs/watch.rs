@@ -122,7 +122,7 @@ impl Watch {
             }
             self.changes.borrow_and_update();
             if let Err(failure) = self.collect().await {
-                let piece = show::error_event(&self.resource, self.accepted, &failure);
+                let piece = show::error_event(self.accepted, &failure);
                 self.ready.push_back(piece);
                 self.is_over = true;
                 continue;
