@@ -20,7 +20,7 @@ use crate::{
     request::{
         body::Answer,
         negotiate::{self, Accepted, Offer},
-        options::{DeleteOptions, ListOptions, WriteOptions},
+        options::{DeleteOptions, ListOptions, Since, WriteOptions},
         url::{self, Place, Query, ResourcePath},
     },
     resources::{Registry, Resource},
@@ -409,13 +409,11 @@ impl Call<'_> {
             });
         };
         let is_read = matches!(verb, "get" | "list" | "watch");
-        if let Some(fault) =
-            self.api.faults().meet(verb, &path.resource, path.name.as_deref().unwrap_or_default()).await
-        {
-            return Err(fault);
-        }
+        let name = path.name.as_deref().unwrap_or_default();
+        let stale = self.api.faults().meet(verb, &path.resource, name).await?;
         let deadline = if is_read { READ_DEADLINE } else { WRITE_DEADLINE };
-        let work = self.verb(verb, Arc::clone(resource), path, body);
+        let stale = stale.map(|changes| self.api.store().version().saturating_sub(changes));
+        let work = self.verb(verb, Arc::clone(resource), path, body, stale);
         match tokio::time::timeout(deadline, work).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Failure::new(
@@ -453,6 +451,7 @@ impl Call<'_> {
         resource: Arc<Resource>,
         path: ResourcePath,
         body: Bytes,
+        stale: Option<u64>,
     ) -> Result<Response<Answer>, Failure> {
         let is_watch = verb == "watch";
         let wanted = self.wanted(&resource, is_watch)?;
@@ -521,7 +520,10 @@ impl Call<'_> {
                 if let Some(rv) = self.query.get("resourceVersion").and_then(|rv| rv.parse().ok()) {
                     verbs::list::wait_for(&ask, rv).await?;
                 }
-                let entry = ask.entry()?;
+                let entry = match stale {
+                    None => ask.entry()?,
+                    Some(rv) => ask.entry_at(rv)?,
+                };
                 if subresource == "scale" {
                     let object = self.api.load(&resource, &entry).await?;
                     return show::value(200, &verbs::scale::of(&ask, &object)?, wanted);
@@ -529,7 +531,10 @@ impl Call<'_> {
                 show::object(&self.api, &resource, 200, Shown::Entry(entry), wanted).await
             }
             "list" => {
-                let options = ListOptions::parse(&self.query, false)?;
+                let mut options = ListOptions::parse(&self.query, false)?;
+                if let Some(rv) = stale.filter(|_| options.continue_token.is_none()) {
+                    options.since = Since::Exactly(rv);
+                }
                 let page = verbs::list::list(&ask, &options).await?;
                 show::list(&self.api, &resource, page, wanted).await
             }

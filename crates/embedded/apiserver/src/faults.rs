@@ -26,6 +26,8 @@ pub enum Fault {
     Fail(Failure),
     /// Somebody else was faster.
     Conflict,
+    /// A read shows the state of this many changes ago, as far as that is still known.
+    Stale(u64),
 }
 
 type Decide = Arc<dyn Fn(Met<'_>) -> Option<Fault> + Send + Sync>;
@@ -51,15 +53,18 @@ impl Faults {
         *self.0.write() = None;
     }
 
-    pub(crate) async fn meet(&self, verb: &str, resource: &str, name: &str) -> Option<Failure> {
-        let decide = self.0.read().clone()?;
-        match decide(Met { verb, resource, name })? {
-            Fault::Delay(time) => {
+    /// What goes wrong with a request; `Some` if it is to read the past.
+    pub(crate) async fn meet(&self, verb: &str, resource: &str, name: &str) -> Result<Option<u64>, Failure> {
+        let decide = self.0.read().clone();
+        match decide.and_then(|decide| decide(Met { verb, resource, name })) {
+            None => Ok(None),
+            Some(Fault::Delay(time)) => {
                 tokio::time::sleep(time).await;
-                None
+                Ok(None)
             }
-            Fault::Fail(failure) => Some(failure),
-            Fault::Conflict => Some(Failure::modified(Named { group: "", resource, name })),
+            Some(Fault::Fail(failure)) => Err(failure),
+            Some(Fault::Conflict) => Err(Failure::modified(Named { group: "", resource, name })),
+            Some(Fault::Stale(changes)) => Ok(Some(changes)),
         }
     }
 }

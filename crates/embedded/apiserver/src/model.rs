@@ -232,13 +232,13 @@ fn node(resource: &Resource) -> Node<'_> {
 }
 
 /// Top-level fields that a request cannot change, and so nobody owns through it.
-fn ignored<'a>(ask: &Ask, object: &'a Value) -> Vec<&'a str> {
+fn ignored(ask: &Ask, object: &Value) -> Vec<String> {
     match ask.subresource.as_str() {
         "status" => {
-            let keys = object.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
-            keys.filter(|key| !matches!(*key, "status" | "apiVersion" | "kind")).collect()
+            let keys = object.as_object().into_iter().flat_map(Map::keys);
+            keys.filter(|key| !matches!(key.as_str(), "status" | "apiVersion" | "kind")).cloned().collect()
         }
-        _ if ask.resource.has_status() => vec!["status"],
+        _ if ask.resource.has_status() => vec!["status".to_owned()],
         _ => Vec::new(),
     }
 }
@@ -246,8 +246,8 @@ fn ignored<'a>(ask: &Ask, object: &'a Value) -> Vec<&'a str> {
 /// Records who owns the fields of a written object.
 pub(crate) fn own(ask: &Ask, new: &mut Value, old: Option<&Value>) {
     let now = json::timestamp(ask.now);
-    let shape = new.clone();
-    let ignored = ignored(ask, &shape);
+    let ignored = ignored(ask, new);
+    let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
     let writer = Writer {
         manager: &ask.manager,
         api_version: &ask.resource.api_version,
@@ -262,6 +262,7 @@ pub(crate) fn own(ask: &Ask, new: &mut Value, old: Option<&Value>) {
 pub(crate) fn apply(ask: &Ask, live: Option<&Value>, config: &Value) -> Result<Value, Failure> {
     let now = json::timestamp(ask.now);
     let ignored = ignored(ask, live.unwrap_or(config));
+    let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
     let writer = Writer {
         manager: &ask.manager,
         api_version: &ask.resource.api_version,

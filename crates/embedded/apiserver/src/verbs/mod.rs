@@ -74,6 +74,18 @@ impl Ask {
         entry.ok_or_else(|| Failure::not_found(self.named()))
     }
 
+    /// The stored object as it was at a version, as far back as that is known.
+    pub(crate) fn entry_at(&self, rv: u64) -> Result<Arc<Entry>, Failure> {
+        let key = self.key();
+        match self.api.store().list(&self.resource.bucket, &key, None, Some(rv)) {
+            Err(_) => self.entry(),
+            Ok((entries, _)) => {
+                let entry = entries.into_iter().find(|(one, _)| **one == *key).map(|(_, entry)| entry);
+                entry.ok_or_else(|| Failure::not_found(self.named()))
+            }
+        }
+    }
+
     /// Tells the client something that is no error.
     pub(crate) fn warn(&self, warning: impl Into<String>) {
         let warning = warning.into();
