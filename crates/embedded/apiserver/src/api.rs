@@ -60,6 +60,8 @@ pub struct Api(Arc<Inner>);
 struct Inner {
     parts: Parts,
     registry: RwLock<Arc<Registry>>,
+    /// Held while the registry is made anew, so that an older one never replaces a newer one.
+    renewal: parking_lot::Mutex<()>,
     faults: Faults,
     pub(crate) rbac: rbac::Cache,
     pub(crate) webhooks: admission::webhooks::Webhooks,
@@ -84,6 +86,7 @@ impl Api {
         let api = Self(Arc::new(Inner {
             parts,
             registry: RwLock::new(Arc::new(Registry::new(Vec::new()))),
+            renewal: parking_lot::Mutex::new(()),
             faults: Faults::default(),
             rbac: rbac::Cache::default(),
             webhooks: admission::webhooks::Webhooks::default(),
@@ -127,8 +130,11 @@ impl Api {
         old.cancel();
     }
 
-    pub(crate) fn set_registry(&self, registry: Registry) {
-        *self.0.registry.write() = Arc::new(registry);
+    /// Replaces the registry by what `make` makes of it.
+    pub(crate) fn renew_registry(&self, make: impl FnOnce(&Registry) -> Registry) {
+        let _renewal = self.0.renewal.lock();
+        let fresh = Arc::new(make(&self.registry()));
+        *self.0.registry.write() = fresh;
         self.0.documents.forget();
     }
 

@@ -88,8 +88,7 @@ pub(crate) fn authorize(api: &Api, caller: &Caller, wanted: &rbac::Attributes<'_
     } else {
         format!("{}/{}", wanted.resource, wanted.subresource)
     };
-    let place = if wanted.namespace.is_empty() || (wanted.group.is_empty() && wanted.resource == "namespaces")
-    {
+    let place = if wanted.namespace.is_empty() {
         "at the cluster scope".to_owned()
     } else {
         format!("in the namespace {:?}", wanted.namespace)

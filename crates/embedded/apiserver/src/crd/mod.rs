@@ -185,12 +185,9 @@ fn custom_version(definition: &Value, version: &Value, group: &str, kind: &str) 
 
 /// Serves what the stored definitions say, from the next request on.
 pub(crate) fn refresh(api: &Api) {
-    let definitions =
-        api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
-    let before = api.registry();
-    let custom = definitions
-        .into_iter()
-        .flat_map(|(name, entry)| {
+    api.renew_registry(|before| {
+        let definitions = api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries);
+        let custom = definitions.unwrap_or_default().into_iter().flat_map(|(name, entry)| {
             // What did not change is not parsed again.
             let known: Vec<Arc<Resource>> = before
                 .all()
@@ -203,7 +200,7 @@ pub(crate) fn refresh(api: &Api) {
             } else {
                 known
             }
-        })
-        .collect();
-    api.set_registry(Registry::new(custom));
+        });
+        Registry::new(custom.collect())
+    });
 }

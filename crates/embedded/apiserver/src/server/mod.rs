@@ -34,8 +34,10 @@ use certificates::Authority;
 
 /// Connections at a time; every kubectl is one, every controller a few.
 const CONNECTIONS: usize = 4096;
-/// A client that has not finished its handshake or headers by then is none.
+/// A client that has not finished its handshake by then is none.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// A connection without a request for this long is closed; so is one whose headers take as long.
+const IDLE_DEADLINE: Duration = Duration::from_mins(5);
 /// A body that takes longer to arrive is not waited for.
 const BODY_DEADLINE: Duration = Duration::from_mins(1);
 /// How long requests under way may take when the server stops.
@@ -116,7 +118,7 @@ pub async fn serve(api: Api, listener: TcpListener, tls: ServerConfig) {
                 async move { Ok::<_, std::convert::Infallible>(respond(&api, known.as_deref(), request).await) }
             });
             let mut http = auto::Builder::new(TokioExecutor::new());
-            http.http1().timer(TokioTimer::new()).header_read_timeout(HELLO_DEADLINE);
+            http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_DEADLINE);
             http.http2()
                 .timer(TokioTimer::new())
                 .keep_alive_interval(Duration::from_secs(30))
