@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use jiff::Timestamp;
 use parking_lot::RwLock;
-use quintet_objects::field_selector::FieldSelector;
+use quintet_objects::{field_selector::FieldSelector, table::IncludeObject};
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -24,7 +24,7 @@ use crate::{
         url::{self, Place, Query, ResourcePath},
     },
     resources::{Registry, Resource},
-    show::{self, Include, Wanted},
+    show::{self, Wanted},
     status::Failure,
     store::{Entry, Put, Store, Write, WriteError},
     verbs::{self, Ask, Shown, patch::PatchType},
@@ -434,9 +434,9 @@ impl Call<'_> {
         let has_protobuf = resource.as_built_in().is_some();
         let offer = Offer { has_protobuf, is_watch, is_resource: true };
         let include = match self.query.get("includeObject") {
-            None | Some("Metadata") => Include::Metadata,
-            Some("None") => Include::None,
-            Some("Object") => Include::Object,
+            None | Some("Metadata") => IncludeObject::Metadata,
+            Some("None") => IncludeObject::None,
+            Some("Object") => IncludeObject::Object,
             Some(other) => {
                 return Err(Failure::bad_request(format!("unrecognized includeObject value: {other:?}")));
             }
@@ -560,22 +560,22 @@ impl Call<'_> {
             "update" => {
                 let object = decode::object(&ask, self.header(header::CONTENT_TYPE), &body)?;
                 if subresource == "scale" {
-                    let scale = verbs::scale::change(&ask, true, |_| Ok(object.clone())).await?;
-                    return show::value(200, &scale, wanted);
+                    let outcome = verbs::scale::change(&ask, true, |_| Ok(object.clone())).await?;
+                    return show::value(200, &outcome, wanted);
                 }
-                let (shown, is_new) = verbs::update::replace(&ask, object).await?;
-                show::object(&self.api, &resource, if is_new { 201 } else { 200 }, shown, wanted).await
+                let (written, is_new) = verbs::update::replace(&ask, object).await?;
+                show::object(&self.api, &resource, if is_new { 201 } else { 200 }, written, wanted).await
             }
             "patch" => {
                 let is_custom = resource.as_custom().is_some() && subresource != "scale";
                 let kind = PatchType::of(decode::media_type(self.header(header::CONTENT_TYPE)), is_custom)?;
-                let (shown, is_new) = verbs::patch::patch(&ask, kind, &body).await?;
+                let (patched, is_new) = verbs::patch::patch(&ask, kind, &body).await?;
                 if subresource == "scale"
-                    && let Shown::Value(scale) = &shown
+                    && let Shown::Value(scale) = &patched
                 {
                     return show::value(200, scale, wanted);
                 }
-                show::object(&self.api, &resource, if is_new { 201 } else { 200 }, shown, wanted).await
+                show::object(&self.api, &resource, if is_new { 201 } else { 200 }, patched, wanted).await
             }
             "delete" => {
                 let options = self.delete_options(&body)?;

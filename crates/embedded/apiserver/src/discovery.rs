@@ -422,7 +422,7 @@ fn openapi_document(api: &Api, registry: &Arc<Registry>, name: &str) -> Option<(
     }
     let document = registry.groups.iter().find_map(|group| {
         let version = group.versions.iter().find(|one| document_name(&group.name, &one.version) == name)?;
-        model::openapi_v3(&group.name, version)
+        Some(model::openapi_v3(&group.name, version, GIT_VERSION))
     })?;
     let bytes = Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
     let entry = (bytes.clone(), hash(&bytes));
@@ -481,17 +481,34 @@ fn openapi_hash(version: &GroupVersion) -> String {
     hash(text.as_bytes())
 }
 
+/// The content type of OpenAPI v2 documents in protobuf.
+const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
 fn openapi_v2(api: &Api, registry: &Arc<Registry>, parts: &Parts) -> Result<Response<Answer>, Failure> {
     let accept = header_text(&parts.headers, &header::ACCEPT).unwrap_or("*/*");
-    let wants_json = media_ranges(accept).any(|range| matches!(range.media_type, "application/json" | "*/*"));
-    if !wants_json {
-        return Err(Failure::not_acceptable(Format::Json.content_type(false)));
+    let mut is_protobuf = None;
+    for range in media_ranges(accept) {
+        match range.media_type {
+            "application/json" | "*/*" => is_protobuf = Some(false),
+            OPENAPI_PROTOBUF | "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" => {
+                is_protobuf = Some(true);
+            }
+            _ => continue,
+        }
+        break;
     }
+    let is_protobuf = is_protobuf.ok_or_else(|| Failure::not_acceptable(Format::Json.content_type(false)))?;
     let cached = api.documents().cached(registry);
     let bytes = cached.openapi_v2.get_or_init(|| {
-        let document = model::openapi_v2(registry);
+        let document = model::openapi_v2(registry, GIT_VERSION);
         Bytes::from(serde_json::to_vec(&document).unwrap_or_default())
     });
+    if is_protobuf {
+        let document: Value = serde_json::from_slice(bytes).map_err(Failure::internal)?;
+        let bytes = Bytes::from(quintet_objects::protobuf::encode_document(&document));
+        let tag = format!("\"{}\"", hash(&bytes));
+        return Ok(tagged(&parts.headers, OPENAPI_PROTOBUF, bytes, &tag, "no-cache, private"));
+    }
     let tag = format!("\"{}\"", hash(bytes));
     Ok(tagged(&parts.headers, "application/json", bytes.clone(), &tag, "no-cache, private"))
 }

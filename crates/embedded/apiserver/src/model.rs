@@ -9,15 +9,18 @@ use quintet_objects::{
     apply::{self, ApplyError, Node, Writer},
     builtin,
     meta::{self, NameRule},
+    openapi::{self, CustomKind},
     patch::{self, PatchError},
-    protobuf, types,
+    protobuf,
+    table::{IncludeObject, Printer},
+    types,
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
     crd::CustomVersion,
     json::{self, carry},
-    resources::{Model, Resource},
+    resources::{GroupVersion, Model, Registry, Resource},
     status::Failure,
     verbs::{Ask, scale::ScalePaths},
 };
@@ -392,13 +395,21 @@ pub(crate) fn selector_text(selector: Option<&Value>) -> String {
     label_selector(selector).map(|selector| selector.to_string()).unwrap_or_default()
 }
 
-/// Objects as rows of a table, without the objects themselves.
-pub(crate) fn table(resource: &Resource, objects: &[Value]) -> Value {
-    let _ = resource;
-    let rows: Vec<Value> =
-        objects.iter().map(|object| json!({"cells": [json::text(object, "/metadata/name")]})).collect();
-    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [
-        {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}], "rows": rows})
+/// Objects as rows of a table.
+pub(crate) fn table(
+    resource: &Resource,
+    objects: &[Value],
+    metadata: &Value,
+    include: IncludeObject,
+    with_definitions: bool,
+) -> Value {
+    let now = jiff::Timestamp::now();
+    match &resource.model {
+        Model::BuiltIn(kind) => {
+            Printer::builtin(kind).table(objects, metadata, include, with_definitions, now)
+        }
+        Model::Custom(custom) => custom.printer.table(objects, metadata, include, with_definitions, now),
+    }
 }
 
 /// Reads a protobuf body; `fallback` is what it is taken for if it does not say.
@@ -416,12 +427,32 @@ pub(crate) fn watch_event_protobuf(kind: &str, object: &Value) -> Option<Bytes> 
     protobuf::encode_watch_event(kind, object).ok().map(Bytes::from)
 }
 
+fn custom_kind(resource: &Resource) -> Option<CustomKind<'_>> {
+    let custom = resource.as_custom()?;
+    Some(CustomKind {
+        group: &resource.group,
+        version: &resource.version,
+        kind: &resource.kind,
+        list_kind: &resource.list_kind,
+        plural: &resource.plural,
+        is_namespaced: resource.is_namespaced,
+        has_status: custom.has_status,
+        schema: &custom.raw_schema,
+    })
+}
+
 /// The OpenAPI v3 document of a group version.
-pub(crate) fn openapi_v3(_group: &str, _version: &crate::resources::GroupVersion) -> Option<Value> {
-    None
+pub(crate) fn openapi_v3(group: &str, version: &GroupVersion, server: &str) -> Value {
+    let kinds: Vec<CustomKind<'_>> = version.resources.iter().filter_map(|one| custom_kind(one)).collect();
+    if kinds.is_empty() {
+        openapi::builtin_v3(&crate::resources::api_version(group, &version.version), server)
+    } else {
+        openapi::custom_v3(&kinds, server)
+    }
 }
 
 /// The OpenAPI v2 document of everything.
-pub(crate) fn openapi_v2(_registry: &crate::resources::Registry) -> Value {
-    json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.0"}, "paths": {}, "definitions": {}})
+pub(crate) fn openapi_v2(registry: &Registry, server: &str) -> Value {
+    let kinds: Vec<CustomKind<'_>> = registry.all().filter_map(|one| custom_kind(one)).collect();
+    openapi::v2(&kinds, server)
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
+use quintet_objects::table::{IncludeObject, partial_metadata};
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,14 +21,6 @@ use crate::{
 
 /// Plain JSON of whole objects.
 pub(crate) const PLAIN: Accepted = Accepted { format: Format::Json, view: View::Whole };
-
-/// Which object each row of a table carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Include {
-    None,
-    Metadata,
-    Object,
-}
 
 /// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,25 +59,17 @@ pub(crate) fn event_json(resource: &Resource, kind: EventType, entry: &Entry) ->
 pub(crate) fn event(
     resource: &Resource,
     accepted: Accepted,
-    include: Include,
+    include: IncludeObject,
     kind: EventType,
     object: Value,
     is_first: bool,
 ) -> Bytes {
     let object = match accepted.view {
         View::Whole => object,
-        View::Metadata { .. } => partial(&object),
+        View::Metadata { .. } => partial_metadata(&object),
         View::Table => {
-            let mut table = table(
-                resource,
-                std::slice::from_ref(&object),
-                include,
-                object.pointer("/metadata/resourceVersion"),
-            );
-            if !is_first && let Some(table) = table.as_object_mut() {
-                table.insert("columnDefinitions".into(), Value::Null);
-            }
-            table
+            let metadata = json!({"resourceVersion": object.pointer("/metadata/resourceVersion")});
+            model::table(resource, std::slice::from_ref(&object), &metadata, include, is_first)
         }
     };
     frame(accepted, kind, &object)
@@ -129,35 +114,6 @@ pub(crate) fn bookmark(resource: &Resource, rv: u64, ends_initial: bool) -> Valu
     object
 }
 
-/// Only the metadata of an object.
-fn partial(object: &Value) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": object.get("metadata").cloned().unwrap_or_default(),
-    })
-}
-
-/// Objects as rows.
-fn table(resource: &Resource, objects: &[Value], include: Include, rv: Option<&Value>) -> Value {
-    let mut table = model::table(resource, objects);
-    if let Some(table) = table.as_object_mut() {
-        table.insert("metadata".into(), json!({"resourceVersion": rv.cloned().unwrap_or_else(|| "".into())}));
-        let rows = table.get_mut("rows").and_then(Value::as_array_mut);
-        for (row, object) in rows.into_iter().flatten().zip(objects) {
-            let shown = match include {
-                Include::None => continue,
-                Include::Metadata => partial(object),
-                Include::Object => object.clone(),
-            };
-            if let Some(row) = row.as_object_mut() {
-                row.insert("object".into(), shown);
-            }
-        }
-    }
-    table
-}
-
 /// Bytes of a value in a format.
 pub(crate) fn encode(value: &Value, format: Format, is_pretty: bool) -> Result<Vec<u8>, Failure> {
     match format {
@@ -180,7 +136,7 @@ pub(crate) fn encode(value: &Value, format: Format, is_pretty: bool) -> Result<V
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) accepted: Accepted,
-    pub(crate) include: Include,
+    pub(crate) include: IncludeObject,
     pub(crate) is_pretty: bool,
 }
 
@@ -247,15 +203,15 @@ pub(crate) async fn object(
     }
     let object = match wanted.accepted.view {
         View::Whole => object,
-        View::Metadata { is_list: false } => partial(&object),
+        View::Metadata { is_list: false } => partial_metadata(&object),
         View::Metadata { is_list: true } => {
             return Err(Failure::not_acceptable(
                 "application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ));
         }
         View::Table => {
-            let rv = object.pointer("/metadata/resourceVersion").cloned();
-            table(resource, std::slice::from_ref(&object), wanted.include, rv.as_ref())
+            let metadata = json!({"resourceVersion": object.pointer("/metadata/resourceVersion")});
+            model::table(resource, std::slice::from_ref(&object), &metadata, wanted.include, true)
         }
     };
     value(code, &object, wanted)
@@ -299,7 +255,7 @@ pub(crate) async fn list(
             json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items})
         }
         View::Metadata { is_list: true } => {
-            let items: Vec<Value> = items.iter().map(partial).collect();
+            let items: Vec<Value> = items.iter().map(partial_metadata).collect();
             json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
         }
         View::Metadata { is_list: false } => {
@@ -312,13 +268,7 @@ pub(crate) async fn list(
                 ),
             ));
         }
-        View::Table => {
-            let mut table = table(resource, &items, wanted.include, None);
-            if let Some(table) = table.as_object_mut() {
-                table.insert("metadata".into(), metadata);
-            }
-            table
-        }
+        View::Table => model::table(resource, &items, &metadata, wanted.include, true),
     };
     value(200, &shown, wanted)
 }

@@ -5,7 +5,7 @@ mod establish;
 
 use std::sync::Arc;
 
-use quintet_objects::{FieldError, Path, schema::Structural};
+use quintet_objects::{FieldError, Path, schema::Structural, table::Printer};
 use serde_json::{Value, json};
 
 use crate::{
@@ -36,8 +36,8 @@ pub struct CustomVersion {
     pub has_status: bool,
     /// The scale subresource, as the definition has it.
     pub scale: Option<Value>,
-    /// Columns for tables, as the definition has them.
-    pub columns: Vec<Value>,
+    /// Writes tables with the columns of the definition.
+    pub printer: Printer,
     /// Fields that can be selected by, without the leading dot.
     pub selectable: Vec<String>,
     /// How versions are converted, as the definition says.
@@ -173,7 +173,7 @@ fn custom_version(definition: &Value, version: &Value, group: &str, kind: &str) 
         raw_schema,
         has_status: version.pointer("/subresources/status").is_some(),
         scale: version.pointer("/subresources/scale").cloned(),
-        columns: items(version, "/additionalPrinterColumns").to_vec(),
+        printer: Printer::custom(version),
         selectable: items(version, "/selectableFields")
             .iter()
             .map(|field| text(field, "/jsonPath").trim_start_matches('.').to_owned())

@@ -35,7 +35,7 @@ struct Watch {
     resource: Arc<Resource>,
     filter: Filter,
     accepted: Accepted,
-    include_object: show::Include,
+    include_object: quintet_objects::table::IncludeObject,
     /// Everything up to here was sent.
     cursor: u64,
     changes: channel::Receiver<u64>,
@@ -54,7 +54,7 @@ pub(crate) async fn watch(
     ask: &Ask,
     options: &ListOptions,
     accepted: Accepted,
-    include_object: show::Include,
+    include_object: quintet_objects::table::IncludeObject,
 ) -> Result<impl futures::Stream<Item = Bytes> + Send + 'static, Failure> {
     let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let filter = Filter::new(&ask.resource, namespace, options)?;
