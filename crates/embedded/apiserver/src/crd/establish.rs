@@ -1,5 +1,7 @@
 //! From a stored definition to a served one, and back.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{BUCKET, CLEANUP, is_true, refresh};
@@ -9,7 +11,7 @@ use crate::{
     request::options::DeleteOptions,
     resources::bucket,
     status::Failure,
-    store::split_key,
+    store::{Expect, Write, WriteError, split_key},
     verbs::{Ask, delete, update},
 };
 
@@ -19,7 +21,6 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
         refresh(api);
         return Ok(());
     };
-    let definition = entry.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     if entry.head.is_terminating {
         refresh(api);
         let (api, name) = (api.clone(), name.to_owned());
@@ -31,19 +32,35 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
         });
         return Ok(());
     }
-    let status = status_of(api, name, &definition);
-    if definition.get("status") != Some(&status) {
-        let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
-        let ask = Ask::internal(api, &resource, "", name).below("status");
-        Box::pin(update::update(&ask, false, update::Made::Applied, move |mut definition: Value| {
-            let status = status_of(api, name, &definition);
-            json::as_map(&mut definition).insert("status".into(), status);
-            async move { Ok(definition) }
-        }))
-        .await?;
-    }
+    write_status(api, name).await?;
     refresh(api);
     Ok(())
+}
+
+/// Writes the status a definition should have. Nobody but the server writes it, so there is nothing to admit.
+async fn write_status(api: &Api, name: &str) -> Result<(), Failure> {
+    let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
+    loop {
+        let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
+        let mut definition = entry.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let status = status_of(api, name, &definition);
+        if definition.get("status") == Some(&status) {
+            return Ok(());
+        }
+        json::as_map(&mut definition).insert("status".into(), status);
+        let put = api.encode(&resource, definition).await?;
+        let write = Write {
+            bucket: Arc::clone(&resource.bucket),
+            key: name.into(),
+            expect: Expect::Version(entry.rv),
+            put: Some(put),
+        };
+        match api.write(write).await {
+            Ok(_) => return Ok(()),
+            Err(WriteError::Conflict) => {}
+            Err(WriteError::Failed(why)) => return Err(Failure::internal(why)),
+        }
+    }
 }
 
 fn condition(definition: &Value, kind: &str, is_true: bool, reason: &str, message: &str) -> Value {
