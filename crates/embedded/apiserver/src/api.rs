@@ -35,6 +35,9 @@ const READ_DEADLINE: Duration = Duration::from_mins(1);
 /// Longest a write may take.
 const WRITE_DEADLINE: Duration = Duration::from_secs(34);
 
+/// How long the end of the server waits for requests under way.
+const STOP_DEADLINE: Duration = Duration::from_secs(3);
+
 /// Converts objects of custom kinds without a webhook: the object, and the API version wanted. `None` if
 /// it does not know the kind.
 pub type Converter = Arc<dyn Fn(&Value, &str) -> Option<Result<Value, String>> + Send + Sync>;
@@ -105,7 +108,8 @@ impl Api {
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
-        self.0.tasks.wait().await;
+        // Requests under way are answered, unless they take too long.
+        let _ = tokio::time::timeout(STOP_DEADLINE, self.0.tasks.wait()).await;
     }
 
     /// Where objects are.
@@ -154,6 +158,11 @@ impl Api {
                 () = task => {}
             }
         });
+    }
+
+    /// Work that ends by itself soon after the server stops.
+    pub(crate) fn spawn_draining(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.tasks.spawn(task);
     }
 
     pub(crate) fn rbac(&self) -> &rbac::Cache {

@@ -98,3 +98,15 @@ async fn faults_happen_on_purpose_only() {
     api.faults().clear();
     maps.get("x").await.unwrap();
 }
+
+#[tokio::test]
+async fn a_watch_ends_cleanly_when_the_server_stops() {
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let cluster = Cluster::start(Settings { data_dir: None, address, converter: None }).await.unwrap();
+    let kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig().unwrap()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config).unwrap());
+    let events = maps.watch(&WatchParams::default(), "0").await.unwrap();
+    let (_, seen) = tokio::join!(cluster.stop(), events.try_collect::<Vec<_>>());
+    assert_eq!(seen.unwrap().len(), 1, "what was there, then the end");
+}

@@ -104,7 +104,7 @@ pub async fn serve(api: Api, listener: TcpListener, tls: ServerConfig) {
         };
         let Some((stream, permit)) = accepted else { continue };
         let (api_here, acceptor, watcher) = (api.clone(), acceptor.clone(), graceful.watcher());
-        api.spawn(async move {
+        api.spawn_draining(async move {
             let _permit = permit;
             let stream = match tokio::time::timeout(HELLO_DEADLINE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => stream,
