@@ -119,6 +119,18 @@ impl Walk {
         let none = Map::new();
         let old_fields = old.and_then(Value::as_object).unwrap_or(&none);
         let new_fields = new.and_then(Value::as_object).unwrap_or(&none);
+        // Structs that are always there come and go with what they are part of.
+        if let Some(kind) = schema.structure()
+            && old.is_some() != new.is_some()
+        {
+            let fields = if new.is_some() { new_fields } else { old_fields };
+            let change = if new.is_some() { Change::Added } else { Change::Removed };
+            for name in kind.always_present().filter(|name| !fields.contains_key(*name)) {
+                self.at.push(format!("f:{name}"));
+                self.record(change);
+                self.at.pop();
+            }
+        }
         let names: BTreeSet<&String> = old_fields.keys().chain(new_fields.keys()).collect();
         for name in names {
             let (mut before, mut after) =

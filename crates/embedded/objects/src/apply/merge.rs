@@ -79,19 +79,47 @@ fn merge_node(live: Option<&Value>, config: &Value, schema: Node<'_>, depth: usi
             Value::Object(merged)
         }
         (Some(Value::Array(live)), Value::Array(config), Form::Set | Form::Keyed(_)) if depth < MAX_DEPTH => {
-            let mut merged: Vec<(String, Value)> =
-                live.iter().map(|item| (step_of(item, form, schema), item.clone())).collect();
-            for item in config {
-                let step = step_of(item, form, schema);
-                match merged.iter_mut().find(|(known, _)| *known == step) {
-                    Some((_, known)) => *known = merge_node(Some(known), item, schema.item(), depth + 1),
-                    None => merged.push((step, item.clone())),
-                }
-            }
-            Value::Array(merged.into_iter().map(|(_, item)| item).collect())
+            Value::Array(merge_items(live, config, form, schema, depth))
         }
         _ => config.clone(),
     }
+}
+
+/// Items of both sides. Those only the live object has stay where they are among the others; the rest follow the
+/// order of the configuration.
+fn merge_items(
+    live: &[Value],
+    config: &[Value],
+    form: Form<'_>,
+    schema: Node<'_>,
+    depth: usize,
+) -> Vec<Value> {
+    let steps =
+        |items: &[Value]| -> Vec<String> { items.iter().map(|item| step_of(item, form, schema)).collect() };
+    let (live_steps, config_steps) = (steps(live), steps(config));
+    let mut shared = config_steps.iter().filter(|step| live_steps.contains(step)).peekable();
+    let mut merged = Vec::with_capacity(live.len() + config.len());
+    let mut old = live.iter().zip(&live_steps).peekable();
+    for (item, step) in config.iter().zip(&config_steps) {
+        while let Some((old_item, old_step)) = old.peek() {
+            if !config_steps.contains(old_step) {
+                merged.push((*old_item).clone());
+            } else if shared.peek() == Some(old_step) {
+                break;
+            }
+            old.next();
+        }
+        let known = live.iter().zip(&live_steps).find(|(_, known)| *known == step).map(|(item, _)| item);
+        merged.push(match known {
+            Some(known) => merge_node(Some(known), item, schema.item(), depth + 1),
+            None => item.clone(),
+        });
+        if shared.next_if(|next| *next == step).is_some() {
+            old.next_if(|(_, old_step)| *old_step == step);
+        }
+    }
+    merged.extend(old.filter(|(_, step)| !config_steps.contains(step)).map(|(item, _)| item.clone()));
+    merged
 }
 
 /// Removes from `object` what `last` had and nobody owns any more.
@@ -132,7 +160,12 @@ fn prune_node(object: &mut Value, schema: Node<'_>, last: &FieldSet, owned: &Fie
             for mut item in std::mem::take(items) {
                 let step = step_of(&item, form, schema);
                 match (last.children.get(&step), owned.children.get(&step)) {
-                    (Some(given_up), None) if given_up.is_member => continue,
+                    // Fields inside an item do not keep it if nobody owns the item itself.
+                    (Some(given_up), owned)
+                        if given_up.is_member && owned.is_none_or(|owned| !owned.is_member) =>
+                    {
+                        continue;
+                    }
                     (Some(given_up), Some(owned)) => {
                         let keys = if let Form::Keyed(keys) = form { keys } else { &[] };
                         prune_node(&mut item, schema.item(), given_up, owned, keys);

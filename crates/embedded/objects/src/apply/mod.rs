@@ -116,12 +116,16 @@ pub fn apply(
     }
 
     let mut set = FieldSet::of(config, schema);
+    let configured = set.clone();
     set.remove_never_owned(writer.ignored);
     let last = managers.replace_applied(writer, set);
 
     let mut object = merge::merge(base, config, schema);
     if let Some(last) = &last {
-        merge::prune(&mut object, schema, last, &managers.union());
+        // What is configured stays, also where nobody owns it: names, for one.
+        let mut owned = managers.union();
+        owned.unite(&configured);
+        merge::prune(&mut object, schema, last, &owned);
     }
     keep_ignored(base, &mut object, writer.ignored);
     keep_system_fields(base, &mut object);

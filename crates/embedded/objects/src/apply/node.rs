@@ -145,10 +145,11 @@ impl<'s> Node<'s> {
     /// The value that is there although nobody wrote it, because the type always has it.
     pub(super) fn zero_of(self, name: &str) -> Option<Value> {
         let field = self.structure()?.field(name)?;
-        if field.is_pointer || field.is_inline {
+        if field.is_inline || (field.is_pointer && field.omits_empty) {
             return None;
         }
         match &field.shape {
+            _ if field.is_pointer => Some(Value::Null),
             Shape::Struct(_) => Some(Value::Object(serde_json::Map::new())),
             _ if field.omits_empty => None,
             Shape::List(_) | Shape::Map(_) | Shape::Items(_) => Some(Value::Null),

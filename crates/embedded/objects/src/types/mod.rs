@@ -151,6 +151,12 @@ impl Type {
         fields
     }
 
+    /// Fields that hold structs and can be empty but never absent.
+    pub fn always_present(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let fields = self.fields.iter().filter(|field| !field.is_inline && !field.is_pointer);
+        fields.filter(|field| matches!(field.shape, Shape::Struct(_))).map(|field| field.name)
+    }
+
     /// The name without group and version: `Pod`.
     pub fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)

@@ -66,7 +66,7 @@ fn creates_and_updates_own_what_they_change() {
         json!({ "f:metadata": { "f:labels": { ".": {}, "f:l": {} } }, "f:spec": { "f:replicas": {}, "f:selector": {},
             "f:strategy": { "f:type": {} },
             "f:template": { "f:metadata": { "f:labels": { ".": {}, "f:a": {} } },
-                "f:spec": { "f:containers": { "k:{\"name\":\"c\"}": { ".": {}, "f:image": {}, "f:name": {} } } } } } })
+                "f:spec": { "f:containers": { "k:{\"name\":\"c\"}": { ".": {}, "f:image": {}, "f:name": {}, "f:resources": {} } } } } } })
     );
     let mut scaled = object.clone();
     scaled["spec"]["replicas"] = json!(3);
@@ -131,9 +131,34 @@ fn what_is_given_up_goes_unless_somebody_else_has_it() {
     assert!(three["spec"].get("replicas").is_none());
     assert_eq!(
         three["spec"]["template"]["spec"]["containers"],
-        json!([{ "name": "a", "tty": true }, { "name": "b", "image": "2", "env": [{ "name": "Y", "value": "2" }] }]),
+        json!([{ "name": "b", "image": "2", "env": [{ "name": "Y", "value": "2" }] }]),
     );
     assert_eq!(three["metadata"]["labels"], json!({ "x": "y" }));
+}
+
+#[test]
+fn names_outlive_the_labels_beside_them() {
+    let mut labelled = config(json!({ "replicas": 1 }));
+    labelled["metadata"]["labels"] = json!({ "a": "b" });
+    let one = apply(None, &labelled, deployment(), &writer("m"), false).unwrap();
+    let two = do_apply(Some(&one), json!({ "replicas": 1 }), "m").unwrap();
+    assert_eq!(two["metadata"]["name"], "web");
+    assert!(two["metadata"].get("labels").is_none());
+}
+
+#[test]
+fn items_follow_the_order_of_the_configuration() {
+    let names = |object: &Value| -> Vec<String> {
+        let all = object["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+        all.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let spec = |names: &[&str]| {
+        let all: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
+        json!({ "template": { "spec": { "containers": all } } })
+    };
+    let one = do_apply(None, spec(&["x", "a", "b"]), "m1").unwrap();
+    let two = do_apply(Some(&one), spec(&["b", "n", "a"]), "m2").unwrap();
+    assert_eq!(names(&two), ["x", "b", "n", "a"]);
 }
 
 #[test]
