@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{request::options::DeleteOptions, status::Failure, verbs::Ask};
 
 pub(crate) use allocate::allocate;
-pub(crate) use quota::settle as settle_quota;
+pub(crate) use quota::{counted_by, settle as settle_quota, usage};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]

@@ -15,11 +15,27 @@ fn quantity(value: &Value) -> Quantity {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// What an object uses up, by the names of quotas.
-fn usage(ask: &Ask, object: &Value) -> BTreeMap<String, Quantity> {
+/// The group and plural of what a quota on `resource` counts.
+pub(crate) fn counted_by(resource: &str) -> Option<(String, String)> {
+    let core = |plural: &str| Some((String::new(), plural.to_owned()));
+    if let Some(counted) = resource.strip_prefix("count/") {
+        let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
+        return Some((group.to_owned(), plural.to_owned()));
+    }
+    match resource {
+        "requests.storage" => core("persistentvolumeclaims"),
+        "services.nodeports" | "services.loadbalancers" => core("services"),
+        "cpu" | "memory" | "ephemeral-storage" => core("pods"),
+        _ if resource.starts_with("requests.") || resource.starts_with("limits.") => core("pods"),
+        plural if !plural.contains(['.', '/']) => core(plural),
+        _ => None,
+    }
+}
+
+/// What an object uses up, by the names of quotas. Pods that have ended use nothing but their count.
+pub(crate) fn usage(group: &str, plural: &str, object: &Value) -> BTreeMap<String, Quantity> {
     let mut used = BTreeMap::new();
     let one: Quantity = "1".parse().unwrap_or_default();
-    let (group, plural) = (&*ask.resource.group, &*ask.resource.plural);
     let counted = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
     used.insert(format!("count/{counted}"), one);
     if group.is_empty()
@@ -37,6 +53,9 @@ fn usage(ask: &Ask, object: &Value) -> BTreeMap<String, Quantity> {
         used.insert(plural.to_owned(), one);
     }
     match (group, plural) {
+        ("", "pods") if matches!(text(object, "/status/phase"), "Succeeded" | "Failed") => {
+            used.remove("pods");
+        }
         ("", "pods") => {
             for container in items(object, "/spec/containers") {
                 for (kind, prefix) in [("requests", "requests."), ("limits", "limits.")] {
@@ -97,7 +116,7 @@ pub(super) fn check(ask: &Ask, object: &Value) -> Result<(), Failure> {
     if quotas.is_empty() {
         return Ok(());
     }
-    let usage = usage(ask, object);
+    let usage = usage(&ask.resource.group, &ask.resource.plural, object);
     let name = text(object, "/metadata/name");
     let forbidden = |why: &str| Err(Failure::forbidden(Named { name, ..ask.named() }, why));
     for (quota_name, quota) in quotas {
@@ -157,7 +176,7 @@ pub(crate) async fn settle(ask: &Ask, object: &Value) {
     if quotas.is_empty() {
         return;
     }
-    let usage = usage(ask, object);
+    let usage = usage(&ask.resource.group, &ask.resource.plural, object);
     let Ok(resource) = ask.api.built_in("", "resourcequotas") else { return };
     for (name, quota) in quotas {
         let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();

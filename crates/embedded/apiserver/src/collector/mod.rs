@@ -4,6 +4,7 @@ pub(crate) mod bootstrap;
 mod events;
 mod garbage;
 pub(crate) mod namespaces;
+mod quotas;
 
 use crate::api::Api;
 
@@ -12,4 +13,5 @@ pub(crate) fn start(api: &Api) {
     events::start(api);
     garbage::start(api);
     namespaces::start(api);
+    quotas::start(api);
 }
