@@ -63,7 +63,8 @@ async fn protobuf_and_yaml() {
     let yaml = get(&api, &path, &[("accept", "application/yaml")]).await;
     assert!(String::from_utf8_lossy(&yaml.bytes).contains("kind: ConfigMap"));
     let request = Request::post(MAPS).header("content-type", "application/yaml");
-    let body = Bytes::from_static(b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: made\ndata:\n  a: b\n");
+    let body =
+        Bytes::from_static(b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: made\ndata:\n  a: b\n");
     send_as(&api, admin(), request.body(body).unwrap()).await.expect(201);
     assert_eq!(get(&api, &path, &[("accept", "text/html")]).await.code, 406);
 }
