@@ -14,6 +14,7 @@ use quintet_api::conversion::{self, ConversionError};
 use quintet_api::crd::{self, WebhookService};
 use quintet_apiserver::server::cluster::write_private;
 use quintet_apiserver::{Cluster, Converter, Settings};
+use serde_json::Value;
 
 use crate::{logging, output};
 
@@ -106,22 +107,58 @@ fn converter() -> Converter {
     })
 }
 
-/// Teaches the API Quintet's kinds, all at once: they share what it costs to make a write durable.
+/// Definitions that are installed at the same time: they share what it costs to make a write durable, and
+/// their schemas are large.
+const AT_A_TIME: usize = 4;
+
+/// Teaches the API Quintet's kinds.
 async fn install(cluster: &Cluster) -> anyhow::Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.api().admin_client());
     let webhooks = WebhookService { namespace: "quintet-system".into(), name: "quintet-webhook".into() };
+    let room = Arc::new(tokio::sync::Semaphore::new(AT_A_TIME));
     let mut tasks = tokio::task::JoinSet::new();
     for definition in crd::all(&webhooks) {
-        let definitions = definitions.clone();
+        let (definitions, room) = (definitions.clone(), Arc::clone(&room));
         tasks.spawn(async move {
+            let _room = room.acquire().await;
             let name = definition.metadata.name.clone().unwrap_or_default();
-            let parameters = PatchParams::apply("quintet").force();
-            let applied = definitions.patch(&name, &parameters, &Patch::Apply(&definition)).await;
-            applied.map(drop).with_context(|| format!("cannot install {name}"))
+            install_one(&definitions, &name, &definition)
+                .await
+                .with_context(|| format!("cannot install {name}"))
         });
     }
     while let Some(outcome) = tasks.join_next().await {
         outcome.context("installing the definitions failed")??;
     }
     Ok(())
+}
+
+/// Applies a definition, unless what is there already says all that it says.
+async fn install_one(
+    definitions: &Api<CustomResourceDefinition>,
+    name: &str,
+    definition: &CustomResourceDefinition,
+) -> anyhow::Result<()> {
+    let wanted = serde_json::to_value(&definition.spec)?;
+    if let Some(stored) = definitions.get_opt(name).await?
+        && says(&serde_json::to_value(stored.spec)?, &wanted)
+    {
+        return Ok(());
+    }
+    definitions.patch(name, &PatchParams::apply("quintet").force(), &Patch::Apply(definition)).await?;
+    Ok(())
+}
+
+/// Whether a value says at least what another one does.
+fn says(stored: &Value, wanted: &Value) -> bool {
+    match (stored, wanted) {
+        (Value::Object(stored), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| stored.get(key).is_some_and(|stored| says(stored, wanted)))
+        }
+        (Value::Array(stored), Value::Array(wanted)) => {
+            stored.len() == wanted.len()
+                && stored.iter().zip(wanted).all(|(stored, wanted)| says(stored, wanted))
+        }
+        _ => stored == wanted,
+    }
 }

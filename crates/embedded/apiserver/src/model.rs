@@ -1,6 +1,6 @@
 //! What the server needs to know about a kind, whether it is built in or defined by a CRD.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use quintet_api::selector::Selector;
@@ -236,7 +236,7 @@ pub(crate) fn is_same(_resource: &Resource, new: &Value, old: &Value) -> bool {
 fn node(resource: &Resource) -> Node<'_> {
     match &resource.model {
         Model::BuiltIn(kind) => kind.schema().map_or(Node::Unknown, Node::builtin),
-        Model::Custom(custom) => custom.schema.as_ref().map_or(Node::Unknown, Node::custom),
+        Model::Custom(custom) => custom.schema().map_or(Node::Unknown, Node::custom),
     }
 }
 
@@ -433,32 +433,40 @@ pub(crate) fn watch_event_protobuf(kind: &str, object: &Value) -> Option<Bytes> 
     protobuf::encode_watch_event(kind, object).ok().map(Bytes::from)
 }
 
-fn custom_kind(resource: &Resource) -> Option<CustomKind<'_>> {
-    let custom = resource.as_custom()?;
-    Some(CustomKind {
+/// Custom resources with their schemas as they were written.
+fn custom_schemas<'a>(
+    resources: impl Iterator<Item = &'a Arc<Resource>>,
+) -> Vec<(&'a Resource, bool, Value)> {
+    let custom = resources.filter_map(|resource| Some((resource, resource.as_custom()?)));
+    custom.map(|(resource, custom)| (&**resource, custom.has_status, custom.raw_schema())).collect()
+}
+
+fn custom_kinds<'a>(schemas: &'a [(&'a Resource, bool, Value)]) -> Vec<CustomKind<'a>> {
+    let kind = |(resource, has_status, schema): &'a (&'a Resource, bool, Value)| CustomKind {
         group: &resource.group,
         version: &resource.version,
         kind: &resource.kind,
         list_kind: &resource.list_kind,
         plural: &resource.plural,
         is_namespaced: resource.is_namespaced,
-        has_status: custom.has_status,
-        schema: &custom.raw_schema,
-    })
+        has_status: *has_status,
+        schema,
+    };
+    schemas.iter().map(kind).collect()
 }
 
 /// The OpenAPI v3 document of a group version.
 pub(crate) fn openapi_v3(group: &str, version: &GroupVersion, server: &str) -> Value {
-    let kinds: Vec<CustomKind<'_>> = version.resources.iter().filter_map(|one| custom_kind(one)).collect();
-    if kinds.is_empty() {
+    let schemas = custom_schemas(version.resources.iter());
+    if schemas.is_empty() {
         openapi::builtin_v3(&crate::resources::api_version(group, &version.version), server)
     } else {
-        openapi::custom_v3(&kinds, server)
+        openapi::custom_v3(&custom_kinds(&schemas), server)
     }
 }
 
 /// The OpenAPI v2 document of everything.
 pub(crate) fn openapi_v2(registry: &Registry, server: &str) -> Value {
-    let kinds: Vec<CustomKind<'_>> = registry.all().filter_map(|one| custom_kind(one)).collect();
-    openapi::v2(&kinds, server)
+    let schemas = custom_schemas(registry.all());
+    openapi::v2(&custom_kinds(&schemas), server)
 }

@@ -107,6 +107,6 @@ async fn a_watch_ends_cleanly_when_the_server_stops() {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config).unwrap());
     let events = maps.watch(&WatchParams::default(), "0").await.unwrap();
-    let (_, seen) = tokio::join!(cluster.stop(), events.try_collect::<Vec<_>>());
+    let ((), seen) = tokio::join!(cluster.stop(), events.try_collect::<Vec<_>>());
     assert_eq!(seen.unwrap().len(), 1, "what was there, then the end");
 }

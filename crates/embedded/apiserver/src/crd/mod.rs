@@ -3,7 +3,7 @@
 pub(crate) mod conversion;
 mod establish;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use quintet_objects::{FieldError, Path, schema::Structural, table::Printer};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use crate::{
     api::Api,
     json::{self, items, text},
     resources::{Registry, Resource, Subresource, api_version, bucket},
+    store::Entry,
 };
 
 pub(crate) use establish::settle;
@@ -28,10 +29,11 @@ pub struct CustomVersion {
     pub definition: String,
     /// Whether the definition is being deleted.
     pub is_terminating: bool,
-    /// The schema.
-    pub schema: Option<Structural>,
-    /// The schema as it was written, for OpenAPI.
-    pub raw_schema: Value,
+    /// The stored definition; the schema is only read out of it once somebody needs it.
+    source: Arc<Entry>,
+    /// The name of the version.
+    version: String,
+    schema: OnceLock<Option<Structural>>,
     /// Whether the status has an address of its own.
     pub has_status: bool,
     /// The scale subresource, as the definition has it.
@@ -47,21 +49,44 @@ pub struct CustomVersion {
 }
 
 impl CustomVersion {
+    /// The schema as it was written.
+    pub fn raw_schema(&self) -> Value {
+        let mut definition: Value = serde_json::from_slice(&self.source.body).unwrap_or_default();
+        let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+        let version = versions.into_iter().flatten().find(|version| text(version, "/name") == self.version);
+        let schema = version.and_then(|version| version.pointer_mut("/schema/openAPIV3Schema"));
+        schema.map_or_else(|| json!({}), Value::take)
+    }
+
+    /// The schema. Most kinds are never used in a small cluster, and schemas are large.
+    pub fn schema(&self) -> Option<&Structural> {
+        let schema = self.schema.get_or_init(|| match Structural::parse(&self.raw_schema(), &Path::ROOT) {
+            Ok(schema) => Some(schema),
+            Err(errors) => {
+                // Definitions are checked when they are written; this one was written by an older version.
+                let why = errors.first().map(ToString::to_string).unwrap_or_default();
+                tracing::warn!("the schema of {} is not used: {why}", self.definition);
+                None
+            }
+        });
+        schema.as_ref()
+    }
+
     /// Fills in defaults.
     pub fn default(&self, object: &mut Value) {
-        if let Some(schema) = &self.schema {
+        if let Some(schema) = self.schema() {
             schema.apply_defaults(object);
         }
     }
 
     /// Drops unknown fields; returns which.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        self.schema.as_ref().map(|schema| schema.prune(object)).unwrap_or_default()
+        self.schema().map(|schema| schema.prune(object)).unwrap_or_default()
     }
 
     /// What is wrong with an object, and what is only worth a warning.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> (Vec<FieldError>, Vec<String>) {
-        match &self.schema {
+        match self.schema() {
             Some(schema) => {
                 let verdict = schema.validate(new, old);
                 (verdict.errors, verdict.warnings)
@@ -92,7 +117,9 @@ pub(crate) fn is_true(definition: &Value, condition: &str) -> bool {
 }
 
 /// The resources that an established definition serves.
-fn resources(definition: &Value, epoch: u64) -> Vec<Arc<Resource>> {
+fn resources(source: &Arc<Entry>) -> Vec<Arc<Resource>> {
+    let definition = &source.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let epoch = source.rv;
     if !is_true(definition, "Established") {
         return Vec::new();
     }
@@ -109,7 +136,7 @@ fn resources(definition: &Value, epoch: u64) -> Vec<Arc<Resource>> {
     let served = versions.iter().filter(|version| version.get("served") == Some(&Value::Bool(true)));
     served
         .map(|version| {
-            let custom = custom_version(definition, version, group, &kind);
+            let custom = custom_version(source, definition, version, group, &kind);
             let version = text(version, "/name");
             let sub = |sub: &str, kind: &str, group: &str, version: &str| Subresource {
                 name: sub.to_owned(),
@@ -150,17 +177,13 @@ fn resources(definition: &Value, epoch: u64) -> Vec<Arc<Resource>> {
         .collect()
 }
 
-fn custom_version(definition: &Value, version: &Value, group: &str, kind: &str) -> CustomVersion {
-    let raw_schema = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({}));
-    let schema = match Structural::parse(&raw_schema, &Path::ROOT) {
-        Ok(schema) => Some(schema),
-        Err(errors) => {
-            // Definitions are checked when they are written; this one was written by an older version.
-            let why = errors.first().map(ToString::to_string).unwrap_or_default();
-            tracing::warn!("the schema of {} is not used: {why}", text(definition, "/metadata/name"));
-            None
-        }
-    };
+fn custom_version(
+    source: &Arc<Entry>,
+    definition: &Value,
+    version: &Value,
+    group: &str,
+    kind: &str,
+) -> CustomVersion {
     let is_deprecated = version.get("deprecated") == Some(&Value::Bool(true));
     let deprecation = is_deprecated.then(|| match text(version, "/deprecationWarning") {
         "" => format!("{} {kind} is deprecated", api_version(group, text(version, "/name"))),
@@ -169,8 +192,9 @@ fn custom_version(definition: &Value, version: &Value, group: &str, kind: &str) 
     CustomVersion {
         definition: text(definition, "/metadata/name").to_owned(),
         is_terminating: definition.pointer("/metadata/deletionTimestamp").is_some(),
-        schema,
-        raw_schema,
+        source: Arc::clone(source),
+        version: text(version, "/name").to_owned(),
+        schema: OnceLock::new(),
         has_status: version.pointer("/subresources/status").is_some(),
         scale: version.pointer("/subresources/scale").cloned(),
         printer: Printer::custom(version),
@@ -195,11 +219,7 @@ pub(crate) fn refresh(api: &Api) {
                 .filter(|resource| resource.as_custom().is_some_and(|custom| custom.definition == *name))
                 .cloned()
                 .collect();
-            if known.is_empty() {
-                resources(&entry.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition"), entry.rv)
-            } else {
-                known
-            }
+            if known.is_empty() { resources(&entry) } else { known }
         });
         Registry::new(custom.collect())
     });

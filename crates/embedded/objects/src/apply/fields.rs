@@ -184,9 +184,12 @@ impl FieldSet {
         paths
     }
 
+    /// Places directly below come before those further down, as conflict messages list them.
     fn walk(&self, at: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
-        if self.is_member && !at.is_empty() {
+        for (step, _) in self.children.iter().filter(|(_, child)| child.is_member) {
+            at.push(step.clone());
             paths.push(at.clone());
+            at.pop();
         }
         for (step, child) in &self.children {
             at.push(step.clone());

@@ -138,20 +138,19 @@ fn prune_node(object: &mut Value, schema: Node<'_>, last: &FieldSet, owned: &Fie
                     continue;
                 };
                 let child = schema.child(name).unwrap_or(Node::Unknown);
-                match owned.children.get(step) {
-                    Some(owned) => {
-                        if let Some(value) = fields.get_mut(name) {
-                            prune_node(value, child, given_up, owned, &[]);
-                        }
-                    }
-                    None if given_up.is_member || schema.has_declared_fields() => {
-                        fields.remove(name);
-                    }
-                    None => {
-                        if let Some(value) = fields.get_mut(name) {
-                            prune_node(value, child, given_up, &FieldSet::default(), &[]);
-                        }
-                    }
+                let owned = owned.children.get(step);
+                if owned.is_none() && (given_up.is_member || schema.has_declared_fields()) {
+                    fields.remove(name);
+                    continue;
+                }
+                let Some(value) = fields.get_mut(name).filter(|value| !is_empty_list(value)) else {
+                    continue;
+                };
+                let nobody = FieldSet::default();
+                prune_node(value, child, given_up, owned.unwrap_or(&nobody), &[]);
+                // A list that has lost its last item is gone too.
+                if is_empty_list(value) {
+                    fields.remove(name);
                 }
             }
         }
@@ -178,4 +177,8 @@ fn prune_node(object: &mut Value, schema: Node<'_>, last: &FieldSet, owned: &Fie
         }
         _ => {}
     }
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
 }

@@ -57,6 +57,8 @@ pub struct Structural {
     pub bounds: Bounds,
     /// CEL rules about the value.
     pub rules: Vec<Rule>,
+    /// Whether there are rules here or anywhere below.
+    pub has_rules: bool,
     /// For people.
     pub description: Option<String>,
 }

@@ -95,6 +95,9 @@ impl Parser {
         self.children(&mut node, fields, path, place);
         node.bounds = self.bounds(fields, &node, path, place);
         self.rules(&mut node, fields, path, place);
+        let mut below =
+            node.properties.values().chain(node.items.as_deref()).chain(node.additional.as_deref());
+        node.has_rules = !node.rules.is_empty() || below.any(|child| child.has_rules);
         node
     }
 

@@ -11,7 +11,7 @@ use crate::path::Path;
 
 /// Adds what the rules say to the verdict of the schema.
 pub(super) fn validate(schema: &Structural, new: &Value, old: Option<&Value>, verdict: &mut Verdict) {
-    if !has_rules(schema) {
+    if !schema.has_rules {
         return;
     }
     let is_blocked = verdict.errors.iter().any(|error| {
@@ -37,13 +37,6 @@ pub(super) fn validate(schema: &Structural, new: &Value, old: Option<&Value>, ve
     walk.node(schema, new, old, &Path::ROOT);
 }
 
-fn has_rules(schema: &Structural) -> bool {
-    !schema.rules.is_empty()
-        || schema.properties.values().any(has_rules)
-        || schema.items.as_deref().is_some_and(has_rules)
-        || schema.additional.as_deref().is_some_and(has_rules)
-}
-
 struct Walk<'w> {
     verdict: &'w mut Verdict,
     budget: Cell<u64>,
@@ -52,7 +45,7 @@ struct Walk<'w> {
 
 impl Walk<'_> {
     fn node(&mut self, schema: &Structural, new: &Value, old: Option<&Value>, path: &Path<'_>) {
-        if new.is_null() {
+        if new.is_null() || !schema.has_rules {
             return;
         }
         if !schema.rules.is_empty() {
