@@ -1,6 +1,7 @@
 //! Requests per second over HTTPS, as clients see them: `cargo bench -p quintet-apiserver`.
 //!
 //! Every client has a connection of its own and waits for each answer. Clients share the machine with the server.
+#![expect(clippy::disallowed_methods, reason = "tasks of a test or benchmark end with it")]
 
 use std::{
     io::Write as _,

@@ -1,4 +1,5 @@
 //! Admission webhooks, asked over HTTPS.
+#![expect(clippy::disallowed_methods, reason = "tasks of a test or benchmark end with it")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -104,6 +104,12 @@ fn check_identity(ask: &Ask, new: &Value) -> Result<(), Failure> {
             ask.name
         )));
     }
+    if ask.subresource != "scale"
+        && let Err(found) = decode::check_type(&ask.resource, new)
+    {
+        let body = format!("unable to decode {found} into {}", ask.resource.kind);
+        return Err(Failure::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {body}")));
+    }
     if ask.resource.is_namespaced && text(new, "/metadata/namespace") != ask.namespace {
         return Err(Failure::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
