@@ -182,29 +182,37 @@ fn authenticate(
 }
 
 async fn respond(api: &Api, certificate: Option<&Caller>, request: Request<Incoming>) -> Response<Answer> {
+    let version = request.version();
     let caller = match authenticate(api, certificate, request.headers()) {
         Ok(caller) => caller,
-        Err(failure) => return show::failure(&failure),
+        Err(failure) => return unread(version, &failure),
     };
     let (parts, body) = request.into_parts();
     let body = match tokio::time::timeout(BODY_DEADLINE, Limited::new(body, BODY_AT_MOST).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            return show::failure(&Failure::too_large(BODY_AT_MOST));
+            return unread(version, &Failure::too_large(BODY_AT_MOST));
         }
-        Ok(Err(error)) => return show::failure(&Failure::bad_request(error.to_string())),
+        Ok(Err(error)) => return unread(version, &Failure::bad_request(error.to_string())),
         Err(_) => {
-            return show::failure(&Failure::new(
-                408,
-                "Timeout",
-                "the body of the request took too long to arrive",
-            ));
+            let message = "the body of the request took too long to arrive";
+            return unread(version, &Failure::new(408, "Timeout", message));
         }
     };
     let is_head = parts.method == http::Method::HEAD;
     let mut response = api.handle(Request::from_parts(parts, body), caller).await;
     if is_head {
         *response.body_mut() = Answer::whole(Bytes::new());
+    }
+    response
+}
+
+/// The answer to a request whose body was not read to its end. The connection is of no further use, and a client
+/// that is not told so would send its next request into the void.
+fn unread(version: http::Version, failure: &Failure) -> Response<Answer> {
+    let mut response = show::failure(failure);
+    if version < http::Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
     }
     response
 }
