@@ -88,7 +88,7 @@ impl Bench {
                 engine.set_queue(spec, Time::ZERO);
                 let local_queue = engine.state.names.local_queues.intern(&format!("default/{name}"));
                 let feeds = LocalQueue { queue: id, weight: 1.0, stopped: false };
-                engine.set_local_queue(local_queue, Some(feeds), Time::ZERO);
+                engine.set_local_queue(local_queue, Some(feeds));
                 local_queues.push(local_queue);
             }
         }

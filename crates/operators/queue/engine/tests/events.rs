@@ -171,3 +171,46 @@ fn a_backoff_keeps_a_workload_parked_through_a_flush() {
     engine.flush(queue, NOW + Span::secs(600));
     assert!(engine.pending(queue).unwrap().is_active(id(&engine, "later")));
 }
+
+#[test]
+fn an_unchanged_queue_wakes_nobody() {
+    let mut engine = parked(&full());
+    add(&mut engine, &queue("cq", "all", 1, json!({})));
+    assert_eq!(engine.next_due(), None);
+    add(&mut engine, &queue("cq", "all", 1, json!({ "withinClusterQueue": "LowerPriority" })));
+    assert_eq!(woken(&mut engine), 2);
+}
+
+#[test]
+fn nobody_below_a_cycle_of_cohorts_is_woken_until_it_is_broken() {
+    let cohort = |name: &str, parent: &str| json!({ "kind": "Cohort", "metadata": { "name": name }, "spec": { "parentName": parent } });
+    let mut engine = parked(&full());
+    let cq = engine.state.names.queues.get("cq").unwrap();
+    engine.request_flush(cq, NOW);
+    add(&mut engine, &cohort("all", "top"));
+    add(&mut engine, &cohort("top", "all"));
+    assert_eq!(engine.process_flushes(NOW, false), 0, "asked for before the cycle was closed");
+    engine.request_flush(cq, NOW);
+    assert_eq!(engine.next_due(), None);
+    add(&mut engine, &cohort("top", ""));
+    assert_eq!(engine.process_flushes(NOW, false), 2);
+}
+
+#[test]
+fn one_whose_backoff_is_not_over_stays_parked_when_its_shape_is_woken() {
+    let mut engine = parked(&[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
+    for name in ["a", "b", "c"] {
+        add(&mut engine, &pending(name, "cq", 2000, 0));
+    }
+    // It is told to wait while it is active already.
+    let mut delayed = pending("c", "cq", 2000, 0);
+    delayed["status"] = json!({ "requeueState": { "count": 1, "requeueAt": "2030-01-01T00:00:00Z" } });
+    add(&mut engine, &delayed);
+    assert_eq!(counts(&engine, "cq"), (3, 0));
+    engine.schedule(NOW);
+    assert_eq!(counts(&engine, "cq"), (0, 3));
+    let cq = engine.state.names.queues.get("cq").unwrap();
+    assert_eq!(engine.flush(cq, NOW), 2);
+    assert_eq!(counts(&engine, "cq"), (2, 1));
+    assert_eq!(engine.flush(cq, quintet_queue_engine::time::Time::from_secs(1_900_000_000)), 1);
+}

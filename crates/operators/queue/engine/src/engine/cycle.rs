@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{Engine, usage};
 use crate::cycle::{
-    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Unadmitted, Victims,
-    evaluate,
+    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Turn, Unadmitted,
+    Victims, evaluate,
 };
 use crate::flavors::Subject;
 use crate::model::{Admission, CheckState, ConditionKind, ConditionReason, Workload};
@@ -81,12 +81,12 @@ impl Engine {
     fn decide(&mut self, heads: Vec<Entry>, report: &mut CycleReport, now: Time) {
         let (mut entries, refused) = self.nominate(heads, now);
         let mut order = Order::new(&self.state.settings, &entries);
-        let blocked = self.state.settings.block_admission && !self.state.all_pods_ready();
-
+        let (blocks, ready) = (self.state.settings.block_admission, self.state.all_pods_ready());
         let mark = self.state.mark();
         let mut processing = Processing {
             state: &mut self.state,
             expected: &self.expected,
+            blocked: blocks && !ready,
             victims: Victims::default(),
             report,
             now,
@@ -98,12 +98,17 @@ impl Engine {
                 continue;
             };
             decided.push(at);
-            if processing.process(entry) {
-                if blocked && !entry.subject.workload.needs_second_pass() {
+            match processing.process(entry) {
+                Turn::Done => {}
+                Turn::WaitForPods => {
                     waits_for_pods = Some(at);
                     break;
                 }
-                entry.status = EntryStatus::Assumed;
+                Turn::Admit => {
+                    entry.status = EntryStatus::Assumed;
+                    // From now on it is one of those whose pods the others wait for.
+                    processing.blocked |= blocks && !entry.subject.workload.is_true(ConditionKind::PodsReady);
+                }
             }
         }
         self.state.rollback(mark);

@@ -8,12 +8,14 @@ pub use cycle::required_checks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cycle::{Decision, Outcome, preempting, preemption_outcome};
 use crate::labels::Labels;
 use crate::model::{
     CohortSpec, ConditionKind, ConditionReason, Flavor, LocalQueue, QueueSpec, Workload, WorkloadKey,
 };
 use crate::names::{CohortId, FlavorId, IdMap, LocalQueueId, NamespaceId, QueueId, TopologyId, WorkloadId};
 use crate::queue::{Pending, PendingQueue, SecondPass};
+use crate::quota::NodeKind;
 use crate::settings::Settings;
 use crate::state::{CheckInfo, Queue, State};
 use crate::tas::NodeInfo;
@@ -75,6 +77,7 @@ impl Engine {
     pub fn set_queue(&mut self, spec: QueueSpec, now: Time) {
         let (id, strategy) = (spec.id, spec.strategy);
         let by_usage = spec.usage_based_admission && self.settings().afs().is_some();
+        let changed = self.state.queue(id).is_none_or(|known| known.spec != spec);
         self.state.set_queue(spec);
         if let Some(queue) = self.queues.get_mut(&id) {
             queue.strategy = strategy;
@@ -87,10 +90,12 @@ impl Engine {
                 .map(|(local_queue, _)| local_queue)
                 .collect();
             for local_queue in feeding {
-                self.push_waiting(local_queue, now);
+                self.push_waiting(local_queue);
             }
         }
-        self.request_flush(id, now);
+        if changed {
+            self.request_flush(id, now);
+        }
     }
 
     /// Removes a queue.
@@ -104,9 +109,11 @@ impl Engine {
         let exists = spec.is_some();
         self.state.set_cohort(id, spec);
         if exists && let Some(node) = self.state.cohort(id) {
-            let root = self.state.tree.root(node);
-            if let Some(queue) = self.state.tree.all_queues_below(root).first().copied() {
-                self.request_flush(queue, now);
+            let root = self.state.tree.kind(self.state.tree.root(node));
+            if let NodeKind::Cohort(root) = root
+                && !self.state.is_in_cycle(root)
+            {
+                self.flushes.entry(FlushScope::Root(root)).or_insert(now + FLUSH_DELAY);
             }
         }
     }
@@ -163,7 +170,7 @@ impl Engine {
     }
 
     /// Adds, changes or removes a LocalQueue; a stopped one feeds nothing.
-    pub fn set_local_queue(&mut self, id: LocalQueueId, local_queue: Option<LocalQueue>, now: Time) {
+    pub fn set_local_queue(&mut self, id: LocalQueueId, local_queue: Option<LocalQueue>) {
         let feeds = |local_queue: &Option<LocalQueue>| {
             local_queue
                 .as_ref()
@@ -179,11 +186,11 @@ impl Engine {
                     queue.remove(*workload);
                 }
             }
-            self.push_waiting(id, now);
+            self.push_waiting(id);
         }
     }
 
-    fn push_waiting(&mut self, local_queue: LocalQueueId, _now: Time) {
+    fn push_waiting(&mut self, local_queue: LocalQueueId) {
         let Some(feeds) = self.state.local_queue(local_queue).filter(|local_queue| !local_queue.stopped)
         else {
             return;
@@ -318,18 +325,24 @@ impl Engine {
         }
     }
 
-    /// Asks for the parked workloads of a queue, or of the whole tree it is in, to be woken soon.
+    /// Asks for the parked workloads of a queue, or of the whole tree it is in, to be woken soon. Where
+    /// cohorts form a cycle nobody is woken; breaking the cycle asks again.
     pub fn request_flush(&mut self, queue: QueueId, now: Time) {
-        let scope = self.state.queue(queue).map_or(FlushScope::Queue(queue), |row| {
-            match self.state.tree.kind(self.state.tree.root(row.node)) {
-                crate::quota::NodeKind::Cohort(root) => FlushScope::Root(root),
-                crate::quota::NodeKind::Queue(queue) => FlushScope::Queue(queue),
-            }
-        });
+        let Some(row) = self.state.queue(queue) else {
+            return;
+        };
+        if row.spec.cohort.is_some_and(|cohort| self.state.is_in_cycle(cohort)) {
+            return;
+        }
+        let scope = match self.state.tree.kind(self.state.tree.root(row.node)) {
+            NodeKind::Cohort(root) => FlushScope::Root(root),
+            NodeKind::Queue(queue) => FlushScope::Queue(queue),
+        };
         self.flushes.entry(scope).or_insert(now + FLUSH_DELAY);
     }
 
-    /// Wakes parked workloads whose time has come; `None` wakes all that were asked for.
+    /// Wakes parked workloads as asked for: all of them, or with `due_only` those whose time has come.
+    /// Says how many.
     pub fn process_flushes(&mut self, now: Time, due_only: bool) -> usize {
         let due: Vec<FlushScope> =
             self.flushes.iter().filter(|(_, at)| !due_only || **at <= now).map(|(scope, _)| *scope).collect();
@@ -338,6 +351,7 @@ impl Engine {
             self.flushes.remove(&scope);
             let queues = match scope {
                 FlushScope::Queue(queue) => vec![queue],
+                FlushScope::Root(root) if self.state.is_in_cycle(root) => Vec::new(),
                 FlushScope::Root(root) => self
                     .state
                     .cohort(root)
@@ -407,6 +421,32 @@ impl Engine {
     /// A preemption could not be written: it may be decided again.
     pub fn preemption_failed(&mut self, victim: WorkloadId) {
         self.expected.remove(&victim);
+    }
+
+    /// Says which evictions for a preemptor could not be written, before its decision is told to clients.
+    /// They may be decided again. If none of its victims goes, the preemptor does not wait for them.
+    pub fn preemptions_failed(&mut self, decision: &mut Decision, failed: &[WorkloadId]) {
+        let Outcome::Unadmitted(outcome) = &mut decision.outcome else {
+            return;
+        };
+        let failures = outcome.evict.iter().filter(|target| failed.contains(&target.workload)).count();
+        if failures == 0 {
+            return;
+        }
+        let wanted = outcome.evict.len() + outcome.already_evicted;
+        outcome.evict.retain(|target| !failed.contains(&target.workload));
+        for victim in failed {
+            self.expected.remove(victim);
+        }
+        let base = outcome.message.strip_suffix(&preempting(wanted)).unwrap_or(&outcome.message);
+        let (message, requeue) = preemption_outcome(wanted - failures, failures);
+        outcome.message = format!("{base}{message}");
+        if let Some(requeue) = requeue.filter(|requeue| *requeue != outcome.requeue) {
+            outcome.requeue = requeue;
+            if let Some(queue) = self.queues.get_mut(&decision.queue) {
+                queue.forget_preemptor(decision.workload);
+            }
+        }
     }
 
     /// An evicted workload has stopped and gives back what it held: it waits again.

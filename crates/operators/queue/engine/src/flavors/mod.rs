@@ -351,7 +351,8 @@ impl Assignment {
                 continue;
             };
             let replaced = subject.replaced.as_ref().and_then(|replaced| replaced.demands.get(index));
-            let count = replaced.map_or(assigned.count, |replaced| demand.count - replaced.count);
+            let count =
+                replaced.map_or(assigned.count, |replaced| demand.count.saturating_sub(replaced.count));
             for (resource, value) in demand.scaled_to(count).requests.iter() {
                 let choice = assigned.choice(resource);
                 if value == 0 || choice.is_none() && ignore_undeclared {

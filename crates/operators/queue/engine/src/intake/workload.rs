@@ -318,7 +318,8 @@ fn admission(
             value => {
                 let encoded: EncodedAssignment = serde_json::from_value(value.clone())
                     .map_err(|error| Unreadable::new("topology assignment", error))?;
-                Some(decode(&encoded))
+                let decoded = decode(&encoded);
+                Some(decoded.ok_or_else(|| Unreadable::new("topology assignment", value))?)
             }
         };
         let spec_count = workload.pod_set(&name).map_or(0, |pod_set| pod_set.count);

@@ -498,6 +498,12 @@ impl Workload {
         !held && self.requeue_at.is_none_or(|at| now >= at)
     }
 
+    /// Whether something may make it wait after an eviction, now or later.
+    pub fn has_backoff(&self) -> bool {
+        self.requeue_at.is_some()
+            || self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status)
+    }
+
     /// Whether some pod set can do with fewer pods.
     pub fn can_be_partially_admitted(&self) -> bool {
         self.pod_sets.iter().any(|pod_set| pod_set.min_count.is_some_and(|least| pod_set.count > least))

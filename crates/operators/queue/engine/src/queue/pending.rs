@@ -109,8 +109,11 @@ type LaneKey = (Option<LocalQueueId>, Option<ShapeHash>);
 #[derive(Clone, Debug, Default)]
 struct Lane {
     active: BTreeSet<OrderKey>,
-    /// Parked because another workload of the shape did not fit; their backoff had expired.
+    /// Parked because another workload of the shape did not fit. None of them ever waits for a backoff,
+    /// so that all come back together.
     bulk: BTreeSet<OrderKey>,
+    /// Those of the active ones that may wait for a backoff once they are parked.
+    delayed: BTreeSet<OrderKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +157,8 @@ pub struct PendingQueue {
     pop_cycle: i64,
     flush_cycle: i64,
     preemptor: Option<Preemptor>,
+    /// The preemptor before the last one.
+    last_preemptor: Option<Preemptor>,
 }
 
 impl PendingQueue {
@@ -174,6 +179,7 @@ impl PendingQueue {
             pop_cycle: 0,
             flush_cycle: -1,
             preemptor: None,
+            last_preemptor: None,
         }
     }
 
@@ -320,7 +326,11 @@ impl PendingQueue {
         }
         if let Some(row) = self.rows.get(&id) {
             let (key, lane_key) = (row.key.clone(), self.lane_of(&row.pending));
+            let delayed = row.pending.workload.has_backoff();
             self.change_lane(lane_key, |lane| {
+                if delayed {
+                    lane.delayed.insert(key.clone());
+                }
                 lane.active.insert(key);
             });
         }
@@ -330,8 +340,12 @@ impl PendingQueue {
         self.insert(id, pending, Place::Parked, settings);
     }
 
-    /// Parks a workload with those of its shape.
+    /// Parks a workload with those of its shape, or alone if it may have to wait for a backoff.
     fn park_with_shape(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
+        if pending.workload.has_backoff() {
+            self.park(id, pending, settings);
+            return;
+        }
         self.insert(id, pending, Place::Lane, settings);
         if let Some(row) = self.rows.get(&id) {
             let (key, lane_key) = (row.key.clone(), self.lane_of(&row.pending));
@@ -385,6 +399,7 @@ impl PendingQueue {
         }
         if row.place == Place::Lane {
             self.change_lane(self.lane_of(&row.pending), |lane| {
+                lane.delayed.remove(&row.key);
                 if !lane.active.remove(&row.key) {
                     lane.bulk.remove(&row.key);
                 }
@@ -504,8 +519,8 @@ impl PendingQueue {
     ) -> bool {
         if matches!(reason, RequeueReason::PendingPreemption | RequeueReason::PendingMigration) {
             let sticky = self.strategy == Strategy::BestEffortFifo;
-            self.preemptor =
-                Some(Preemptor { workload: id, generation: pending.evaluated_generation, sticky });
+            let preemptor = Preemptor { workload: id, generation: pending.evaluated_generation, sticky };
+            self.last_preemptor = self.preemptor.replace(preemptor);
         }
         self.land(id);
         // A flush since the pop may have freed what was missing, and flavors not yet tried may fit.
@@ -526,17 +541,19 @@ impl PendingQueue {
         let hashing = settings.gates.equivalence_hashing && self.strategy == Strategy::BestEffortFifo;
         match pending.shape {
             Some(shape) if hashing && reason.is_about_shape() => {
-                let expired = pending.workload.backoff_expired(now);
-                if expired {
-                    self.park_with_shape(id, pending, settings);
-                } else {
-                    self.park(id, pending, settings);
-                }
+                self.park_with_shape(id, pending, settings);
                 self.park_shape(shape, unfit_reason);
             }
             _ => self.park(id, pending, settings),
         }
         true
+    }
+
+    /// The workload does not wait for victims after all: whoever did before goes on doing so.
+    pub fn forget_preemptor(&mut self, id: WorkloadId) {
+        if self.preemptor.as_ref().is_some_and(|known| known.workload == id) {
+            self.preemptor = self.last_preemptor.take();
+        }
     }
 
     fn land(&mut self, id: WorkloadId) {
@@ -558,7 +575,20 @@ impl PendingQueue {
         };
         let before = self.active;
         for lane in lanes {
-            self.change_lane(lane, |lane| merge(&mut lane.bulk, &mut lane.active));
+            let mut delayed = BTreeSet::new();
+            self.change_lane(lane, |lane| {
+                delayed = std::mem::take(&mut lane.delayed);
+                for key in &delayed {
+                    lane.active.remove(key);
+                }
+                merge(&mut lane.bulk, &mut lane.active);
+            });
+            for (_, _, _, id) in delayed {
+                self.parked.insert(id);
+                if let Some(row) = self.rows.get_mut(&id) {
+                    row.place = Place::Parked;
+                }
+            }
         }
         before - self.active
     }
@@ -620,8 +650,10 @@ impl PendingQueue {
     pub fn remove(&mut self, id: WorkloadId) {
         self.take(id);
         self.land(id);
-        if self.preemptor.as_ref().is_some_and(|known| known.workload == id) {
-            self.preemptor = None;
+        for preemptor in [&mut self.preemptor, &mut self.last_preemptor] {
+            if preemptor.as_ref().is_some_and(|known| known.workload == id) {
+                *preemptor = None;
+            }
         }
     }
 

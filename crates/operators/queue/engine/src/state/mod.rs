@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use crate::fair::Share;
 use crate::labels::Labels;
-use crate::model::{Admission, CohortSpec, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey};
+use crate::model::{
+    Admission, CohortSpec, ConditionKind, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey,
+};
 use crate::names::{
     CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
 };
@@ -150,6 +152,10 @@ pub struct State {
     slots: Vec<Option<Slot>>,
     free_slots: Vec<WorkloadId>,
     by_key: HashMap<WorkloadKey, WorkloadId>,
+    /// Workloads whose status says they hold quota of a queue that is not there.
+    orphans: BTreeMap<QueueId, BTreeSet<WorkloadId>>,
+    /// Workloads that hold quota and whose pods are not ready.
+    not_ready: BTreeSet<WorkloadId>,
     /// Workloads that count as gone while something is tried out.
     hidden: BTreeSet<WorkloadId>,
     /// Usage of LocalQueues for admission fair sharing.
@@ -305,7 +311,6 @@ impl State {
 
     /// Adds or replaces a workload and accounts what it holds. True if quota may have become free.
     pub fn set_workload(&mut self, workload: Workload) -> (WorkloadId, bool) {
-        let held = self.holding(&workload);
         let id = if let Some(id) = self.by_key.get(&workload.key) {
             *id
         } else {
@@ -320,9 +325,7 @@ impl State {
         if let Some(slot) = self.slots.get_mut(id.index()) {
             *slot = Some(Slot { workload: Arc::new(workload), held: None });
         }
-        if let Some(held) = held {
-            self.hold(id, held);
-        }
+        self.account(id);
         (id, freed)
     }
 
@@ -333,9 +336,38 @@ impl State {
             return;
         };
         change(Arc::make_mut(&mut slot.workload));
-        let workload = Arc::clone(&slot.workload);
+        self.account(id);
+    }
+
+    /// Accounts what a workload holds by its status, now or when its queue comes.
+    fn account(&mut self, id: WorkloadId) {
+        let Some(workload) = self.workload(id).map(Arc::clone) else {
+            return;
+        };
         if let Some(held) = self.holding(&workload) {
             self.hold(id, held);
+        } else if let Some(admission) = workload.admission.as_ref().filter(|_| workload.holds_quota()) {
+            self.orphans.entry(admission.queue).or_default().insert(id);
+        }
+    }
+
+    /// Accounts the workloads that waited for this queue to exist.
+    fn adopt_orphans(&mut self, queue: QueueId) {
+        for id in self.orphans.remove(&queue).into_iter().flatten() {
+            self.account(id);
+        }
+    }
+
+    fn forget_orphan(&mut self, id: WorkloadId) {
+        let Some(queue) = self.workload(id).and_then(|workload| Some(workload.admission.as_ref()?.queue))
+        else {
+            return;
+        };
+        if let Some(orphans) = self.orphans.get_mut(&queue) {
+            orphans.remove(&id);
+            if orphans.is_empty() {
+                self.orphans.remove(&queue);
+            }
         }
     }
 
@@ -376,12 +408,17 @@ impl State {
             self.tas.change_usage(&held.tas, 1);
             if let Some(Some(slot)) = self.slots.get_mut(id.index()) {
                 slot.held = Some(Box::new(held));
+                if !slot.workload.is_true(ConditionKind::PodsReady) {
+                    self.not_ready.insert(id);
+                }
             }
         }
     }
 
     /// Frees what a workload holds. True if it held anything.
     fn release(&mut self, id: WorkloadId) -> bool {
+        self.forget_orphan(id);
+        self.not_ready.remove(&id);
         let Some(held) = self.slots.get_mut(id.index()).and_then(|slot| slot.as_mut()?.held.take()) else {
             return false;
         };
@@ -471,12 +508,9 @@ impl State {
         format!("{}/{}", self.names.namespaces.name(key.namespace), key.name)
     }
 
-    /// Whether all admitted workloads have their pods ready.
+    /// Whether all workloads that hold quota have their pods ready.
     pub fn all_pods_ready(&self) -> bool {
-        use crate::model::ConditionKind::PodsReady;
-        self.workloads().all(|(id, workload)| {
-            self.held(id).is_none() || !workload.is_admitted() || workload.is_true(PodsReady)
-        })
+        self.not_ready.is_empty()
     }
 
     /// Usage of the LocalQueue of a workload, if its queue shares fairly at admission.

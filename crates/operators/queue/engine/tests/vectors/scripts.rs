@@ -274,7 +274,7 @@ impl Machine {
             }
             "Manager.DeleteLocalQueue" => {
                 let id = self.local_queue(&key(&args["localQueue"]));
-                self.world.engine.set_local_queue(id, None, now);
+                self.world.engine.set_local_queue(id, None);
                 done()
             }
             "Manager.AddOrUpdateCohort" => {
