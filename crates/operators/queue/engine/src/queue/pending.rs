@@ -271,13 +271,28 @@ impl PendingQueue {
         self.unfit.get(&shape).map(|reason| &**reason)
     }
 
-    /// Distinct shapes among active and inadmissible workloads; unknown shapes count one each.
-    pub fn shape_counts(&self) -> (usize, usize) {
-        let count = |ids: Vec<WorkloadId>| {
-            let shapes = ids.iter().filter_map(|id| self.rows.get(id)).filter_map(|row| row.pending.shape);
-            shapes.collect::<BTreeSet<_>>().len()
+    /// How many workloads of each known shape are active and inadmissible; the one in flight is neither.
+    pub fn shapes(&self) -> (BTreeMap<ShapeHash, usize>, BTreeMap<ShapeHash, usize>) {
+        let (mut active, mut inadmissible) = (BTreeMap::new(), BTreeMap::new());
+        let mut count = |is_active: bool, shape: Option<ShapeHash>, number: usize| {
+            let counts = if is_active { &mut active } else { &mut inadmissible };
+            if let Some(shape) = shape.filter(|_| number > 0) {
+                *counts.entry(shape).or_default() += number;
+            }
         };
-        (count(self.active_ids()), count(self.inadmissible_ids()))
+        for ((_, shape), lane) in &self.lanes {
+            count(true, *shape, lane.active.len());
+            count(false, *shape, lane.bulk.len());
+        }
+        for row in self.parked.iter().filter_map(|id| self.rows.get(id)) {
+            count(false, row.pending.shape, 1);
+        }
+        (active, inadmissible)
+    }
+
+    /// The shape of the workload in flight, if there is one and its shape is known.
+    pub fn shape_in_flight(&self) -> Option<ShapeHash> {
+        self.in_flight.as_ref().and_then(|(_, pending)| pending.shape)
     }
 
     /// What all pending workloads ask for together.
@@ -461,6 +476,8 @@ impl PendingQueue {
     /// Takes the next workload; it is in flight until it is requeued or removed.
     pub fn pop(&mut self, usage: &dyn Fn(LocalQueueId) -> f64) -> Option<(WorkloadId, Pending)> {
         self.pop_cycle += 1;
+        // Whoever asks again is done with the one before.
+        self.in_flight = None;
         let id = self.peek(usage)?;
         let mut pending = self.take(id)?;
         pending.evaluated_generation = pending.workload.generation;
@@ -531,7 +548,8 @@ impl PendingQueue {
             if self.is_active(id) {
                 return false;
             }
-            self.take(id);
+            // A parked copy is newer than what was decided about.
+            let pending = self.take(id).unwrap_or(pending);
             self.push_active(id, pending, settings);
             return true;
         }
