@@ -214,3 +214,29 @@ fn one_whose_backoff_is_not_over_stays_parked_when_its_shape_is_woken() {
     assert_eq!(counts(&engine, "cq"), (2, 1));
     assert_eq!(engine.flush(cq, quintet_queue_engine::time::Time::from_secs(1_900_000_000)), 1);
 }
+
+#[test]
+fn a_parked_copy_comes_back_rather_than_what_was_decided_about() {
+    use quintet_queue_engine::model::ShapeHash;
+    use quintet_queue_engine::queue::{Pending, RequeueReason};
+    let mut engine = parked(&[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
+    add(&mut engine, &pending("w", "cq", 2000, 0));
+    let (w, cq) = (id(&engine, "w"), engine.state.names.queues.get("cq").unwrap());
+    let of_shape = |shape: u128| {
+        let mut pending = Pending::new(Arc::clone(engine.state.workload(w).unwrap()));
+        pending.shape = Some(ShapeHash::new(shape));
+        pending
+    };
+    let (stored, decided, settings) = (of_shape(1), of_shape(2), engine.state.settings.clone());
+    let queue = engine.pending_mut(cq).unwrap();
+    queue.insert_inadmissible(w, stored, &settings);
+    let added = queue.requeue_with(w, decided, true, RequeueReason::Generic, "", (&settings, NOW));
+    assert!(added && queue.is_active(w));
+    assert_eq!(queue.shapes().0.into_keys().collect::<Vec<_>>(), [ShapeHash::new(1)]);
+    assert!(queue.pop(&|_| 0.0).is_some() && queue.is_in_flight(w));
+    assert_eq!(queue.shape_in_flight(), Some(ShapeHash::new(1)));
+    assert!(
+        queue.pop(&|_| 0.0).is_none() && !queue.is_in_flight(w),
+        "nothing is taken, so nothing is in flight"
+    );
+}

@@ -87,7 +87,8 @@ impl Victims {
         !self.all.is_empty() && targets.iter().any(|target| self.contains(target.workload))
     }
 
-    fn add(&mut self, targets: &[Target], state: &State) {
+    /// Adds the targets of an entry.
+    pub fn add(&mut self, targets: &[Target], state: &State) {
         for target in targets {
             if self.all.insert(target.workload)
                 && let Some(queue) = state.held(target.workload).and_then(|held| state.queue(held.queue))

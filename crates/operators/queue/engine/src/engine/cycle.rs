@@ -258,7 +258,7 @@ impl Engine {
     }
 
     /// Puts an entry back and says what clients should see.
-    fn back_to_queue(&mut self, mut entry: Entry, now: Time) -> Outcome {
+    pub fn back_to_queue(&mut self, mut entry: Entry, now: Time) -> Outcome {
         if entry.status != EntryStatus::NotNominated && entry.requeue == RequeueReason::Generic {
             entry.requeue = RequeueReason::FailedAfterNomination;
         }

@@ -4,6 +4,7 @@ mod cycle;
 mod usage;
 
 pub use cycle::required_checks;
+pub use usage::charged_by;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

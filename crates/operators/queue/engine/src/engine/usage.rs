@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::Engine;
 use crate::afs::{self, Consumed};
 use crate::cycle::Entry;
-use crate::model::Workload;
+use crate::model::{QueueSpec, Workload};
 use crate::names::{LocalQueueId, ResourceId, WorkloadId};
 use crate::quantity::Quantity;
 use crate::requests::Requests;
+use crate::settings::{AdmissionFairSharing, Settings};
 use crate::state::State;
 use crate::time::Time;
 
@@ -16,6 +17,16 @@ use crate::time::Time;
 pub(super) fn order_of(state: &State, local_queue: LocalQueueId) -> f64 {
     let weight = state.local_queue(local_queue).map_or(1.0, |local_queue| local_queue.weight);
     state.settings.afs().map_or(0.0, |config| state.afs.usage(local_queue, weight, config, &state.names))
+}
+
+/// By which rules an admission is charged to its LocalQueue, if it is: its queue shares fairly, and it was
+/// not charged when it got its reservation.
+pub fn charged_by<'s>(
+    settings: &'s Settings,
+    queue: &QueueSpec,
+    had_reservation: bool,
+) -> Option<&'s AdmissionFairSharing> {
+    settings.afs().filter(|_| queue.usage_based_admission && !had_reservation)
 }
 
 fn consumed(requests: &Requests) -> Consumed {
@@ -33,8 +44,7 @@ impl Engine {
         let Some(row) = self.state.queue(entry.subject.queue).map(Arc::clone) else {
             return;
         };
-        let applies = row.spec.usage_based_admission && !had_reservation;
-        let Some(config) = self.state.settings.afs().filter(|_| applies).cloned() else {
+        let Some(config) = charged_by(&self.state.settings, &row.spec, had_reservation).cloned() else {
             return;
         };
         let ignores = self.state.settings.ignores_undeclared();

@@ -14,6 +14,7 @@ pub use partial::search_counts;
 pub use reasons::{NoFitReason, Reason};
 pub(crate) use topology as topology_placement;
 pub(crate) use topology::tas_requests;
+pub use topology::{to_place, with_topology};
 
 use crate::amount::Amount;
 use crate::model::{Admission, Delayed, PodSetAdmission, ShapeHash, Usage, Workload, add_usage};

@@ -820,8 +820,8 @@ impl Machine {
             "inInadmissible" => json!(inadmissible > 0),
             "inInflight" => json!(active > queue.active_ids().len()),
             // Shapes.
-            "activeCounts" => self.named_shapes(queue.shapes().0),
-            "inadmissibleCounts" => self.named_shapes(queue.shapes().1),
+            "activeCounts" => self.named_shapes(&queue.shapes().0),
+            "inadmissibleCounts" => self.named_shapes(&queue.shapes().1),
             "hash" => json!(self.last_shape.is_some_and(|shape| queue.is_unfit(shape))),
             "cPU" => json!(queue.pending_requests().get(ResourceId::CPU) > 0),
             // How far flavor search came.
@@ -845,7 +845,7 @@ impl Machine {
         Some(Step::Returns(value))
     }
 
-    fn named_shapes(&self, counts: BTreeMap<ShapeHash, usize>) -> Value {
+    fn named_shapes(&self, counts: &BTreeMap<ShapeHash, usize>) -> Value {
         let name = |shape: &ShapeHash| self.shape_names.get(shape).cloned().unwrap_or_default();
         let counts = counts.iter().map(|(shape, count)| (name(shape), *count));
         json!(counts.filter(|(name, _)| !name.is_empty()).collect::<BTreeMap<_, _>>())
