@@ -240,3 +240,60 @@ fn a_parked_copy_comes_back_rather_than_what_was_decided_about() {
         "nothing is taken, so nothing is in flight"
     );
 }
+
+#[test]
+fn a_new_message_of_an_eviction_is_a_change() {
+    let mut engine = parked(&[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
+    let evicted = |message: &str| {
+        let mut workload = pending("w", "cq", 2000, 0);
+        workload["status"] = json!({ "conditions": [{ "type": "Evicted", "status": "True", "reason": "Preempted",
+            "message": message, "lastTransitionTime": "2024-12-31T23:00:00Z" }] });
+        workload
+    };
+    add(&mut engine, &evicted("for another"));
+    let (w, cq) = (id(&engine, "w"), engine.state.names.queues.get("cq").unwrap());
+    let settings = engine.state.settings.clone();
+    let stored = quintet_queue_engine::queue::Pending::new(Arc::clone(engine.state.workload(w).unwrap()));
+    engine.pending_mut(cq).unwrap().insert_inadmissible(w, stored, &settings);
+    add(&mut engine, &evicted("for another"));
+    assert_eq!(counts(&engine, "cq"), (0, 1), "nothing changed");
+    add(&mut engine, &evicted("for a third"));
+    assert_eq!(counts(&engine, "cq"), (1, 0));
+}
+
+#[test]
+fn queues_that_come_and_go_leave_nothing_behind() {
+    let mut engine = parked(&full());
+    let nodes = engine.state.tree.len();
+    for round in 0..10 {
+        let name = format!("guest-{round}");
+        add(&mut engine, &queue(&name, "all", 3, json!({})));
+        let guest = engine.state.names.queues.get(&name).unwrap();
+        let fr = fr(&mut engine, "cpu");
+        let cq = node(&engine, "cq");
+        assert_eq!(engine.state.available(cq, fr), 3000, "it lends");
+        engine.remove_queue(guest);
+        assert_eq!(engine.state.available(cq, fr), 0);
+    }
+    assert!(engine.state.tree.len() <= nodes + 1);
+}
+
+#[test]
+fn what_runs_in_a_local_queue_is_kept_as_it_changes() {
+    let mut engine = parked(&full());
+    let local_queue = engine.state.names.local_queues.get("ns/cq").unwrap();
+    let cpu = quintet_queue_engine::names::ResourceId::CPU;
+    let holder = id(&engine, "holder");
+    assert_eq!(engine.state.running_in(local_queue, None).get(cpu), 1000);
+    assert!(engine.state.running_in(local_queue, Some(holder)).is_empty());
+    add(&mut engine, &admitted("second", "cq", 500, 0));
+    let mut reserved = admitted("third", "cq", 500, 0);
+    reserved["status"]["conditions"].as_array_mut().unwrap().pop();
+    add(&mut engine, &reserved);
+    assert_eq!(engine.state.running_in(local_queue, None).get(cpu), 1500, "only what is admitted runs");
+    assert_eq!(engine.state.running_in(local_queue, Some(holder)).get(cpu), 500);
+    add(&mut engine, &pending("second", "cq", 500, 0));
+    let key = engine.state.workload(holder).unwrap().key.clone();
+    engine.remove_workload(&key, NOW);
+    assert!(engine.state.running_in(local_queue, None).is_empty());
+}

@@ -73,7 +73,7 @@ impl Engine {
         if workload.is_finished() || !workload.active && !workload.has_reservation() {
             self.state.afs.drop_penalty(workload.local_queue, &workload.key);
         } else if workload.is_admitted() && self.has_charge(&workload) {
-            let running = self.running_in(workload.local_queue, Some(id));
+            let running = consumed(&self.state.running_in(workload.local_queue, Some(id)));
             self.state.afs.settle(workload.local_queue, &workload.key, &running, &config, now);
         }
     }
@@ -90,24 +90,8 @@ impl Engine {
         };
         let all: Vec<LocalQueueId> = self.state.local_queues().map(|(id, _)| id).collect();
         for local_queue in all {
-            let running = self.running_in(local_queue, None);
+            let running = consumed(&self.state.running_in(local_queue, None));
             self.state.afs.sample(local_queue, &running, &config, now);
         }
-    }
-
-    /// What admitted workloads of a LocalQueue use.
-    fn running_in(&self, local_queue: LocalQueueId, without: Option<WorkloadId>) -> Consumed {
-        let mut total = Requests::new();
-        let queue = self.state.local_queue(local_queue).map(|local_queue| local_queue.queue);
-        for id in queue.into_iter().flat_map(|queue| self.state.reserved(queue)) {
-            let workload = self.state.workload(id).filter(|workload| workload.local_queue == local_queue);
-            if Some(id) != without && workload.is_some_and(|workload| workload.is_admitted()) {
-                for (fr, amount) in self.state.held(id).into_iter().flat_map(|held| &held.usage) {
-                    let sum = total.get(fr.resource).saturating_add(amount.get());
-                    total.set(fr.resource, sum);
-                }
-            }
-        }
-        consumed(&total)
     }
 }

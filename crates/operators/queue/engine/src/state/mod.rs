@@ -14,10 +14,10 @@ use crate::model::{
     Admission, CohortSpec, ConditionKind, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey,
 };
 use crate::names::{
-    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
+    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, ResourceId, TopologyId, WorkloadId,
 };
 use crate::quota::{self, NodeId, NodeKind, QuotaTree};
-
+use crate::requests::Requests;
 use crate::settings::Settings;
 use crate::tas::{Tas, TasUse};
 pub use queues::{InactiveReason, MULTIKUEUE, PROVISIONING};
@@ -156,6 +156,8 @@ pub struct State {
     orphans: BTreeMap<QueueId, BTreeSet<WorkloadId>>,
     /// Workloads that hold quota and whose pods are not ready.
     not_ready: BTreeSet<WorkloadId>,
+    /// What admitted workloads of a LocalQueue use of a queue.
+    running: BTreeMap<(LocalQueueId, QueueId), BTreeMap<ResourceId, i128>>,
     /// Workloads that count as gone while something is tried out.
     hidden: BTreeSet<WorkloadId>,
     /// Usage of LocalQueues for admission fair sharing.
@@ -407,6 +409,7 @@ impl State {
             self.tree.add_all(row.queue.node, &held.usage);
             self.tas.change_usage(&held.tas, 1);
             if let Some(Some(slot)) = self.slots.get_mut(id.index()) {
+                change_running(&mut self.running, &slot.workload, &held, 1);
                 slot.held = Some(Box::new(held));
                 if !slot.workload.is_true(ConditionKind::PodsReady) {
                     self.not_ready.insert(id);
@@ -419,9 +422,13 @@ impl State {
     fn release(&mut self, id: WorkloadId) -> bool {
         self.forget_orphan(id);
         self.not_ready.remove(&id);
-        let Some(held) = self.slots.get_mut(id.index()).and_then(|slot| slot.as_mut()?.held.take()) else {
+        let Some(Some(slot)) = self.slots.get_mut(id.index()) else {
             return false;
         };
+        let Some(held) = slot.held.take() else {
+            return false;
+        };
+        change_running(&mut self.running, &slot.workload, &held, -1);
         self.tas.change_usage(&held.tas, -1);
         if let Some(row) = self.queues.get_mut(held.queue) {
             row.reserved.remove(&id);
@@ -513,6 +520,25 @@ impl State {
         self.not_ready.is_empty()
     }
 
+    /// What admitted workloads of a LocalQueue use of the queue it feeds, without one of them.
+    pub fn running_in(&self, local_queue: LocalQueueId, without: Option<WorkloadId>) -> Requests {
+        let Some(queue) = self.local_queue(local_queue).map(|local_queue| local_queue.queue) else {
+            return Requests::new();
+        };
+        let mut sums = self.running.get(&(local_queue, queue)).cloned().unwrap_or_default();
+        let spared = without.and_then(|id| Some((self.workload(id)?, self.held(id)?)));
+        if let Some((workload, held)) = spared
+            && workload.is_admitted()
+            && (workload.local_queue, held.queue) == (local_queue, queue)
+        {
+            for (fr, amount) in &held.usage {
+                *sums.entry(fr.resource).or_default() -= i128::from(amount.get());
+            }
+        }
+        let clamp = |sum: i128| i64::try_from(sum.clamp(0, i64::MAX.into())).unwrap_or(i64::MAX);
+        sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(resource, sum)| (resource, clamp(sum))).collect()
+    }
+
     /// Usage of the LocalQueue of a workload, if its queue shares fairly at admission.
     pub fn local_queue_usage(&self, id: WorkloadId) -> Option<f64> {
         let config = self.settings.afs()?;
@@ -523,6 +549,29 @@ impl State {
         let local_queue = self.workload(id)?.local_queue;
         let weight = self.local_queues.get(local_queue).map_or(1.0, |local_queue| local_queue.weight);
         Some(self.afs.usage(local_queue, weight, config, &self.names))
+    }
+}
+
+fn change_running(
+    running: &mut BTreeMap<(LocalQueueId, QueueId), BTreeMap<ResourceId, i128>>,
+    workload: &Workload,
+    held: &Held,
+    factor: i128,
+) {
+    if !workload.is_admitted() {
+        return;
+    }
+    let key = (workload.local_queue, held.queue);
+    let sums = running.entry(key).or_default();
+    for (fr, amount) in &held.usage {
+        let sum = sums.entry(fr.resource).or_default();
+        *sum += i128::from(amount.get()) * factor;
+        if *sum == 0 {
+            sums.remove(&fr.resource);
+        }
+    }
+    if sums.is_empty() {
+        running.remove(&key);
     }
 }
 

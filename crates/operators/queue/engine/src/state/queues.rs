@@ -176,13 +176,7 @@ impl State {
         let Some(QueueRow { queue, .. }) = self.queues.remove(id) else {
             return;
         };
-        let old_root = self.tree.root(queue.node);
-        self.tree.clear_usage(queue.node);
-        self.tree.set_quotas(queue.node, []);
-        self.tree.set_parent(queue.node, None);
-        self.tree.set_active(queue.node, false);
-        self.tree.rebuild(queue.node);
-        self.tree.rebuild(old_root);
+        self.tree.remove(queue.node);
         for workload in reserved {
             self.account(workload);
         }

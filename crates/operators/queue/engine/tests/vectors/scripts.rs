@@ -29,6 +29,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
     }
     match case.table_name().split('/').next() {
         Some("queue") => queue_script(case, &steps),
+        Some("cache") => cache_script(case, &steps),
         _ => Verdict::Unsupported,
     }
 }
@@ -51,6 +52,47 @@ fn calculations(steps: &[&Value]) -> Verdict {
         };
         found.extend(differences(&format!("step {index}"), &consumed_json(&got, &names), &step["ret"]));
     }
+    Verdict::from_differences(found)
+}
+
+/// The wait for ready pods, call by call.
+fn cache_script(case: &Case<'_>, steps: &[&Value]) -> Verdict {
+    let ends = "Cache.PodsReadyForAllAdmittedWorkloads";
+    if steps.last().is_none_or(|step| step["op"] != ends) {
+        return Verdict::Unsupported;
+    }
+    let mut world = World::without_workloads(case);
+    let mut found = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let args = &step["args"];
+        let op = step["op"].as_str().unwrap_or("");
+        let got = match op {
+            "Cache.new" => Value::Null,
+            "Cache.AddClusterQueue" => {
+                world.add(&args["clusterQueue"]);
+                Value::Null
+            }
+            "Cache.AddOrUpdateWorkload" => {
+                let id = world.add_workload(&args["workload"]);
+                json!(world.engine.state.held(id).is_some())
+            }
+            "Cache.DeleteWorkload" | "Cache.ForgetWorkload" => {
+                let known = world.api.iter().find(|(own, object)| {
+                    args["workload"] == own.as_str() || key(&args["workload"]) == key(object)
+                });
+                let Some(object) = known.map(|(_, object)| object.clone()) else {
+                    return Verdict::Unsupported;
+                };
+                let workload = world.read_workload(&object);
+                world.engine.remove_workload(&workload.key, world.now);
+                step["ret"].clone()
+            }
+            _ if op == ends => json!(world.engine.state.all_pods_ready()),
+            _ => return Verdict::Unsupported,
+        };
+        found.extend(differences(&format!("step {index} {op}"), &got, &step["ret"]));
+    }
+    found.extend(differences("ready", &json!(world.engine.state.all_pods_ready()), &case.want()["ready"]));
     Verdict::from_differences(found)
 }
 
