@@ -297,3 +297,24 @@ fn what_runs_in_a_local_queue_is_kept_as_it_changes() {
     engine.remove_workload(&key, NOW);
     assert!(engine.state.running_in(local_queue, None).is_empty());
 }
+
+#[test]
+fn workloads_of_a_local_queue_are_counted_where_they_are() {
+    let mut engine = parked(&full());
+    let (local_queue, cq) =
+        (engine.state.names.local_queues.get("ns/cq").unwrap(), engine.state.names.queues.get("cq").unwrap());
+    let both = |engine: &Engine| {
+        let counts = engine.counts_in(local_queue);
+        assert_eq!(counts, engine.pending(cq).unwrap().counts_of(local_queue));
+        counts
+    };
+    assert_eq!(both(&engine), (0, 1));
+    add(&mut engine, &pending("b2", "cq", 500, 0));
+    assert_eq!(both(&engine), (1, 1));
+    let heads = engine.take_heads(NOW, &|_, _| true);
+    assert_eq!((heads.len(), both(&engine)), (1, (1, 1)), "in flight is active");
+    assert!(engine.take_heads(NOW, &|_, _| true).is_empty());
+    assert_eq!(both(&engine), (0, 1));
+    engine.flush(cq, NOW);
+    assert_eq!(engine.take_heads(NOW, &|_, _| true).len(), 1, "a queue that was empty is looked at again");
+}

@@ -30,12 +30,20 @@ impl Engine {
                 let mut entry = Entry::new(id, Subject::new(Arc::clone(workload), queue, self.cycle));
                 entry.second_pass = Some(iteration);
                 heads.push(entry);
+                // It may go back to its queue, which therefore counts this cycle.
+                self.busy.insert(queue);
             }
         }
-        let Self { state, queues, waiting, .. } = self;
-        for (queue, pending) in queues.iter_mut().filter(|(id, _)| is_active(state, **id)) {
+        let Self { state, queues, waiting, busy, .. } = self;
+        let mut idle = Vec::new();
+        for queue in busy.iter().filter(|id| is_active(state, **id)) {
             let usage = |local_queue| usage::order_of(state, local_queue);
-            let Some((id, head)) = pending.pop(&usage) else {
+            let pending = queues.get_mut(queue);
+            let Some((pending, (id, head))) = pending.and_then(|pending| {
+                let popped = pending.pop(&usage)?;
+                Some((pending, popped))
+            }) else {
+                idle.push(*queue);
                 continue;
             };
             if let Some(waiting) = waiting.get_mut(&head.workload.local_queue) {
@@ -45,6 +53,9 @@ impl Engine {
             entry.is_preemptor = pending.is_preemptor(id, head.workload.generation);
             entry.subject.progress = head.progress.map(|progress| *progress);
             heads.push(entry);
+        }
+        for queue in idle {
+            self.busy.remove(&queue);
         }
         heads
     }
@@ -298,6 +309,7 @@ impl Engine {
             queue.remove(entry.id);
             return;
         };
+        self.busy.insert(entry.subject.queue);
         self.waiting.entry(newest.local_queue).or_default().insert(entry.id);
         let mut pending = entry.pending(entry.subject.workload.generation);
         pending.workload = Arc::clone(newest);

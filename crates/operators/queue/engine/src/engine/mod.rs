@@ -38,6 +38,8 @@ pub struct Engine {
     /// The state decisions are made on. Change it through the engine, so that queues follow.
     pub state: State,
     queues: BTreeMap<QueueId, PendingQueue>,
+    /// Queues somebody may be active or in flight in; the others are not looked at.
+    busy: BTreeSet<QueueId>,
     /// Workloads that wait, by the LocalQueue they ask, whether it exists or not.
     waiting: IdMap<LocalQueueId, BTreeSet<WorkloadId>>,
     second_pass: SecondPass,
@@ -64,6 +66,7 @@ impl Engine {
 
     /// The pending workloads of a queue, to change.
     pub fn pending_mut(&mut self, queue: QueueId) -> Option<&mut PendingQueue> {
+        self.busy.insert(queue);
         self.queues.get_mut(&queue)
     }
 
@@ -103,6 +106,7 @@ impl Engine {
     pub fn remove_queue(&mut self, id: QueueId) {
         self.state.remove_queue(id);
         self.queues.remove(&id);
+        self.busy.remove(&id);
     }
 
     /// Adds, changes or removes a cohort.
@@ -199,6 +203,7 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(&feeds.queue) else {
             return;
         };
+        self.busy.insert(feeds.queue);
         for id in self.waiting.get(&local_queue).into_iter().flatten() {
             if let Some(workload) = self.state.workload(*id) {
                 queue.push_if_absent(*id, Pending::new(Arc::clone(workload)), &self.state.settings);
@@ -269,9 +274,13 @@ impl Engine {
         }
         self.waiting.entry(workload.local_queue).or_default().insert(id);
         let feeds = self.state.local_queue(workload.local_queue).filter(|local_queue| !local_queue.stopped);
-        let Some(queue) = feeds.and_then(|feeds| self.queues.get_mut(&feeds.queue)) else {
+        let Some(feeds) = feeds.map(|feeds| feeds.queue) else {
             return;
         };
+        let Some(queue) = self.queues.get_mut(&feeds) else {
+            return;
+        };
+        self.busy.insert(feeds);
         let settings = &self.state.settings;
         let mut pending = Pending::new(workload);
         if settings.gates.preserve_scan_progress
@@ -375,7 +384,11 @@ impl Engine {
             let labels = self.state.namespace(namespace);
             labels.is_some_and(|labels| selector.is_some_and(|selector| selector.matches(labels)))
         };
-        self.queues.get_mut(&queue).map_or(0, |pending| pending.flush(&serves, now))
+        let moved = self.queues.get_mut(&queue).map_or(0, |pending| pending.flush(&serves, now));
+        if moved > 0 {
+            self.busy.insert(queue);
+        }
+        moved
     }
 
     /// When something is due although nothing happens: a flush or a second pass.
@@ -391,6 +404,24 @@ impl Engine {
     /// Workloads waiting for a LocalQueue, in flight not included.
     pub fn waiting_in(&self, local_queue: LocalQueueId) -> impl Iterator<Item = WorkloadId> + '_ {
         self.waiting.get(&local_queue).into_iter().flatten().copied()
+    }
+
+    /// How many workloads of a LocalQueue are active (with the one in flight) and inadmissible, at a cost
+    /// of as many as there are.
+    pub fn counts_in(&self, local_queue: LocalQueueId) -> (usize, usize) {
+        let feeds = self.state.local_queue(local_queue).map(|local_queue| local_queue.queue);
+        let Some(queue) = feeds.and_then(|queue| self.queues.get(&queue)) else {
+            return (0, 0);
+        };
+        let mut counts = (usize::from(queue.in_flight_of(local_queue)), 0);
+        for id in self.waiting_in(local_queue) {
+            if queue.is_active(id) {
+                counts.0 += 1;
+            } else if queue.is_inadmissible(id) {
+                counts.1 += 1;
+            }
+        }
+        counts
     }
 
     /// How a LocalQueue's usage orders its workloads.

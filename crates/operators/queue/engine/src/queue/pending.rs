@@ -215,6 +215,11 @@ impl PendingQueue {
         self.rows.contains_key(&id) && !self.is_active(id)
     }
 
+    /// Whether a workload of the LocalQueue is being decided about.
+    pub fn in_flight_of(&self, local_queue: LocalQueueId) -> bool {
+        self.in_flight.as_ref().is_some_and(|(_, pending)| pending.workload.local_queue == local_queue)
+    }
+
     /// Whether the workload is being decided about.
     pub fn is_in_flight(&self, id: WorkloadId) -> bool {
         self.in_flight.as_ref().is_some_and(|(flying, _)| *flying == id)

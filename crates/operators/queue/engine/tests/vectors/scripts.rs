@@ -393,6 +393,7 @@ impl Machine {
                 let id = self.id(args["workload"].as_str().unwrap_or(""));
                 let key = self.world.engine.state.workload(id).map(|workload| workload.key.clone());
                 self.world.engine.remove_workload(&key.expect("workload"), now);
+                self.ids.remove(args["workload"].as_str().unwrap_or(""));
                 done()
             }
             "Manager.RequeueWorkload" => self.requeue(args),
