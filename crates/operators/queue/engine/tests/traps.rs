@@ -676,3 +676,23 @@ fn generations_change_only_where_something_could_be_allocated_differently() {
     add(&mut engine, &cohort);
     assert_eq!(generations(&engine), last, "the same again");
 }
+
+#[test]
+fn a_replaced_slice_of_any_size_overflows_nothing() {
+    use quintet_queue_engine::flavors::Replaced;
+    let objects =
+        [flavor("default"), queue("cq", "", 9, json!({})), local_queue("cq"), pending("w", "cq", 1000, 0)];
+    let mut engine = engine(Settings::default(), &objects);
+    let (assignment, _) = evaluated(&mut engine, "w", "cq");
+    let workload = Arc::clone(engine.state.workload(id(&engine, "w")).unwrap());
+    for (own, replaced, total) in [(3, 1, 2), (i32::MAX, i32::MIN, 3), (i32::MIN, i32::MAX, 3)] {
+        let mut subject = Subject::new(Arc::clone(&workload), queue_id(&engine, "cq"), 1);
+        subject.demands[0].count = own;
+        subject.demands[0].requests.set(ResourceId::CPU, 3000);
+        let mut demands = subject.demands.clone();
+        demands[0].count = replaced;
+        subject.replaced = Some(Replaced { id: id(&engine, "w"), workload: Arc::clone(&workload), demands });
+        let usage = assignment.total_requests(&subject, false);
+        assert_eq!(usage.first().map_or(0, |(_, value)| value.get()), total * 1000, "{own} after {replaced}");
+    }
+}
