@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{completion, crds, manifests, operator, output, simulate, version};
+use crate::{completion, crds, manifests, operator, output, simulate, up, version};
 
 /// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
 ///
@@ -18,6 +18,7 @@ use crate::{completion, crds, manifests, operator, output, simulate, version};
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "Start here:
+  quintet up                               serve a Kubernetes API on this machine
   quintet crds --apply                     teach a cluster the APIs
   quintet manifests | kubectl apply --server-side -f -
                                            install the operator
@@ -32,6 +33,7 @@ pub(crate) struct CommandLine {
 // Each command is explained at its arguments.
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    Up(up::Arguments),
     Crds(crds::Arguments),
     Manifests(manifests::Arguments),
     Operator(Box<operator::Arguments>),

@@ -9,6 +9,7 @@ mod manifests;
 mod operator;
 mod output;
 mod simulate;
+mod up;
 mod version;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let outcome = match command_line.command {
+        Command::Up(arguments) => up::run(arguments),
         Command::Crds(arguments) => crds::run(arguments),
         Command::Manifests(arguments) => manifests::run(arguments),
         Command::Operator(arguments) => operator::run(*arguments),

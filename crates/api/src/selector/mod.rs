@@ -81,13 +81,11 @@ pub enum SelectorError {
         /// The operator.
         operator: String,
     },
-    /// The text does not follow the grammar.
-    #[error("unable to parse selector \"{text}\" at \"{rest}\": expected {expected}")]
+    /// The text does not follow the grammar; worded as the API server words it.
+    #[error("found '{found}', expected: {expected}")]
     Text {
-        /// The whole selector.
-        text: String,
-        /// Where reading stopped.
-        rest: String,
+        /// What stands where reading stopped; empty at the end.
+        found: String,
         /// What could have stood there.
         expected: &'static str,
     },

@@ -8,7 +8,7 @@ impl FromStr for Selector {
     type Err = SelectorError;
 
     fn from_str(text: &str) -> Result<Self, SelectorError> {
-        let mut reader = Reader { text, rest: text.trim() };
+        let mut reader = Reader { rest: text.trim() };
         let mut requirements = Vec::new();
         if reader.rest.is_empty() {
             return Ok(Self { requirements });
@@ -18,13 +18,12 @@ impl FromStr for Selector {
             if reader.rest.is_empty() {
                 return Ok(Self { requirements });
             }
-            reader.take(",").ok_or_else(|| reader.expected("a comma"))?;
+            reader.take(",").ok_or_else(|| reader.expected("',' or 'end of string'"))?;
         }
     }
 }
 
 struct Reader<'a> {
-    text: &'a str,
     rest: &'a str,
 }
 
@@ -59,26 +58,26 @@ impl<'a> Reader<'a> {
             "notin" => Ok(Test::NotIn(self.values()?)),
             _ => {
                 self.rest = before;
-                Err(self.expected("one of =, ==, !=, >, <, in, notin"))
+                Err(self.expected("in, notin, =, ==, !=, gt, lt"))
             }
         }
     }
 
     fn values(&mut self) -> Result<Vec<String>, SelectorError> {
-        self.take("(").ok_or_else(|| self.expected("an opening parenthesis"))?;
+        self.take("(").ok_or_else(|| self.expected("'('"))?;
         let mut values = Vec::new();
         loop {
             values.push(self.word().to_owned());
             if self.take(")").is_some() {
                 return Ok(values);
             }
-            self.take(",").ok_or_else(|| self.expected("a comma or a closing parenthesis"))?;
+            self.take(",").ok_or_else(|| self.expected("',', or ')'"))?;
         }
     }
 
     fn key(&mut self) -> Result<String, SelectorError> {
         match self.word() {
-            "" => Err(self.expected("the key of a label")),
+            "" => Err(self.expected("identifier")),
             key => Ok(key.to_owned()),
         }
     }
@@ -87,7 +86,7 @@ impl<'a> Reader<'a> {
         let before = self.rest;
         self.word().parse().map_err(|_| {
             self.rest = before;
-            self.expected("an integer")
+            self.expected("integer")
         })
     }
 
@@ -106,6 +105,9 @@ impl<'a> Reader<'a> {
     }
 
     fn expected(&self, expected: &'static str) -> SelectorError {
-        SelectorError::Text { text: self.text.into(), rest: self.rest.into(), expected }
+        let operators = ["==", "!=", "=", "!", "<", ">", "(", ")", ","];
+        let operator = operators.into_iter().find(|operator| self.rest.starts_with(operator));
+        let found = operator.unwrap_or_else(|| Reader { rest: self.rest }.word());
+        SelectorError::Text { found: found.into(), expected }
     }
 }

@@ -54,12 +54,16 @@ async fn json_patch(world: World) -> anyhow::Result<()> {
         { "op": "test", "path": "/data/k", "value": "1" },
         { "op": "replace", "path": "/data/k", "value": "x" },
         { "op": "remove", "path": "/data/l" },
-        { "op": "add", "path": "/data/a~1b", "value": "y" },
+        { "op": "add", "path": "/metadata/annotations", "value": {} },
+        { "op": "add", "path": "/metadata/annotations/example.com~1b", "value": "y" },
         { "op": "copy", "from": "/data/k", "path": "/data/z" },
     ]);
     let patched = world.patch(&path, "json-patch+json", &patch).await?.expect(200)?;
     ensure!(
-        patched["data"]["k"] == "x" && patched["data"]["z"] == "x" && patched["data"].get("l").is_none(),
+        patched["metadata"]["annotations"]["example.com/b"] == "y"
+            && patched["data"]["k"] == "x"
+            && patched["data"]["z"] == "x"
+            && patched["data"].get("l").is_none(),
         "{patched}"
     );
     Ok(())

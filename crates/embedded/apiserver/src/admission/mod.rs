@@ -1,0 +1,67 @@
+//! Admission: what the server and its webhooks add to a request, and what they refuse.
+
+mod allocate;
+mod conditions;
+mod limits;
+mod plugins;
+mod quota;
+pub(crate) mod webhooks;
+
+use serde_json::Value;
+
+use crate::{request::options::DeleteOptions, status::Failure, verbs::Ask};
+
+pub(crate) use allocate::allocate;
+pub(crate) use quota::{counted_by, settle as settle_quota, usage};
+
+/// What a request does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation<'a> {
+    Create,
+    Update,
+    Delete(&'a DeleteOptions),
+}
+
+impl Operation<'_> {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete(_) => "DELETE",
+        }
+    }
+}
+
+/// Changes an object on its way in.
+pub(crate) async fn mutate(
+    ask: &Ask,
+    operation: Operation<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    plugins::check_namespace(ask, operation, object)?;
+    plugins::mutate(ask, operation, object)?;
+    let before = ask.api.webhooks().has_mutating(&ask.api).then(|| object.clone());
+    let Some(before) = before else { return Ok(()) };
+    webhooks::mutate(ask, operation, object, old).await?;
+    if *object != before {
+        // What webhooks added is completed as if the client had sent it.
+        plugins::mutate(ask, operation, object)?;
+    }
+    Ok(())
+}
+
+/// Refuses what must not be.
+pub(crate) async fn validate(
+    ask: &Ask,
+    operation: Operation<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    plugins::validate(ask, operation, object, old)?;
+    webhooks::validate(ask, operation, object, old).await?;
+    if let (Operation::Create, Some(object)) = (operation, object) {
+        quota::check(ask, object)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! The admission plugins that every cluster has.
+
+use serde_json::{Value, json};
+
+use super::{Operation, limits};
+use crate::{
+    auth::rbac,
+    json::{self, items, suffix, text},
+    status::{Failure, Named},
+    store::key_of,
+    verbs::{Ask, metadata},
+};
+
+/// Namespaces that cannot be deleted.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+const TOKEN_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+fn forbidden(ask: &Ask, object: &Value, why: &str) -> Failure {
+    let name = text(object, "/metadata/name");
+    let name = if name.is_empty() { text(object, "/metadata/generateName") } else { name };
+    Failure::forbidden(Named { name, ..ask.named() }, why)
+}
+
+/// Objects are only created in namespaces that are there to stay.
+pub(super) fn check_namespace(ask: &Ask, operation: Operation<'_>, object: &Value) -> Result<(), Failure> {
+    if !ask.resource.is_namespaced || !matches!(operation, Operation::Create) {
+        return Ok(());
+    }
+    let reviews = ["localsubjectaccessreviews"];
+    if reviews.contains(&&*ask.resource.plural) {
+        return Ok(());
+    }
+    let namespace = &ask.namespace;
+    let Some(entry) = ask.api.store().get("core/namespaces", namespace) else {
+        return Err(Failure::not_found(Named { group: "", resource: "namespaces", name: namespace }));
+    };
+    if entry.head.is_terminating {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        return Err(forbidden(ask, object, &why).with_cause(
+            "NamespaceTerminating",
+            &format!("namespace {namespace} is being terminated"),
+            "metadata.namespace",
+        ));
+    }
+    Ok(())
+}
+
+/// Completes an object.
+pub(super) fn mutate(ask: &Ask, operation: Operation<'_>, object: &mut Value) -> Result<(), Failure> {
+    let resource = &ask.resource;
+    if !ask.subresource.is_empty() {
+        return Ok(());
+    }
+    let is_create = matches!(operation, Operation::Create);
+    match (&*resource.group, &*resource.plural) {
+        ("", "pods") if is_create => {
+            limits::fill(ask, object);
+            service_account(ask, object)?;
+            priority(ask, object)?;
+            tolerations(object);
+            runtime_class(ask, object)?;
+        }
+        ("", "nodes") if is_create => {
+            let taints = json::child(json::as_map(object), "spec");
+            let taints = taints.entry("taints").or_insert_with(|| json!([]));
+            let not_ready = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+            if let Some(taints) = taints.as_array_mut()
+                && !taints.iter().any(|taint| text(taint, "/key") == "node.kubernetes.io/not-ready")
+            {
+                taints.push(not_ready);
+            }
+        }
+        ("", "persistentvolumeclaims") if is_create => {
+            protect(object, "kubernetes.io/pvc-protection");
+            default_storage_class(ask, object);
+        }
+        ("", "persistentvolumes") if is_create => protect(object, "kubernetes.io/pv-protection"),
+        ("networking.k8s.io", "ingresses") if is_create => default_ingress_class(ask, object),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Refuses what must not be.
+pub(super) fn validate(
+    ask: &Ask,
+    operation: Operation<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    if let (Operation::Delete(_), "", "namespaces") = (operation, &*ask.resource.group, &*ask.resource.plural)
+        && IMMORTAL.contains(&ask.name.as_str())
+    {
+        return Err(Failure::forbidden(ask.named(), "this namespace may not be deleted"));
+    }
+    if let Some(custom) = ask.resource.as_custom() {
+        if matches!(operation, Operation::Create) && custom.is_terminating {
+            return Err(forbidden(
+                ask,
+                object.unwrap_or(&Value::Null),
+                "create not allowed while custom resource definition is terminating",
+            ));
+        }
+        if let Some(warning) = &custom.deprecation {
+            ask.warn(warning.as_str());
+        }
+    }
+    let Some(object) = object else { return Ok(()) };
+    if ask.subresource.is_empty() {
+        rbac::check_escalation(ask, object, old)?;
+        if ask.resource.is("", "pods") && matches!(operation, Operation::Create) {
+            limits::check(ask, object)?;
+        }
+    }
+    Ok(())
+}
+
+fn list_of<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
+    let list = json::as_map(spec).entry(key).or_insert_with(|| json!([]));
+    if !list.is_array() {
+        *list = json!([]);
+    }
+    match list {
+        Value::Array(items) => items,
+        _ => unreachable!("made a list above"),
+    }
+}
+
+fn service_account(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
+    if object.pointer("/metadata/annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some())
+    {
+        return Ok(());
+    }
+    let name = match text(object, "/spec/serviceAccountName") {
+        "" => "default".to_owned(),
+        name => name.to_owned(),
+    };
+    let Some(entry) = ask.api.store().get("core/serviceaccounts", &key_of(&ask.namespace, &name)) else {
+        let why = format!(
+            "error looking up service account {}/{name}: serviceaccount {name:?} not found",
+            ask.namespace
+        );
+        return Err(forbidden(ask, object, &why));
+    };
+    let account: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let spec = json::child(json::as_map(object), "spec");
+    spec.insert("serviceAccountName".into(), name.as_str().into());
+    spec.insert("serviceAccount".into(), name.as_str().into());
+    if !spec.contains_key("imagePullSecrets")
+        && let Some(secrets) = account.get("imagePullSecrets")
+    {
+        spec.insert("imagePullSecrets".into(), secrets.clone());
+    }
+    let automount = object
+        .pointer("/spec/automountServiceAccountToken")
+        .or_else(|| account.get("automountServiceAccountToken"))
+        .and_then(Value::as_bool)
+        .unwrap_or(true);
+    if !automount {
+        return Ok(());
+    }
+    let has_mount = |container: &Value| {
+        items(container, "/volumeMounts").iter().any(|mount| text(mount, "/mountPath") == TOKEN_DIRECTORY)
+    };
+    let all = |object: &Value| -> Vec<Value> {
+        ["/spec/initContainers", "/spec/containers"].iter().flat_map(|p| items(object, p)).cloned().collect()
+    };
+    if all(object).iter().all(has_mount) {
+        return Ok(());
+    }
+    let existing = items(object, "/spec/volumes")
+        .iter()
+        .map(|volume| text(volume, "/name").to_owned())
+        .find(|name| name.starts_with("kube-api-access-"));
+    let volume = existing.clone().unwrap_or_else(|| format!("kube-api-access-{}", suffix()));
+    let mount = json!({"name": volume, "readOnly": true, "mountPath": TOKEN_DIRECTORY});
+    let Some(spec) = object.get_mut("spec") else { return Ok(()) };
+    for key in ["initContainers", "containers"] {
+        if let Some(containers) = spec.get_mut(key).and_then(Value::as_array_mut) {
+            for container in containers.iter_mut().filter(|container| !has_mount(container)) {
+                list_of(container, "volumeMounts").push(mount.clone());
+            }
+        }
+    }
+    if existing.is_none() {
+        list_of(spec, "volumes").push(json!({"name": volume, "projected": {"defaultMode": 420, "sources": [
+            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [
+                {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+        ]}}));
+    }
+    Ok(())
+}
+
+fn priority(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
+    let name = text(object, "/spec/priorityClassName").to_owned();
+    let bucket = "scheduling.k8s.io/priorityclasses";
+    let class: Option<(String, Value)> = if name.is_empty() {
+        let classes =
+            ask.api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        classes
+            .into_iter()
+            .map(|(key, entry)| {
+                (key.to_string(), serde_json::from_slice::<Value>(&entry.body).unwrap_or_default())
+            })
+            .filter(|(_, class)| class.get("globalDefault") == Some(&Value::Bool(true)))
+            .min_by_key(|(_, class)| class.get("value").and_then(Value::as_i64))
+    } else {
+        let Some(entry) = ask.api.store().get(bucket, &name) else {
+            return Err(forbidden(ask, object, &format!("no PriorityClass with name {name} was found")));
+        };
+        Some((name, serde_json::from_slice(&entry.body).unwrap_or_default()))
+    };
+    let spec = json::child(json::as_map(object), "spec");
+    let value = class.as_ref().and_then(|(_, class)| class.get("value").cloned()).unwrap_or_else(|| 0.into());
+    let policy =
+        class.as_ref().map(|(_, class)| text(class, "/preemptionPolicy")).filter(|policy| !policy.is_empty());
+    spec.insert("priority".into(), value);
+    spec.entry("preemptionPolicy").or_insert_with(|| policy.unwrap_or("PreemptLowerPriority").into());
+    if let Some((name, _)) = &class {
+        spec.insert("priorityClassName".into(), name.as_str().into());
+    }
+    Ok(())
+}
+
+fn tolerations(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec") else { return };
+    let tolerations = list_of(spec, "tolerations");
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let is_tolerated = tolerations.iter().any(|one| {
+            let (taint, effect) = (text(one, "/key"), text(one, "/effect"));
+            (taint == key || taint.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !is_tolerated {
+            tolerations.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
+            );
+        }
+    }
+}
+
+fn runtime_class(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
+    let name = text(object, "/spec/runtimeClassName").to_owned();
+    if name.is_empty() {
+        return Ok(());
+    }
+    let Some(entry) = ask.api.store().get("node.k8s.io/runtimeclasses", &name) else {
+        return Err(forbidden(ask, object, &format!("pod rejected: RuntimeClass {name:?} not found")));
+    };
+    let class: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let Some(spec) = object.get_mut("spec") else { return Ok(()) };
+    if let Some(overhead) = class.pointer("/overhead/podFixed") {
+        json::as_map(spec).entry("overhead").or_insert_with(|| overhead.clone());
+    }
+    if let Some(selector) = class.pointer("/scheduling/nodeSelector").and_then(Value::as_object) {
+        let own = json::child(json::as_map(spec), "nodeSelector");
+        for (key, value) in selector {
+            own.insert(key.clone(), value.clone());
+        }
+    }
+    let added = items(&class, "/scheduling/tolerations").to_vec();
+    let own = list_of(spec, "tolerations");
+    for one in added {
+        if !own.contains(&one) {
+            own.push(one);
+        }
+    }
+    Ok(())
+}
+
+fn protect(object: &mut Value, finalizer: &str) {
+    if metadata::finalizers(object).contains(&finalizer) {
+        return;
+    }
+    let metadata = json::metadata(object);
+    if let Some(finalizers) = metadata.entry("finalizers").or_insert_with(|| json!([])).as_array_mut() {
+        finalizers.push(finalizer.into());
+    }
+}
+
+/// The newest object of a bucket that an annotation makes the default.
+fn annotated_default(ask: &Ask, bucket: &str, annotation: &str) -> Option<String> {
+    let classes =
+        ask.api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    classes
+        .into_iter()
+        .map(|(key, entry)| (key, serde_json::from_slice::<Value>(&entry.body).unwrap_or_default()))
+        .filter(|(_, class)| {
+            class.pointer("/metadata/annotations").and_then(|a| a.get(annotation)) == Some(&"true".into())
+        })
+        .max_by_key(|(_, class)| text(class, "/metadata/creationTimestamp").to_owned())
+        .map(|(name, _)| name.to_string())
+}
+
+fn default_storage_class(ask: &Ask, object: &mut Value) {
+    let has_class = object.pointer("/spec/storageClassName").is_some()
+        || object
+            .pointer("/metadata/annotations")
+            .is_some_and(|a| a.get("volume.beta.kubernetes.io/storage-class").is_some());
+    if has_class {
+        return;
+    }
+    let annotation = "storageclass.kubernetes.io/is-default-class";
+    if let Some(name) = annotated_default(ask, "storage.k8s.io/storageclasses", annotation) {
+        json::child(json::as_map(object), "spec").insert("storageClassName".into(), name.into());
+    }
+}
+
+fn default_ingress_class(ask: &Ask, object: &mut Value) {
+    if object.pointer("/spec/ingressClassName").is_some() {
+        return;
+    }
+    let annotation = "ingressclass.kubernetes.io/is-default-class";
+    if let Some(name) = annotated_default(ask, "networking.k8s.io/ingressclasses", annotation) {
+        json::child(json::as_map(object), "spec").insert("ingressClassName".into(), name.into());
+    }
+}

@@ -1,0 +1,477 @@
+//! Webhooks: which of them a request concerns, how they are asked, and what their answers mean.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use parking_lot::RwLock;
+use serde_json::{Value, json};
+
+use super::Operation;
+use crate::{
+    api::Api,
+    json::{self, items, text, texts, uuid},
+    model,
+    outbound::{self, Target, Trust},
+    request::options::Propagation,
+    resources::Resource,
+    status::Failure,
+    verbs::{Ask, filter::selects},
+};
+
+const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
+const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
+/// Answers of webhooks are objects; longer ones are none.
+const ANSWER_AT_MOST: usize = 8 << 20;
+
+/// The hooks of all configurations, in the order they are asked.
+#[derive(Debug, Default)]
+pub(crate) struct Webhooks {
+    mutating: RwLock<(u64, Arc<[Value]>)>,
+    validating: RwLock<(u64, Arc<[Value]>)>,
+}
+
+impl Webhooks {
+    fn hooks(&self, api: &Api, bucket: &str) -> Arc<[Value]> {
+        let cache = if bucket == MUTATING { &self.mutating } else { &self.validating };
+        let version = api.store().bucket_version(bucket);
+        {
+            let cached = cache.read();
+            if cached.0 == version {
+                return Arc::clone(&cached.1);
+            }
+        }
+        let configurations =
+            api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let hooks: Arc<[Value]> = configurations
+            .iter()
+            .map(|(_, entry)| serde_json::from_slice::<Value>(&entry.body).unwrap_or_default())
+            .flat_map(|configuration| items(&configuration, "/webhooks").to_vec())
+            .collect();
+        *cache.write() = (version, Arc::clone(&hooks));
+        hooks
+    }
+
+    /// Whether any mutating hook exists at all.
+    pub(crate) fn has_mutating(&self, api: &Api) -> bool {
+        !self.hooks(api, MUTATING).is_empty()
+    }
+
+    /// Sends a review to where a client configuration points, and reads the answer.
+    pub(crate) async fn call(
+        &self,
+        api: &Api,
+        client_config: &Value,
+        review: &Value,
+        timeout: Duration,
+    ) -> Result<Value, String> {
+        let url = target_url(client_config);
+        let shown = format!("{url}?timeout={}s", timeout.as_secs());
+        let post = |why: String| format!("failed to call webhook: Post \"{shown}\": {why}");
+        match tokio::time::timeout(timeout, exchange(api, client_config, &shown, review)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Problem::Resolve(why))) => Err(why),
+            Ok(Err(Problem::Call(why))) => Err(post(why)),
+            Err(_) => Err(post("context deadline exceeded".into())),
+        }
+    }
+}
+
+enum Problem {
+    Resolve(String),
+    Call(String),
+}
+
+/// The address as messages show it.
+fn target_url(client_config: &Value) -> String {
+    match client_config.get("service") {
+        Some(service) => {
+            let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
+            let path = text(service, "/path").trim_start_matches('/');
+            format!("https://{}.{}.svc:{port}/{path}", text(service, "/name"), text(service, "/namespace"))
+        }
+        None => text(client_config, "/url").to_owned(),
+    }
+}
+
+async fn exchange(api: &Api, client_config: &Value, url: &str, review: &Value) -> Result<Value, Problem> {
+    let call = |error: &dyn std::fmt::Display| Problem::Call(error.to_string());
+    let uri: http::Uri = url.parse().map_err(|error| call(&error))?;
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let port = uri.port_u16().unwrap_or(443);
+    let address = match client_config.get("service") {
+        Some(service) => outbound::endpoint(api, service).map_err(Problem::Resolve)?,
+        None => (host.clone(), port),
+    };
+    let bundle = STANDARD.decode(text(client_config, "/caBundle")).map_err(|error| call(&error))?;
+    let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let request = http::Request::post(path)
+        .header(http::header::HOST, &host)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .header(http::header::ACCEPT, "application/json, */*")
+        .header(http::header::USER_AGENT, "kube-apiserver-admission")
+        .body(Full::new(Bytes::from(review.to_string())))
+        .map_err(|error| call(&error))?;
+    let target = Target { address, name: host, trust: Trust::Bundle(&bundle) };
+    let response = outbound::send(&target, request).await.map_err(Problem::Call)?;
+    let code = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_AT_MOST).collect().await;
+    let body = body.map_err(|error| Problem::Call(error.to_string()))?.to_bytes();
+    if !code.is_success() {
+        return Err(Problem::Call(format!("the server returned {code}: {}", String::from_utf8_lossy(&body))));
+    }
+    serde_json::from_slice(&body).map_err(|error| call(&error))
+}
+
+/// A hook that a request concerns, and the resource it wants to see.
+fn concerned(
+    ask: &Ask,
+    hook: &Value,
+    operation: Operation<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> bool {
+    let resource = &ask.resource;
+    if *resource.group == *"admissionregistration.k8s.io" {
+        return false;
+    }
+    let is_equivalent = text(hook, "/matchPolicy") != "Exact";
+    let matches_rule = items(hook, "/rules").iter().any(|rule| {
+        let has = |key: &str, wanted: &str| texts(rule, key).any(|one| one == "*" || one == wanted);
+        let matches_version =
+            has("/apiVersions", &resource.version) || (is_equivalent && !has("/apiVersions", ""));
+        let matches_resource = texts(rule, "/resources").any(|one| match one.split_once('/') {
+            None => ask.subresource.is_empty() && (one == "*" || one == &*resource.plural),
+            Some((parent, sub)) => {
+                (parent == "*" || parent == &*resource.plural)
+                    && if sub == "*" {
+                        parent == "*" || !ask.subresource.is_empty() || sub == "*"
+                    } else {
+                        sub == ask.subresource
+                    }
+            }
+        });
+        let scope = text(rule, "/scope");
+        let matches_scope = match scope {
+            "Namespaced" => resource.is_namespaced,
+            "Cluster" => !resource.is_namespaced,
+            _ => true,
+        };
+        has("/operations", operation.name())
+            && has("/apiGroups", &resource.group)
+            && matches_version
+            && matches_resource
+            && matches_scope
+    });
+    matches_rule && matches_namespace(ask, hook, object, old) && matches_object(hook, object, old)
+}
+
+fn labels_head(labels: Option<&Value>) -> crate::store::Head {
+    let object = json!({"metadata": {"labels": labels.cloned().unwrap_or_default()}});
+    crate::store::Put::new("v1".into(), &object, 0).head
+}
+
+fn matches_namespace(ask: &Ask, hook: &Value, object: Option<&Value>, old: Option<&Value>) -> bool {
+    let selector = hook.get("namespaceSelector");
+    let Some(selector) = selector.and_then(|selector| model::label_selector(Some(selector))) else {
+        return true;
+    };
+    if selector.selects_all() {
+        return true;
+    }
+    if ask.resource.is("", "namespaces") {
+        let labels = object.or(old).and_then(|object| object.pointer("/metadata/labels"));
+        return selects(&selector, &labels_head(labels));
+    }
+    if !ask.resource.is_namespaced {
+        return true;
+    }
+    let namespace = ask.api.store().get("core/namespaces", &ask.namespace);
+    namespace.is_some_and(|namespace| selects(&selector, &namespace.head))
+}
+
+fn matches_object(hook: &Value, object: Option<&Value>, old: Option<&Value>) -> bool {
+    let selector = hook.get("objectSelector");
+    let Some(selector) = selector.and_then(|selector| model::label_selector(Some(selector))) else {
+        return true;
+    };
+    selector.selects_all()
+        || [object, old]
+            .into_iter()
+            .flatten()
+            .any(|object| selects(&selector, &labels_head(object.pointer("/metadata/labels"))))
+}
+
+/// The resource a hook wants to see, which may be another version of the one that was asked for.
+fn seen_as(ask: &Ask, hook: &Value) -> Arc<Resource> {
+    let resource = &ask.resource;
+    let takes = |version: &str| {
+        items(hook, "/rules").iter().any(|rule| {
+            texts(rule, "/apiGroups").any(|group| group == "*" || group == &*resource.group)
+                && texts(rule, "/apiVersions").any(|one| one == "*" || one == version)
+        })
+    };
+    if takes(&resource.version) {
+        return Arc::clone(resource);
+    }
+    let registry = ask.api.registry();
+    let other = registry.all().find(|other| {
+        other.bucket == resource.bucket && other.group == resource.group && takes(&other.version)
+    });
+    other.cloned().unwrap_or_else(|| Arc::clone(resource))
+}
+
+/// An object in the version a hook wants.
+async fn as_seen(ask: &Ask, seen: &Resource, object: Option<&Value>) -> Result<Value, Failure> {
+    let Some(object) = object else { return Ok(Value::Null) };
+    if seen.version == ask.resource.version {
+        return Ok(object.clone());
+    }
+    match ask.resource.as_custom() {
+        Some(custom) => {
+            crate::crd::conversion::convert(&ask.api, custom, object.clone(), &seen.api_version).await
+        }
+        None => Ok(model::convert_built_in(seen, object.clone())),
+    }
+}
+
+fn options(ask: &Ask, operation: Operation<'_>) -> Value {
+    let mut options = match operation {
+        Operation::Create => json!({"kind": "CreateOptions"}),
+        Operation::Update => json!({"kind": "UpdateOptions"}),
+        Operation::Delete(delete) => {
+            let mut options = json!({"kind": "DeleteOptions"});
+            let map = json::as_map(&mut options);
+            if let Some(grace) = delete.grace_period {
+                map.insert("gracePeriodSeconds".into(), grace.into());
+            }
+            if let Some(propagation) = delete.propagation {
+                let propagation = match propagation {
+                    Propagation::Orphan => "Orphan",
+                    Propagation::Background => "Background",
+                    Propagation::Foreground => "Foreground",
+                };
+                map.insert("propagationPolicy".into(), propagation.into());
+            }
+            options
+        }
+    };
+    let map = json::as_map(&mut options);
+    map.insert("apiVersion".into(), "meta.k8s.io/v1".into());
+    if ask.options.is_dry_run {
+        map.insert("dryRun".into(), json!(["All"]));
+    }
+    if let Some(manager) = &ask.options.field_manager {
+        map.insert("fieldManager".into(), manager.as_str().into());
+    }
+    options
+}
+
+/// Asks one hook.
+async fn ask_hook(
+    ask: &Ask,
+    hook: &Value,
+    seen: &Resource,
+    operation: Operation<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Option<Value>, Failure> {
+    let name = text(hook, "/name");
+    let fails = text(hook, "/failurePolicy") != "Ignore";
+    let version =
+        texts(hook, "/admissionReviewVersions").find(|one| matches!(*one, "v1" | "v1beta1")).unwrap_or("v1");
+    let uid = uuid();
+    let resource = &ask.resource;
+    let object_name = object.or(old).map(|object| text(object, "/metadata/name")).unwrap_or_default();
+    let mut request = json!({
+        "uid": uid,
+        "kind": {"group": &*seen.group, "version": &*seen.version, "kind": &*seen.kind},
+        "resource": {"group": &*seen.group, "version": &*seen.version, "resource": &*seen.plural},
+        "requestKind": {"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind},
+        "requestResource": {"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural},
+        "operation": operation.name(),
+        "userInfo": ask.caller.to_value(),
+        "object": as_seen(ask, seen, object).await?,
+        "oldObject": as_seen(ask, seen, old).await?,
+        "dryRun": ask.options.is_dry_run,
+        "options": options(ask, operation),
+    });
+    let map = json::as_map(&mut request);
+    let name_in_request = if ask.name.is_empty() { object_name } else { &ask.name };
+    for (key, value) in [("name", name_in_request), ("namespace", &ask.namespace)] {
+        if !value.is_empty() {
+            map.insert(key.into(), value.into());
+        }
+    }
+    if !ask.subresource.is_empty() {
+        map.insert("subResource".into(), ask.subresource.as_str().into());
+        map.insert("requestSubResource".into(), ask.subresource.as_str().into());
+    }
+    let api_version = format!("admission.k8s.io/{version}");
+    let review = json!({"kind": "AdmissionReview", "apiVersion": api_version, "request": request});
+    let timeout =
+        Duration::from_secs(hook.get("timeoutSeconds").and_then(Value::as_u64).unwrap_or(10).clamp(1, 30));
+    let config = hook.get("clientConfig").cloned().unwrap_or_default();
+    let answer = ask.api.webhooks().call(&ask.api, &config, &review, timeout).await;
+    let answer = answer.and_then(|answer| check_answer(&answer, &uid, version));
+    match answer {
+        Ok(response) => Ok(Some(response)),
+        Err(why) if fails => Err(Failure::internal(format!("failed calling webhook {name:?}: {why}"))),
+        Err(why) => {
+            tracing::debug!("webhook {name} is ignored: {why}");
+            Ok(None)
+        }
+    }
+}
+
+/// The response of a well-formed answer.
+fn check_answer(answer: &Value, uid: &str, version: &str) -> Result<Value, String> {
+    let bad = |why: String| format!("received invalid webhook response: {why}");
+    let Some(response) = answer.get("response").filter(|response| response.is_object()) else {
+        return Err("webhook response was absent".into());
+    };
+    if version == "v1" {
+        let found = text(response, "/uid");
+        if found != uid {
+            return Err(bad(format!("expected response.uid={uid:?}, got {found:?}")));
+        }
+        let wanted = ("admission.k8s.io/v1", "AdmissionReview");
+        if (text(answer, "/apiVersion"), text(answer, "/kind")) != wanted {
+            return Err(bad(format!(
+                "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {}, Kind={}",
+                text(answer, "/apiVersion"),
+                text(answer, "/kind")
+            )));
+        }
+    }
+    Ok(response.clone())
+}
+
+/// Turns a denial into a failure.
+fn check_allowed(ask: &Ask, hook: &Value, response: &Value) -> Result<(), Failure> {
+    for warning in texts(response, "/warnings") {
+        ask.warn(warning);
+    }
+    if response.get("allowed") == Some(&Value::Bool(true)) {
+        return Ok(());
+    }
+    let status = response.get("status").cloned().unwrap_or_else(|| json!({}));
+    let name = text(hook, "/name");
+    let (message, reason) = (text(&status, "/message"), text(&status, "/reason"));
+    let why = match (message, reason) {
+        ("", "") => format!("admission webhook {name:?} denied the request without explanation"),
+        ("", reason) => format!("admission webhook {name:?} denied the request: {reason}"),
+        (message, _) => format!("admission webhook {name:?} denied the request: {message}"),
+    };
+    let code = status.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let code = code.filter(|code| (400..600).contains(code)).unwrap_or(400);
+    Err(Failure::from_status(&status, code, why))
+}
+
+/// Lets mutating hooks change an object, one after the other.
+pub(super) async fn mutate(
+    ask: &Ask,
+    operation: Operation<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    let hooks = ask.api.webhooks().hooks(&ask.api, MUTATING);
+    // Objects as each hook left them, to know which have to be asked again.
+    let mut asked: Vec<(usize, Value)> = Vec::new();
+    for (index, hook) in hooks.iter().enumerate() {
+        if run_mutating(ask, hook, operation, object, old).await? {
+            asked.push((index, object.clone()));
+        }
+    }
+    for (index, left) in asked {
+        let Some(hook) = hooks.get(index) else { continue };
+        if text(hook, "/reinvocationPolicy") == "IfNeeded" && *object != left {
+            run_mutating(ask, hook, operation, object, old).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn run_mutating(
+    ask: &Ask,
+    hook: &Value,
+    operation: Operation<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<bool, Failure> {
+    if !concerned(ask, hook, operation, Some(object), old)
+        || !super::conditions::hold(ask, hook, operation, Some(object), old)?
+    {
+        return Ok(false);
+    }
+    let seen = seen_as(ask, hook);
+    let Some(response) = ask_hook(ask, hook, &seen, operation, Some(object), old).await? else {
+        return Ok(false);
+    };
+    check_allowed(ask, hook, &response)?;
+    let patch = text(&response, "/patch");
+    if patch.is_empty() {
+        return Ok(true);
+    }
+    let failed =
+        |why: String| Failure::internal(format!("failed calling webhook {:?}: {why}", text(hook, "/name")));
+    let patch = STANDARD.decode(patch).map_err(|error| failed(error.to_string()))?;
+    let patch: Value = serde_json::from_slice(&patch).map_err(|error| failed(error.to_string()))?;
+    let mut patched = as_seen(ask, &seen, Some(object)).await?;
+    model::json_patch(&mut patched, &patch).map_err(|failure| failed(failure.message().to_owned()))?;
+    if seen.version != ask.resource.version {
+        patched = match ask.resource.as_custom() {
+            Some(custom) => {
+                crate::crd::conversion::convert(&ask.api, custom, patched, &ask.resource.api_version).await?
+            }
+            None => model::convert_built_in(&ask.resource, patched),
+        };
+    }
+    match ask.resource.as_custom() {
+        Some(custom) => {
+            model::fit_custom(custom, &mut patched).map_err(failed)?;
+        }
+        None => {
+            if let Some(schema) = quintet_objects::types::kind(&ask.resource.api_version, &ask.resource.kind)
+            {
+                quintet_objects::types::decode(schema, &mut patched)
+                    .map_err(|error| failed(error.to_string()))?;
+            }
+        }
+    }
+    model::default(&ask.resource, &mut patched);
+    *object = patched;
+    Ok(true)
+}
+
+/// Lets validating hooks refuse a request, all at once.
+pub(super) async fn validate(
+    ask: &Ask,
+    operation: Operation<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    let hooks = ask.api.webhooks().hooks(&ask.api, VALIDATING);
+    if hooks.is_empty() {
+        return Ok(());
+    }
+    let asks = hooks.iter().filter(|hook| concerned(ask, hook, operation, object, old)).map(|hook| async move {
+        if !super::conditions::hold(ask, hook, operation, object, old)? {
+            return Ok(());
+        }
+        let seen = seen_as(ask, hook);
+        match ask_hook(ask, hook, &seen, operation, object, old).await? {
+            Some(response) if response.get("patch").is_some_and(|patch| !patch.is_null()) => {
+                Err(Failure::internal(format!(
+                    "failed calling webhook {:?}: received invalid webhook response: validating webhook may not return response.patch",
+                    text(hook, "/name")
+                )))
+            }
+            Some(response) => check_allowed(ask, hook, &response),
+            None => Ok(()),
+        }
+    });
+    let outcomes: Vec<Result<(), Failure>> = futures::future::join_all(asks).await;
+    outcomes.into_iter().collect()
+}

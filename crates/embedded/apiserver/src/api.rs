@@ -1,0 +1,620 @@
+//! The request path: from an HTTP request to its answer, without a socket in sight.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use parking_lot::RwLock;
+use quintet_objects::{field_selector::FieldSelector, table::IncludeObject};
+use serde_json::{Value, json};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    admission, aggregation,
+    auth::{self, Caller, rbac},
+    collector, crd, decode, discovery,
+    faults::Faults,
+    model,
+    request::{
+        body::Answer,
+        negotiate::{self, Accepted, Offer},
+        options::{DeleteOptions, ListOptions, Since, WriteOptions},
+        url::{self, Place, Query, ResourcePath},
+    },
+    resources::{Registry, Resource},
+    show::{self, Wanted},
+    status::Failure,
+    store::{Entry, Put, Store, Write, WriteError},
+    verbs::{self, Ask, Shown, patch::PatchType},
+};
+
+/// Longest a read may take, and any request whatever the client asks for.
+const READ_DEADLINE: Duration = Duration::from_mins(1);
+/// Longest a write may take.
+const WRITE_DEADLINE: Duration = Duration::from_secs(34);
+
+/// How long the end of the server waits for requests under way.
+const STOP_DEADLINE: Duration = Duration::from_secs(3);
+
+/// Converts objects of custom kinds without a webhook: the object, and the API version wanted. `None` if
+/// it does not know the kind.
+pub type Converter = Arc<dyn Fn(&Value, &str) -> Option<Result<Value, String>> + Send + Sync>;
+
+/// What an API is made of.
+pub struct Parts {
+    /// Where objects are.
+    pub store: Store,
+    /// Signs and checks tokens of service accounts.
+    pub tokens: auth::tokens::Tokens,
+    /// Converts custom kinds in process.
+    pub converter: Option<Converter>,
+    /// The certificates that clients trust, as PEM.
+    pub ca: String,
+    /// Where clients reach the server, as `host:port`.
+    pub address: String,
+}
+
+/// A Kubernetes API. Clones are the same one.
+#[derive(Clone)]
+pub struct Api(Arc<Inner>);
+
+struct Inner {
+    parts: Parts,
+    registry: RwLock<Arc<Registry>>,
+    /// Held while the registry is made anew, so that an older one never replaces a newer one.
+    renewal: parking_lot::Mutex<()>,
+    faults: Faults,
+    pub(crate) rbac: rbac::Cache,
+    pub(crate) webhooks: admission::webhooks::Webhooks,
+    pub(crate) documents: discovery::Documents,
+    /// Ends every watch when the server stops.
+    stop: CancellationToken,
+    /// Ends every watch once, when a fault says so; then replaced.
+    cut: RwLock<CancellationToken>,
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api").field("store", &self.0.parts.store).finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    /// An API on a store, with the objects every cluster has. Needs a Tokio runtime for its background work.
+    pub async fn start(parts: Parts) -> Result<Self, Failure> {
+        let stop = CancellationToken::new();
+        let api = Self(Arc::new(Inner {
+            parts,
+            registry: RwLock::new(Arc::new(Registry::new(Vec::new()))),
+            renewal: parking_lot::Mutex::new(()),
+            faults: Faults::default(),
+            rbac: rbac::Cache::default(),
+            webhooks: admission::webhooks::Webhooks::default(),
+            documents: discovery::Documents::default(),
+            cut: RwLock::new(stop.child_token()),
+            stop,
+            tasks: TaskTracker::new(),
+        }));
+        crd::refresh(&api);
+        collector::bootstrap::install(&api).await?;
+        collector::start(&api);
+        Ok(api)
+    }
+
+    /// Ends watches and background work.
+    pub async fn stop(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        // Requests under way are answered, unless they take too long.
+        let _ = tokio::time::timeout(STOP_DEADLINE, self.0.tasks.wait()).await;
+    }
+
+    /// Where objects are.
+    pub fn store(&self) -> &Store {
+        &self.0.parts.store
+    }
+
+    /// Ways to make it fail on purpose; none are on unless turned on here.
+    pub fn faults(&self) -> &Faults {
+        &self.0.faults
+    }
+
+    /// What is served at the moment.
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.0.registry.read())
+    }
+
+    /// Ends all watches that are being read; clients resume.
+    pub fn drop_watches(&self) {
+        let fresh = self.0.stop.child_token();
+        let old = std::mem::replace(&mut *self.0.cut.write(), fresh);
+        old.cancel();
+    }
+
+    /// Replaces the registry by what `make` makes of it.
+    pub(crate) fn renew_registry(&self, make: impl FnOnce(&Registry) -> Registry) {
+        let _renewal = self.0.renewal.lock();
+        let fresh = Arc::new(make(&self.registry()));
+        *self.0.registry.write() = fresh;
+        self.0.documents.forget();
+    }
+
+    pub(crate) fn watch_cut(&self) -> CancellationToken {
+        self.0.cut.read().clone()
+    }
+
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.0.stop
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.0.stop.clone();
+        self.0.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Work that ends by itself soon after the server stops.
+    pub(crate) fn spawn_draining(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.tasks.spawn(task);
+    }
+
+    pub(crate) fn rbac(&self) -> &rbac::Cache {
+        &self.0.rbac
+    }
+
+    pub(crate) fn webhooks(&self) -> &admission::webhooks::Webhooks {
+        &self.0.webhooks
+    }
+
+    pub(crate) fn documents(&self) -> &discovery::Documents {
+        &self.0.documents
+    }
+
+    pub(crate) fn tokens(&self) -> &auth::tokens::Tokens {
+        &self.0.parts.tokens
+    }
+
+    pub(crate) fn converter(&self) -> Option<&Converter> {
+        self.0.parts.converter.as_ref()
+    }
+
+    pub(crate) fn ca(&self) -> &str {
+        &self.0.parts.ca
+    }
+
+    /// Where clients reach the server, as `host:port`.
+    pub fn address(&self) -> &str {
+        &self.0.parts.address
+    }
+
+    /// A resource that is always there.
+    pub(crate) fn built_in(&self, group: &str, plural: &str) -> Result<Arc<Resource>, Failure> {
+        let registry = self.registry();
+        let found = registry.get(group, "v1", plural).cloned();
+        found.ok_or_else(|| Failure::internal(format!("{plural} are not served")))
+    }
+
+    /// Carries out a change, unless a fault is in the way.
+    pub(crate) async fn write(&self, write: Write) -> Result<Arc<Entry>, WriteError> {
+        self.store().write(write).await
+    }
+
+    /// Whether stored bytes are what a reader of this resource gets.
+    pub(crate) fn reads_raw(resource: &Resource, entry: &Entry) -> bool {
+        resource.reads_as_stored()
+            && entry.version == resource.storage_version
+            && entry.epoch == resource.epoch
+    }
+
+    /// A stored object in the version of a resource.
+    pub(crate) async fn load(&self, resource: &Resource, entry: &Entry) -> Result<Value, Failure> {
+        let group = resource.storage_api_version.split_once('/').map_or("", |(group, _)| group);
+        let stored = crate::resources::api_version(group, &entry.version);
+        let object = entry.to_value(&stored, &resource.kind);
+        match resource.as_custom() {
+            None => Ok(model::convert_built_in(resource, object)),
+            Some(custom) => {
+                let mut object = if stored == *resource.api_version {
+                    object
+                } else {
+                    crd::conversion::convert(self, custom, object, &resource.api_version).await?
+                };
+                if entry.epoch != resource.epoch || stored != *resource.api_version {
+                    model::refresh_custom(custom, &mut object);
+                }
+                Ok(object)
+            }
+        }
+    }
+
+    /// An object as it is stored.
+    pub(crate) async fn encode(&self, resource: &Resource, object: Value) -> Result<Put, Failure> {
+        let object = if resource.reads_as_stored() {
+            object
+        } else {
+            match resource.as_custom() {
+                None => {
+                    let mut object = object;
+                    quintet_objects::builtin::convert(&mut object, &resource.storage_api_version);
+                    object
+                }
+                Some(custom) => {
+                    crd::conversion::convert(self, custom, object, &resource.storage_api_version).await?
+                }
+            }
+        };
+        Ok(Put::new(Arc::clone(&resource.storage_version), &object, resource.epoch))
+    }
+
+    /// What follows from a write at once, before its answer.
+    pub(crate) fn after_write<'a>(&'a self, resource: &'a Resource, name: &'a str) -> BoxFuture<'a, ()> {
+        let is_concerned = matches!(
+            (&*resource.group, &*resource.plural),
+            ("apiextensions.k8s.io", "customresourcedefinitions")
+                | ("", "namespaces")
+                | ("rbac.authorization.k8s.io", "clusterroles")
+        );
+        if !is_concerned {
+            return Box::pin(std::future::ready(()));
+        }
+        Box::pin(async move {
+            let outcome = match &*resource.plural {
+                "customresourcedefinitions" => crd::settle(self, name).await,
+                "namespaces" => collector::namespaces::settle(self, name).await,
+                _ => rbac::aggregate(self).await,
+            };
+            if let Err(failure) = outcome {
+                tracing::warn!("after a write of {} {name}: {failure}", resource.plural);
+            }
+        })
+    }
+
+    /// Answers a request of somebody whose identity is known.
+    pub async fn handle(&self, request: Request<Bytes>, caller: Caller) -> Response<Answer> {
+        let warnings = Arc::default();
+        let (parts, body) = request.into_parts();
+        let mut response = self
+            .dispatch(&parts, body, caller, &warnings)
+            .await
+            .unwrap_or_else(|failure| show::failure(&failure));
+        let headers = response.headers_mut();
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+        if let Ok(id) = HeaderValue::from_str(&crate::json::uuid()) {
+            headers.insert("audit-id", id);
+        }
+        add_warnings(headers, &warnings.lock());
+        response
+    }
+
+    async fn dispatch(
+        &self,
+        parts: &http::request::Parts,
+        body: Bytes,
+        caller: Caller,
+        warnings: &Arc<parking_lot::Mutex<Vec<String>>>,
+    ) -> Result<Response<Answer>, Failure> {
+        if body.len() > decode::BODY_AT_MOST {
+            return Err(Failure::too_large(decode::BODY_AT_MOST));
+        }
+        let caller = auth::impersonation::effective(self, caller, &parts.headers)?;
+        let query = Query::parse(parts.uri.query());
+        let place = url::place(parts.uri.path()).ok_or_else(Failure::no_page)?;
+        if let Place::Version { group, version } | Place::Resource(ResourcePath { group, version, .. }) =
+            &place
+            && let Some(service) = aggregation::service(self, group, version)
+        {
+            match &place {
+                Place::Resource(path) => authorize(self, &caller, &parts.method, path, &query)?,
+                _ => auth::authorize_path(self, &caller, &parts.method, parts.uri.path())?,
+            }
+            return aggregation::pass_on(self, &service, &caller, parts, body).await;
+        }
+        let Place::Resource(path) = place else {
+            auth::authorize_path(self, &caller, &parts.method, parts.uri.path())?;
+            return discovery::serve(self, parts, &place, &query);
+        };
+        let call = Call {
+            api: self.clone(),
+            headers: &parts.headers,
+            method: &parts.method,
+            uri: &parts.uri,
+            query,
+            caller: Arc::new(caller),
+            warnings: Arc::clone(warnings),
+        };
+        call.serve(path, body).await
+    }
+}
+
+/// Longest text of all warnings together before each is cut.
+const WARNINGS_AT_MOST: usize = 4096;
+
+fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
+    let is_long = warnings.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_AT_MOST;
+    for warning in warnings {
+        let mut text: String = warning.chars().filter(|c| !c.is_control()).collect();
+        if is_long {
+            text = text.chars().take(256).collect();
+        }
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}
+
+/// A request for a resource on its way to a verb.
+struct Call<'a> {
+    api: Api,
+    headers: &'a HeaderMap,
+    method: &'a Method,
+    uri: &'a http::Uri,
+    query: Query,
+    caller: Arc<Caller>,
+    warnings: Arc<parking_lot::Mutex<Vec<String>>>,
+}
+
+/// The verb of a request, as authorization names it.
+fn verb(method: &Method, path: &ResourcePath, is_watch: bool) -> &'static str {
+    match (method.as_str(), &path.name) {
+        ("GET" | "HEAD", Some(_)) => "get",
+        ("GET" | "HEAD", None) if is_watch => "watch",
+        ("GET" | "HEAD", None) => "list",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", Some(_)) => "delete",
+        ("DELETE", None) => "deletecollection",
+        _ => "",
+    }
+}
+
+/// Refuses what the caller may not do to a resource.
+fn authorize(
+    api: &Api,
+    caller: &Caller,
+    method: &Method,
+    path: &ResourcePath,
+    query: &Query,
+) -> Result<(), Failure> {
+    let is_watch = path.name.is_none() && (path.is_watch || query.is_set("watch"));
+    let namespace = match &path.namespace {
+        Some(namespace) => namespace.as_str(),
+        None if path.group.is_empty() && path.resource == "namespaces" => {
+            path.name.as_deref().unwrap_or_default()
+        }
+        None => "",
+    };
+    // A list of one name is a request for that name.
+    let fields = query.get("fieldSelector").and_then(|fields| FieldSelector::parse(fields).ok());
+    let field_name = fields.as_ref().and_then(|fields| fields.required("metadata.name"));
+    let attributes = rbac::Attributes {
+        verb: verb(method, path, is_watch),
+        group: &path.group,
+        version: &path.version,
+        resource: &path.resource,
+        subresource: path.subresource.as_deref().unwrap_or_default(),
+        namespace,
+        name: path.name.as_deref().or(field_name).unwrap_or_default(),
+    };
+    auth::authorize(api, caller, &attributes)
+}
+
+impl Call<'_> {
+    fn header(&self, name: header::HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    async fn serve(self, path: ResourcePath, body: Bytes) -> Result<Response<Answer>, Failure> {
+        let registry = self.api.registry();
+        let is_watch = path.name.is_none() && (path.is_watch || self.query.is_set("watch"));
+        let verb = verb(self.method, &path, is_watch);
+        authorize(&self.api, &self.caller, self.method, &path, &self.query)?;
+        let Some(resource) = registry.get(&path.group, &path.version, &path.resource) else {
+            return Err(match registry.group(&path.group) {
+                Some(_) => Failure::no_resource(),
+                None => Failure::no_page(),
+            });
+        };
+        let is_read = matches!(verb, "get" | "list" | "watch");
+        let name = path.name.as_deref().unwrap_or_default();
+        let stale = self.api.faults().meet(verb, &path.resource, name).await?;
+        let deadline = if is_read { READ_DEADLINE } else { WRITE_DEADLINE };
+        let stale = stale.map(|changes| self.api.store().version().saturating_sub(changes));
+        let work = self.verb(verb, Arc::clone(resource), path, body, stale);
+        match tokio::time::timeout(deadline, work).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Failure::new(
+                504,
+                "Timeout",
+                "Timeout: request did not complete within the allotted timeout",
+            )),
+        }
+    }
+
+    fn wanted(&self, resource: &Resource, is_watch: bool) -> Result<Wanted, Failure> {
+        let has_protobuf = resource.as_built_in().is_some();
+        let offer = Offer { has_protobuf, is_watch, is_resource: true };
+        let include = match self.query.get("includeObject") {
+            None | Some("Metadata") => IncludeObject::Metadata,
+            Some("None") => IncludeObject::None,
+            Some("Object") => IncludeObject::Object,
+            Some(other) => {
+                return Err(Failure::bad_request(format!("unrecognized includeObject value: {other:?}")));
+            }
+        };
+        let accepted: Accepted = negotiate::negotiate(self.header(header::ACCEPT), offer)?;
+        let agent = self.header(header::USER_AGENT).unwrap_or_default();
+        let is_person = ["curl", "Wget", "Mozilla"].iter().any(|browser| agent.starts_with(browser));
+        let is_pretty = match self.query.get("pretty") {
+            Some(_) => self.query.is_set("pretty"),
+            None => is_person,
+        };
+        Ok(Wanted { accepted, include, is_pretty: is_pretty && !is_watch })
+    }
+
+    async fn verb(
+        self,
+        verb: &'static str,
+        resource: Arc<Resource>,
+        path: ResourcePath,
+        body: Bytes,
+        stale: Option<u64>,
+    ) -> Result<Response<Answer>, Failure> {
+        let is_watch = verb == "watch";
+        let wanted = self.wanted(&resource, is_watch)?;
+        if resource.is_namespaced && path.namespace.is_none() && !matches!(verb, "list" | "watch") {
+            return Err(Failure::method_not_allowed());
+        }
+        if !resource.is_namespaced && path.namespace.is_some() {
+            return Err(Failure::no_resource());
+        }
+        let options_kind = match verb {
+            "create" => "CreateOptions",
+            "patch" => "PatchOptions",
+            "update" => "UpdateOptions",
+            _ => "DeleteOptions",
+        };
+        let options = WriteOptions::parse(&self.query, options_kind)?;
+        let agent = self.header(header::USER_AGENT).unwrap_or_default();
+        let manager = options.field_manager.clone().unwrap_or_else(|| {
+            let agent = agent.split('/').next().unwrap_or_default();
+            let agent: String = agent.chars().filter(|c| !c.is_control()).take(128).collect();
+            if agent.is_empty() { "unknown".into() } else { agent }
+        });
+        let subresource = path.subresource.clone().unwrap_or_default();
+        let ask = Ask {
+            api: self.api.clone(),
+            caller: Arc::clone(&self.caller),
+            resource: Arc::clone(&resource),
+            namespace: path.namespace.clone().unwrap_or_default(),
+            name: path.name.clone().unwrap_or_default(),
+            subresource: subresource.clone(),
+            options,
+            manager,
+            now: crate::clock::now(),
+            warnings: Arc::clone(&self.warnings),
+        };
+        if !subresource.is_empty() {
+            let Some(sub) = resource.subresource(&subresource) else {
+                return Err(if resource.as_custom().is_some() {
+                    Failure::not_found(ask.named())
+                } else {
+                    Failure::no_resource()
+                });
+            };
+            if !sub.verbs.iter().any(|one| one == verb) && !verbs::connect::takes_any_verb(&subresource) {
+                return Err(Failure::method_not_allowed());
+            }
+        } else if !resource.allows(verb) || (verb == "create" && path.name.is_some()) {
+            return Err(Failure::method_not_allowed());
+        }
+        if let Some(response) = verbs::connect::serve(
+            &ask,
+            verb,
+            &self.query,
+            self.header(header::CONTENT_TYPE),
+            &body,
+            wanted,
+            self.headers,
+            self.uri,
+        )
+        .await
+        {
+            return response;
+        }
+        match verb {
+            "get" => {
+                if let Some(rv) = self.query.get("resourceVersion").and_then(|rv| rv.parse().ok()) {
+                    verbs::list::wait_for(&ask, rv).await?;
+                }
+                let entry = match stale {
+                    None => ask.entry()?,
+                    Some(rv) => ask.entry_at(rv)?,
+                };
+                if subresource == "scale" {
+                    let object = self.api.load(&resource, &entry).await?;
+                    return show::value(200, &verbs::scale::of(&ask, &object)?, wanted);
+                }
+                show::object(&self.api, &resource, 200, Shown::Entry(entry), wanted).await
+            }
+            "list" => {
+                let mut options = ListOptions::parse(&self.query, false)?;
+                if let Some(rv) = stale.filter(|_| options.continue_token.is_none()) {
+                    options.since = Since::Exactly(rv);
+                }
+                let page = verbs::list::list(&ask, &options).await?;
+                show::list(&self.api, &resource, page, wanted).await
+            }
+            "watch" => {
+                let options = ListOptions::parse(&self.query, true)?;
+                let events = verbs::watch::watch(&ask, &options, wanted.accepted, wanted.include).await?;
+                let mut response = Response::new(Answer::stream(events));
+                let content_type = wanted.accepted.format.content_type(true);
+                response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+                Ok(response)
+            }
+            "create" => {
+                let object = decode::object(&ask, self.header(header::CONTENT_TYPE), &body)?;
+                let shown = verbs::create::create(&ask, object).await?;
+                show::object(&self.api, &resource, 201, shown, wanted).await
+            }
+            "update" => {
+                let object = decode::object(&ask, self.header(header::CONTENT_TYPE), &body)?;
+                if subresource == "scale" {
+                    let outcome = verbs::scale::change(&ask, true, |_| Ok(object.clone())).await?;
+                    return show::value(200, &outcome, wanted);
+                }
+                let (written, is_new) = verbs::update::replace(&ask, object).await?;
+                show::object(&self.api, &resource, if is_new { 201 } else { 200 }, written, wanted).await
+            }
+            "patch" => {
+                let is_custom = resource.as_custom().is_some() && subresource != "scale";
+                let kind = PatchType::of(decode::media_type(self.header(header::CONTENT_TYPE)), is_custom)?;
+                let (patched, is_new) = verbs::patch::patch(&ask, kind, &body).await?;
+                if subresource == "scale"
+                    && let Shown::Value(scale) = &patched
+                {
+                    return show::value(200, scale, wanted);
+                }
+                show::object(&self.api, &resource, if is_new { 201 } else { 200 }, patched, wanted).await
+            }
+            "delete" => {
+                let options = self.delete_options(&body)?;
+                let shown = verbs::delete::delete(&ask, &options).await?;
+                show::object(&self.api, &resource, 200, shown, wanted).await
+            }
+            "deletecollection" => {
+                let list = ListOptions::parse(&self.query, false)?;
+                let options = self.delete_options(&body)?;
+                let items = verbs::delete::delete_collection(&ask, &list, &options).await?;
+                let rv = self.api.store().version().to_string();
+                let list = json!({
+                    "kind": &*resource.list_kind, "apiVersion": &*resource.api_version,
+                    "metadata": {"resourceVersion": rv}, "items": items,
+                });
+                show::value(200, &list, Wanted { accepted: show::PLAIN, ..wanted })
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    /// A body replaces all options of the query.
+    fn delete_options(&self, body: &Bytes) -> Result<DeleteOptions, Failure> {
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return DeleteOptions::from_query(&self.query);
+        }
+        DeleteOptions::from_value(&decode::any(
+            self.header(header::CONTENT_TYPE),
+            body,
+            Some(("meta.k8s.io/v1", "DeleteOptions")),
+            None,
+        )?)
+    }
+}

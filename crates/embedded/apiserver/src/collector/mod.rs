@@ -1,0 +1,17 @@
+//! What a cluster does by itself: objects every cluster has, dependents of deleted objects, namespaces.
+
+pub(crate) mod bootstrap;
+mod events;
+mod garbage;
+pub(crate) mod namespaces;
+mod quotas;
+
+use crate::api::Api;
+
+/// Starts the background work.
+pub(crate) fn start(api: &Api) {
+    events::start(api);
+    garbage::start(api);
+    namespaces::start(api);
+    quotas::start(api);
+}

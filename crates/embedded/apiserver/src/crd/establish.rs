@@ -1,0 +1,257 @@
+//! From a stored definition to a served one, and back.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{BUCKET, CLEANUP, is_true, refresh};
+use crate::{
+    api::Api,
+    json::{self, items, text, timestamp},
+    request::options::DeleteOptions,
+    resources::bucket,
+    status::Failure,
+    store::{Expect, Write, WriteError, split_key},
+    verbs::{Ask, delete, update},
+};
+
+/// Brings names, conditions and the served resources in line with a definition that was written.
+pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
+    let Some(entry) = api.store().get(BUCKET, name) else {
+        refresh(api);
+        return Ok(());
+    };
+    if entry.head.is_terminating {
+        refresh(api);
+        let (api, name) = (api.clone(), name.to_owned());
+        let task_api = api.clone();
+        api.spawn(async move {
+            if let Err(failure) = clean_up(&task_api, &name).await {
+                tracing::warn!("cannot remove the objects of {name}: {failure}");
+            }
+        });
+        return Ok(());
+    }
+    write_status(api, name).await?;
+    refresh(api);
+    Ok(())
+}
+
+/// Writes the status a definition should have. Nobody but the server writes it, so there is nothing to admit.
+async fn write_status(api: &Api, name: &str) -> Result<(), Failure> {
+    let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
+    loop {
+        let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
+        let mut definition = entry.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let status = status_of(api, name, &definition);
+        if definition.get("status") == Some(&status) {
+            return Ok(());
+        }
+        json::as_map(&mut definition).insert("status".into(), status);
+        let put = api.encode(&resource, definition).await?;
+        let write = Write {
+            bucket: Arc::clone(&resource.bucket),
+            key: name.into(),
+            expect: Expect::Version(entry.rv),
+            put: Some(put),
+        };
+        match api.write(write).await {
+            Ok(_) => return Ok(()),
+            Err(WriteError::Conflict) => {}
+            Err(WriteError::Failed(why)) => return Err(Failure::internal(why)),
+        }
+    }
+}
+
+fn condition(definition: &Value, kind: &str, is_true: bool, reason: &str, message: &str) -> Value {
+    let status = if is_true { "True" } else { "False" };
+    let before = items(definition, "/status/conditions").iter().find(|one| text(one, "/type") == kind);
+    let since = match before {
+        Some(before) if text(before, "/status") == status => {
+            before.get("lastTransitionTime").cloned().unwrap_or_default()
+        }
+        _ => timestamp(crate::clock::now()).into(),
+    };
+    json!({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message})
+}
+
+/// Names that other definitions of the group already have.
+fn taken(api: &Api, name: &str, group: &str) -> Vec<Value> {
+    let registry = api.registry();
+    let versions = registry.group(group).into_iter().flat_map(|group| &group.versions);
+    versions
+        .flat_map(|version| &version.resources)
+        .filter(|other| other.as_custom().is_some_and(|custom| custom.definition != name))
+        .map(|other| {
+            json!({"plural": &*other.plural, "singular": other.singular, "kind": &*other.kind,
+                "listKind": &*other.list_kind, "shortNames": other.short_names})
+        })
+        .collect()
+}
+
+/// The status a definition should have.
+fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
+    let group = text(definition, "/spec/group");
+    let taken = taken(api, name, group);
+    let nouns = |names: &Value| -> Vec<String> {
+        let mut all: Vec<String> = json::texts(names, "/shortNames").map(str::to_owned).collect();
+        all.push(text(names, "/plural").to_owned());
+        all.push(text(names, "/singular").to_owned());
+        all
+    };
+    let kinds = |names: &Value| [text(names, "/kind").to_owned(), text(names, "/listKind").to_owned()];
+    let has_noun = |wanted: &str| {
+        !wanted.is_empty() && taken.iter().any(|names| nouns(names).iter().any(|n| n == wanted))
+    };
+    let has_kind = |wanted: &str| {
+        !wanted.is_empty() && taken.iter().any(|names| kinds(names).iter().any(|k| k == wanted))
+    };
+    let wanted = definition.pointer("/spec/names").cloned().unwrap_or_default();
+    let mut accepted = definition.pointer("/status/acceptedNames").cloned().unwrap_or_else(|| json!({}));
+    let mut conflict = None;
+    for (key, reason, is_taken) in [
+        ("plural", "PluralConflict", has_noun(text(&wanted, "/plural"))),
+        ("singular", "SingularConflict", has_noun(text(&wanted, "/singular"))),
+        ("kind", "KindConflict", has_kind(text(&wanted, "/kind"))),
+        ("listKind", "ListKindConflict", has_kind(text(&wanted, "/listKind"))),
+    ] {
+        if is_taken {
+            conflict = Some((reason, text(&wanted, &format!("/{key}")).to_owned()));
+        } else if let Some(value) = wanted.get(key) {
+            json::as_map(&mut accepted).insert(key.into(), value.clone());
+        }
+    }
+    let short_conflict = json::texts(&wanted, "/shortNames").find(|short| has_noun(short)).map(str::to_owned);
+    let nothing = serde_json::Map::new();
+    let spelled = wanted.as_object().unwrap_or(&nothing);
+    match short_conflict {
+        Some(short) => conflict = Some(("ShortNamesConflict", short)),
+        None => json::carry(spelled, json::as_map(&mut accepted), "shortNames"),
+    }
+    json::carry(spelled, json::as_map(&mut accepted), "categories");
+    let was_established = is_true(definition, "Established");
+    let mut conditions = Vec::new();
+    match &conflict {
+        None => {
+            conditions.push(condition(
+                definition,
+                "NamesAccepted",
+                true,
+                "NoConflicts",
+                "no conflicts found",
+            ));
+            conditions.push(condition(
+                definition,
+                "Established",
+                true,
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+            ));
+        }
+        Some((reason, name)) => {
+            let message = format!("{name:?} is already in use");
+            conditions.push(condition(definition, "NamesAccepted", false, reason, &message));
+            if was_established {
+                conditions.push(condition(
+                    definition,
+                    "Established",
+                    true,
+                    "InitialNamesAccepted",
+                    "the initial names have been accepted",
+                ));
+            } else {
+                let message = "not all names are accepted";
+                conditions.push(condition(definition, "Established", false, "NotAccepted", message));
+            }
+        }
+    }
+    let others = items(definition, "/status/conditions")
+        .iter()
+        .filter(|one| !matches!(text(one, "/type"), "NamesAccepted" | "Established"));
+    conditions.extend(others.cloned());
+    let mut stored: Vec<Value> = items(definition, "/status/storedVersions").to_vec();
+    let storage = items(definition, "/spec/versions")
+        .iter()
+        .filter(|version| version.get("storage") == Some(&Value::Bool(true)))
+        .filter_map(|version| version.get("name").cloned());
+    for version in storage {
+        if !stored.contains(&version) {
+            stored.push(version);
+        }
+    }
+    json!({"conditions": conditions, "acceptedNames": accepted, "storedVersions": stored})
+}
+
+/// Removes all objects of a definition that is being deleted, then lets go of it.
+async fn clean_up(api: &Api, name: &str) -> Result<(), Failure> {
+    let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
+    let definition = entry.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    if !json::texts(&definition, "/metadata/finalizers").any(|finalizer| finalizer == CLEANUP) {
+        return Ok(());
+    }
+    let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
+    let ask = Ask::internal(api, &resource, "", name);
+    let group = text(&definition, "/spec/group");
+    let place = bucket(group, text(&definition, "/spec/names/plural"));
+    if api.store().count(&place) > 0 && !is_true(&definition, "Terminating") {
+        let status_ask = Ask::internal(api, &resource, "", name).below("status");
+        Box::pin(update::update(
+            &status_ask,
+            false,
+            update::Made::Applied,
+            |mut definition: Value| async move {
+                let terminating = condition(
+                    &definition,
+                    "Terminating",
+                    true,
+                    "InstanceDeletionInProgress",
+                    "CustomResource deletion is in progress",
+                );
+                let status = json::child(json::as_map(&mut definition), "status");
+                if let Some(conditions) =
+                    status.entry("conditions").or_insert_with(|| json!([])).as_array_mut()
+                {
+                    conditions.retain(|one| text(one, "/type") != "Terminating");
+                    conditions.push(terminating);
+                }
+                Ok(definition)
+            },
+        ))
+        .await?;
+    }
+    let registry = api.registry();
+    let instances = registry.all().find(|one| *one.bucket == *place).cloned();
+    let mut changes = api.store().follow(&place.as_str().into());
+    if let Some(instances) = instances {
+        let objects =
+            api.store().list(&place, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        for (key, _) in objects {
+            let (namespace, name) = split_key(&key);
+            let one = Ask::internal(api, &instances, namespace, name);
+            match Box::pin(delete::delete(&one, &DeleteOptions::default())).await {
+                Err(failure) if failure.code() != 404 => return Err(failure),
+                _ => {}
+            }
+        }
+        // Finalizers of instances are respected, however long that takes.
+        while api.store().count(&place) > 0 {
+            if changes.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    let outcome =
+        Box::pin(update::update(&ask, false, update::Made::Applied, |mut definition: Value| async move {
+            if let Some(finalizers) =
+                json::metadata(&mut definition).get_mut("finalizers").and_then(Value::as_array_mut)
+            {
+                finalizers.retain(|finalizer| finalizer != CLEANUP);
+            }
+            Ok(definition)
+        }))
+        .await;
+    match outcome {
+        Err(failure) if failure.code() != 404 => Err(failure),
+        _ => Ok(()),
+    }
+}

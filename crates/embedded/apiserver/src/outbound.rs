@@ -1,0 +1,155 @@
+//! Requests that the server makes: to webhooks, and to the servers of other APIs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _};
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::{
+    api::Api,
+    json::{items, text},
+    store::key_of,
+};
+
+/// Whose certificates are believed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trust<'a> {
+    /// Those of these authorities, as PEM.
+    Bundle(&'a [u8]),
+    /// Anybody's, because somebody said so.
+    Anybody,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    /// Host and port to connect to.
+    pub(crate) address: (String, u16),
+    /// The name the certificate must be for.
+    pub(crate) name: String,
+    pub(crate) trust: Trust<'a>,
+}
+
+/// Sends a request on a connection of its own and returns the answer as soon as its head is there.
+pub(crate) async fn send(
+    target: &Target<'_>,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, String> {
+    let (host, port) = &target.address;
+    let stream = TcpStream::connect((host.as_str(), *port))
+        .await
+        .map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
+    let _ = stream.set_nodelay(true);
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config(target.trust)?));
+    let name = ServerName::try_from(target.name.clone()).map_err(|error| error.to_string())?;
+    let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
+    #[expect(clippy::disallowed_methods, reason = "it ends when the answer was read or dropped")]
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!("outbound connection ended: {error}");
+        }
+    });
+    sender.send_request(request).await.map_err(|error| error.to_string())
+}
+
+fn config(trust: Trust<'_>) -> Result<ClientConfig, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(match trust {
+        Trust::Bundle(bundle) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(bundle).flatten() {
+                let _ = roots.add(certificate);
+            }
+            builder.with_root_certificates(roots).with_no_client_auth()
+        }
+        Trust::Anybody => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+            .with_no_client_auth(),
+    })
+}
+
+/// Where a service can be reached: one of its endpoints.
+pub(crate) fn endpoint(api: &Api, service: &Value) -> Result<(String, u16), String> {
+    let (namespace, name) = (text(service, "/namespace"), text(service, "/name"));
+    let key = key_of(namespace, name);
+    let Some(entry) = api.store().get("core/services", &key) else {
+        return Err(format!("service {name:?} not found"));
+    };
+    let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let wanted = service.get("port").and_then(Value::as_i64).unwrap_or(443);
+    let ports = items(&object, "/spec/ports");
+    let Some(port) = ports.iter().find(|port| port.get("port").and_then(Value::as_i64) == Some(wanted))
+    else {
+        return Err(format!("no service port {wanted} found for service {name:?}"));
+    };
+    let none = || format!("no endpoints available for service {name:?}");
+    let endpoints = api.store().get("core/endpoints", &key).ok_or_else(none)?;
+    let endpoints: Value = serde_json::from_slice(&endpoints.body).unwrap_or_default();
+    for subset in items(&endpoints, "/subsets") {
+        let address = items(subset, "/addresses").first().map(|address| text(address, "/ip").to_owned());
+        let target = items(subset, "/ports").iter().find(|one| text(one, "/name") == text(port, "/name"));
+        let target =
+            target.and_then(|one| one.get("port")?.as_u64()).and_then(|port| u16::try_from(port).ok());
+        if let (Some(address), Some(target)) = (address, target) {
+            return Ok((address, target));
+        }
+    }
+    Err(none())
+}
+
+/// Believes anybody: for APIServices with `insecureSkipTLSVerify` only.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,68 @@
+//! Bodies of answers: all at once, or as they come.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream::BoxStream};
+use http_body::{Body, Frame, SizeHint};
+
+/// The body of an answer.
+pub enum Answer {
+    /// All of it; `None` once it was sent.
+    Whole(Option<Bytes>),
+    /// Pieces, until the stream ends.
+    Stream(BoxStream<'static, Bytes>),
+}
+
+impl Answer {
+    /// A body that is known.
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()))
+    }
+
+    /// A body that comes in pieces.
+    pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(pieces.boxed())
+    }
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Whole(bytes) => f.debug_tuple("Whole").field(&bytes.as_ref().map(Bytes::len)).finish(),
+            Self::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Stream(pieces) => {
+                pieces.poll_next_unpin(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What a request asks for, taken apart: path, options, representation, body.
+
+pub mod body;
+pub mod negotiate;
+pub mod options;
+pub mod url;

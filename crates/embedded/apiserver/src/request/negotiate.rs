@@ -1,0 +1,159 @@
+//! Which representation a client gets.
+
+use crate::status::Failure;
+
+/// How bytes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// JSON, in one line or indented.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Kubernetes' protobuf envelope.
+    Protobuf,
+}
+
+impl Format {
+    /// The content type of an answer.
+    pub fn content_type(self, is_watch: bool) -> &'static str {
+        match (self, is_watch) {
+            (Self::Json, _) => "application/json",
+            (Self::Yaml, _) => "application/yaml",
+            (Self::Protobuf, false) => PROTOBUF,
+            (Self::Protobuf, true) => "application/vnd.kubernetes.protobuf;stream=watch",
+        }
+    }
+}
+
+/// The content type of Kubernetes' protobuf.
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// What of an object is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// All of it.
+    Whole,
+    /// Rows for people.
+    Table,
+    /// Only metadata; a list of that if it says so.
+    Metadata {
+        /// `PartialObjectMetadataList` was asked for.
+        is_list: bool,
+    },
+}
+
+/// An accepted representation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// How bytes are written.
+    pub format: Format,
+    /// What is shown.
+    pub view: View,
+}
+
+/// What the answer will be about, as far as it limits representations.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// Protobuf messages exist for the kind.
+    pub has_protobuf: bool,
+    /// A stream of events.
+    pub is_watch: bool,
+    /// Tables and metadata make sense.
+    pub is_resource: bool,
+}
+
+/// One entry of an Accept header.
+pub struct MediaRange<'a> {
+    /// `type/subtype`.
+    pub media_type: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> MediaRange<'a> {
+    /// A parameter.
+    pub fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+}
+
+/// The entries of an Accept header, in order.
+pub fn media_ranges(header: &str) -> impl Iterator<Item = MediaRange<'_>> {
+    header.split(',').map(str::trim).filter(|range| !range.is_empty()).map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        MediaRange {
+            media_type: parts.next().unwrap_or_default(),
+            parameters: parts.filter_map(|part| part.split_once('=')).collect(),
+        }
+    })
+}
+
+/// The first entry of the Accept header that can be served.
+pub fn negotiate(header: Option<&str>, offer: Offer) -> Result<Accepted, Failure> {
+    let header = header.map(str::trim).filter(|header| !header.is_empty()).unwrap_or("*/*");
+    for range in media_ranges(header) {
+        let format = match range.media_type {
+            "*/*" | "application/json" => Format::Json,
+            "application/yaml" if !offer.is_watch => Format::Yaml,
+            PROTOBUF => Format::Protobuf,
+            _ => continue,
+        };
+        let view = match range.parameter("as") {
+            None => View::Whole,
+            Some(_) if !offer.is_resource => continue,
+            Some(wanted) => {
+                let is_known = range.parameter("g") == Some("meta.k8s.io")
+                    && matches!(range.parameter("v"), Some("v1" | "v1beta1"));
+                match wanted {
+                    _ if !is_known => continue,
+                    "Table" => View::Table,
+                    "PartialObjectMetadata" => View::Metadata { is_list: false },
+                    "PartialObjectMetadataList" => View::Metadata { is_list: true },
+                    _ => continue,
+                }
+            }
+        };
+        // Metadata has protobuf messages for every kind.
+        let can_protobuf = match view {
+            View::Whole => offer.has_protobuf,
+            View::Metadata { .. } => true,
+            View::Table => false,
+        };
+        if format == Format::Protobuf && !can_protobuf {
+            continue;
+        }
+        return Ok(Accepted { format, view });
+    }
+    let mut accepted = vec!["application/json"];
+    if !offer.is_watch {
+        accepted.push("application/yaml");
+    }
+    if offer.has_protobuf {
+        accepted.push(if offer.is_watch {
+            "application/vnd.kubernetes.protobuf;stream=watch"
+        } else {
+            PROTOBUF
+        });
+    }
+    Err(Failure::not_acceptable(&accepted.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUILT_IN: Offer = Offer { has_protobuf: true, is_watch: false, is_resource: true };
+    const CUSTOM: Offer = Offer { has_protobuf: false, is_watch: false, is_resource: true };
+
+    #[test]
+    fn the_first_acceptable_entry_wins() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        assert_eq!(negotiate(Some(table), CUSTOM).unwrap().view, View::Table);
+        let both = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(negotiate(Some(both), BUILT_IN).unwrap().format, Format::Protobuf);
+        assert_eq!(negotiate(Some(both), CUSTOM).unwrap().format, Format::Json);
+        assert_eq!(negotiate(None, CUSTOM).unwrap().format, Format::Json);
+        assert_eq!(negotiate(Some("application/*"), CUSTOM).unwrap_err().code(), 406);
+        let old = "application/json;as=Table;v=v1alpha1;g=meta.k8s.io";
+        assert_eq!(negotiate(Some(old), CUSTOM).unwrap_err().code(), 406);
+    }
+}

@@ -1,0 +1,106 @@
+//! The certificates of a cluster: its authority, its server, its administrator.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use serde_json::json;
+
+/// Ten years: the authority is local to one machine and its key lies beside the data.
+const AUTHORITY_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
+/// Certificates are made anew at every start.
+const LEAF_LIFETIME: Duration = Duration::from_hours(365 * 24);
+/// Clocks differ a little.
+const SKEW: Duration = Duration::from_mins(5);
+
+/// The authority that signs all others.
+pub struct Authority {
+    /// Its certificate, as PEM.
+    pub certificate: String,
+    /// Its key, as PEM.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+fn valid(params: &mut CertificateParams, lifetime: Duration) {
+    let now = Duration::from_secs(u64::try_from(crate::clock::now().as_second()).unwrap_or(0));
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + now.saturating_sub(SKEW);
+    params.not_after = epoch + now + lifetime;
+}
+
+/// What every authority of ours says about itself; only keys differ.
+fn authority_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    valid(&mut params, AUTHORITY_LIFETIME);
+    params.distinguished_name.push(DnType::CommonName, "quintet authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params
+}
+
+impl Authority {
+    /// Makes an authority.
+    pub fn generate() -> Result<Self, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let params = authority_params();
+        let certificate = params.self_signed(&key)?;
+        Ok(Self { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// A certificate and key, as PEM, for a server with these names or for a client.
+    fn issue(
+        &self,
+        names: &[String],
+        common_name: &str,
+        organization: Option<&str>,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<(String, String), rcgen::Error> {
+        let issuer = Issuer::new(authority_params(), KeyPair::from_pem(&self.key)?);
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(names.to_vec())?;
+        valid(&mut params, LEAF_LIFETIME);
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        if let Some(organization) = organization {
+            params.distinguished_name.push(DnType::OrganizationName, organization);
+        }
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![usage];
+        let certificate = params.signed_by(&key, &issuer)?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    }
+
+    /// The certificate of the server.
+    pub fn server(&self, names: &[String]) -> Result<(String, String), rcgen::Error> {
+        self.issue(names, "quintet", None, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// The certificate of a client: the user and the group it is of.
+    pub fn client(&self, user: &str, group: &str) -> Result<(String, String), rcgen::Error> {
+        self.issue(&[], user, Some(group), ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    /// A kubeconfig with which kubectl and everybody else reaches the server as its administrator.
+    pub fn kubeconfig(&self, server: &str) -> Result<String, rcgen::Error> {
+        let (certificate, key) = self.client("kubernetes-admin", crate::auth::MASTERS)?;
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "quintet",
+            "clusters": [{"name": "quintet", "cluster": {
+                "server": server, "certificate-authority-data": STANDARD.encode(&self.certificate)}}],
+            "users": [{"name": "quintet", "user": {
+                "client-certificate-data": STANDARD.encode(certificate), "client-key-data": STANDARD.encode(key)}}],
+            "contexts": [{"name": "quintet", "context": {"cluster": "quintet", "user": "quintet"}}],
+        });
+        Ok(serde_saphyr::to_string(&config).unwrap_or_else(|_| config.to_string()))
+    }
+}

@@ -1,0 +1,220 @@
+//! A whole API: storage, keys, certificates, and the server in front of them.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use tokio::task::JoinHandle;
+
+use super::{ServeError, certificates::Authority, listen, serve, tls};
+use crate::{
+    api::{Api, Converter, Parts},
+    auth::tokens::{KeyError, Tokens},
+    status::Failure,
+    store::{Store, StoreError},
+};
+
+/// How an API is set up.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where everything is kept; nowhere if `None`.
+    pub data_dir: Option<PathBuf>,
+    /// Address to listen at; port 0 takes any.
+    pub address: SocketAddr,
+    /// Converts custom kinds without webhooks.
+    pub converter: Option<Converter>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("data_dir", &self.data_dir)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why an API cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The keys are unusable.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Certificates cannot be made.
+    #[error("cannot make certificates: {0}")]
+    Certificates(#[from] rcgen::Error),
+    /// A file of the data directory cannot be read or written.
+    #[error("cannot use {}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The objects every cluster has cannot be created.
+    #[error("cannot prepare the API: {0}")]
+    Bootstrap(#[from] Failure),
+}
+
+/// A running API.
+#[derive(Debug)]
+pub struct Cluster {
+    api: Api,
+    authority: Authority,
+    address: SocketAddr,
+    server: JoinHandle<()>,
+}
+
+impl Cluster {
+    /// Opens the data, listens, and serves until [`Cluster::stop`].
+    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        let store = match &settings.data_dir {
+            Some(path) => Store::open(&path.join("store"))?,
+            None => Store::in_memory(),
+        };
+        let listener = listen(settings.address).await?;
+        let bound = |source| ServeError::Listen { address: settings.address, source };
+        let address = listener.local_addr().map_err(bound)?;
+        let (authority, tokens) = keys(settings.data_dir.as_deref())?;
+        let tls = tls(&authority, &names(address.ip()))?;
+        let parts = Parts {
+            store,
+            tokens,
+            converter: settings.converter,
+            ca: authority.certificate.clone(),
+            address: reachable(address).to_string(),
+        };
+        let api = Api::start(parts).await?;
+        #[expect(clippy::disallowed_methods, reason = "joined by `stop`")]
+        let server = tokio::spawn(serve(api.clone(), listener, tls));
+        Ok(Self { api, authority, address, server })
+    }
+
+    /// The API itself.
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// The authority that its clients' certificates are of.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where clients on this machine reach it.
+    pub fn url(&self) -> String {
+        format!("https://{}", reachable(self.address))
+    }
+
+    /// A kubeconfig of its administrator.
+    pub fn kubeconfig(&self) -> Result<String, rcgen::Error> {
+        self.authority.kubeconfig(&self.url())
+    }
+
+    /// Ends watches, answers what was asked, and releases the data.
+    pub async fn stop(self) {
+        self.api.stop().await;
+        let _ = self.server.await;
+    }
+}
+
+/// An address that can be connected to, where one that means all of them was listened at.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(std::net::Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Names under which clients inside and outside know the server.
+fn names(ip: IpAddr) -> Vec<String> {
+    let mut names: Vec<String> = [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "127.0.0.1",
+        "::1",
+        "10.96.0.1",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    if !ip.is_unspecified() && !names.contains(&ip.to_string()) {
+        names.push(ip.to_string());
+    }
+    names
+}
+
+/// The keys of a data directory, made at its first start.
+fn keys(data_dir: Option<&Path>) -> Result<(Authority, Tokens), StartError> {
+    let Some(data_dir) = data_dir else {
+        return Ok((Authority::generate()?, Tokens::generate()?.0));
+    };
+    let path = |name: &str| data_dir.join(name);
+    let kept = (read(&path("ca.crt"))?, read(&path("ca.key"))?);
+    let authority = if let (Some(certificate), Some(key)) = kept {
+        Authority {
+            certificate: String::from_utf8_lossy(&certificate).into_owned(),
+            key: String::from_utf8_lossy(&key).into_owned(),
+        }
+    } else {
+        let authority = Authority::generate()?;
+        write_private(&path("ca.key"), authority.key.as_bytes())?;
+        write_private(&path("ca.crt"), authority.certificate.as_bytes())?;
+        authority
+    };
+    let tokens = if let Some(key) = read(&path("tokens.key"))? {
+        Tokens::read(&key)?
+    } else {
+        let (tokens, key) = Tokens::generate()?;
+        write_private(&path("tokens.key"), &key)?;
+        tokens
+    };
+    Ok((authority, tokens))
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, StartError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StartError::File { path: path.to_owned(), source }),
+    }
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StartError> {
+    let write = || -> std::io::Result<()> {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.tmp", std::process::id()));
+        let temporary = path.with_file_name(name);
+        let _ = fs::remove_file(&temporary);
+        let mut options = fs::OpenOptions::new();
+        options.create_new(true).write(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            options.mode(0o600);
+        }
+        let mut file = options.open(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|source| StartError::File { path: path.to_owned(), source })
+}

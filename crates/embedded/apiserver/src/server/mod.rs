@@ -1,0 +1,210 @@
+//! The API over HTTPS.
+
+pub mod certificates;
+pub mod cluster;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+};
+use rustls::{RootCertStore, ServerConfig, crypto::aws_lc_rs, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tokio_rustls::TlsAcceptor;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::{
+    api::Api,
+    auth::{Caller, tokens},
+    decode::BODY_AT_MOST,
+    request::body::Answer,
+    show,
+    status::Failure,
+};
+use certificates::Authority;
+
+/// Connections at a time; every kubectl is one, every controller a few.
+const CONNECTIONS: usize = 4096;
+/// A client that has not finished its handshake by then is none.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// A connection without a request for this long is closed; so is one whose headers take as long.
+const IDLE_DEADLINE: Duration = Duration::from_mins(5);
+/// A body that takes longer to arrive is not waited for.
+const BODY_DEADLINE: Duration = Duration::from_mins(1);
+/// How long requests under way may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Why the API cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be had.
+    #[error("cannot listen at {address}: {source}; is it in use? choose another with --port and --host")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// Certificates cannot be made.
+    #[error("cannot make certificates: {0}")]
+    Certificates(#[from] rcgen::Error),
+    /// Certificates that were made cannot be used.
+    #[error("cannot use the certificates: {0}")]
+    Unusable(String),
+}
+
+/// Listens at an address.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
+}
+
+/// How connections are secured: the server's certificate, and client certificates of the same authority.
+pub fn tls(authority: &Authority, names: &[String]) -> Result<ServerConfig, ServeError> {
+    let unusable = |error: &dyn std::fmt::Display| ServeError::Unusable(error.to_string());
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    let ca = CertificateDer::from_pem_slice(authority.certificate.as_bytes()).map_err(|e| unusable(&e))?;
+    roots.add(ca)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| unusable(&error))?;
+    let (certificate, key) = authority.server(names)?;
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|e| unusable(&e))?];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| unusable(&e))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Serves an API until it stops.
+pub async fn serve(api: Api, listener: TcpListener, tls: ServerConfig) {
+    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            () = api.stopping().cancelled() => break,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        let Some((stream, permit)) = accepted else { continue };
+        let (api_here, acceptor, watcher) = (api.clone(), acceptor.clone(), graceful.watcher());
+        api.spawn_draining(async move {
+            let _permit = permit;
+            let stream = match tokio::time::timeout(HELLO_DEADLINE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return tracing::debug!("TLS handshake failed: {error}"),
+                Err(_) => return tracing::debug!("TLS handshake took too long"),
+            };
+            let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+            let known = certificate.and_then(|certificate| caller_of(certificate)).map(Arc::new);
+            let service = service_fn(move |request| {
+                let (api, known) = (api_here.clone(), known.clone());
+                async move { Ok::<_, std::convert::Infallible>(respond(&api, known.as_deref(), request).await) }
+            });
+            let mut http = auto::Builder::new(TokioExecutor::new());
+            http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_DEADLINE);
+            http.http2()
+                .timer(TokioTimer::new())
+                .keep_alive_interval(Duration::from_secs(30))
+                .max_concurrent_streams(1000)
+                .max_header_list_size(64 << 10);
+            let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+            if let Err(error) = watcher.watch(connection).await {
+                tracing::debug!("connection ended: {error}");
+            }
+        });
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+}
+
+/// The next connection, once there is room for it.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => {
+            let _ = stream.set_nodelay(true);
+            Some((stream, permit))
+        }
+        Err(error) => {
+            // Out of file descriptors or the like: it will not get better by asking at once.
+            tracing::warn!("cannot accept a connection: {error}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            None
+        }
+    }
+}
+
+/// Who a client certificate is of: its common name is the user, its organizations are the groups.
+fn caller_of(certificate: &CertificateDer<'_>) -> Option<Caller> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let groups = subject.iter_organization().filter_map(|part| part.as_str().ok().map(str::to_owned));
+    Some(Caller::known(name, groups.collect::<Vec<_>>()))
+}
+
+/// Who a request is from.
+fn authenticate(
+    api: &Api,
+    certificate: Option<&Caller>,
+    headers: &http::HeaderMap,
+) -> Result<Caller, Failure> {
+    if let Some(caller) = certificate {
+        return Ok(caller.clone());
+    }
+    let Some(authorization) = headers.get(header::AUTHORIZATION) else { return Ok(Caller::anonymous()) };
+    let token = authorization.to_str().ok().and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    let known = token.and_then(|token| tokens::authenticate(api, token, &[tokens::ISSUER]));
+    known.map(|(caller, _)| caller).ok_or_else(Failure::unauthorized)
+}
+
+async fn respond(api: &Api, certificate: Option<&Caller>, request: Request<Incoming>) -> Response<Answer> {
+    let caller = match authenticate(api, certificate, request.headers()) {
+        Ok(caller) => caller,
+        Err(failure) => return show::failure(&failure),
+    };
+    let (parts, body) = request.into_parts();
+    let body = match tokio::time::timeout(BODY_DEADLINE, Limited::new(body, BODY_AT_MOST).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            return show::failure(&Failure::too_large(BODY_AT_MOST));
+        }
+        Ok(Err(error)) => return show::failure(&Failure::bad_request(error.to_string())),
+        Err(_) => {
+            return show::failure(&Failure::new(
+                408,
+                "Timeout",
+                "the body of the request took too long to arrive",
+            ));
+        }
+    };
+    let is_head = parts.method == http::Method::HEAD;
+    let mut response = api.handle(Request::from_parts(parts, body), caller).await;
+    if is_head {
+        *response.body_mut() = Answer::whole(Bytes::new());
+    }
+    response
+}

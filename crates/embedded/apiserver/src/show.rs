@@ -1,0 +1,307 @@
+//! Objects as clients asked to see them.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use quintet_objects::table::{IncludeObject, partial_metadata};
+use serde_json::{Value, json};
+
+use crate::{
+    api::Api,
+    json::text,
+    model,
+    request::{
+        body::Answer,
+        negotiate::{Accepted, Format, View},
+    },
+    resources::Resource,
+    status::Failure,
+    store::Entry,
+    verbs::{Shown, list::Page},
+};
+
+/// Plain JSON of whole objects.
+pub(crate) const PLAIN: Accepted = Accepted { format: Format::Json, view: View::Whole };
+
+/// The type of a watch event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+}
+
+impl EventType {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// An event of plain JSON, straight from the stored bytes.
+pub(crate) fn event_json(resource: &Resource, kind: EventType, entry: &Entry) -> Bytes {
+    let mut out = Vec::with_capacity(entry.body.len() + 128);
+    out.extend_from_slice(br#"{"type":""#);
+    out.extend_from_slice(kind.name().as_bytes());
+    out.extend_from_slice(br#"","object":"#);
+    entry.write_json(&mut out, Some((&resource.api_version, &resource.kind)));
+    out.extend_from_slice(b"}\n");
+    out.into()
+}
+
+/// An event in any representation.
+pub(crate) fn event(
+    resource: &Resource,
+    accepted: Accepted,
+    include: IncludeObject,
+    kind: EventType,
+    object: Value,
+    is_first: bool,
+) -> Bytes {
+    let object = match accepted.view {
+        View::Whole => object,
+        View::Metadata { .. } => partial_metadata(&object),
+        View::Table => {
+            let metadata = json!({"resourceVersion": object.pointer("/metadata/resourceVersion")});
+            model::table(resource, std::slice::from_ref(&object), &metadata, include, is_first)
+        }
+    };
+    frame(accepted, kind, &object)
+}
+
+fn frame(accepted: Accepted, kind: EventType, object: &Value) -> Bytes {
+    if accepted.format == Format::Protobuf
+        && let Some(bytes) = model::watch_event_protobuf(kind.name(), object)
+    {
+        return bytes;
+    }
+    let mut out = serde_json::to_vec(&json!({"type": kind.name(), "object": object})).unwrap_or_default();
+    out.push(b'\n');
+    out.into()
+}
+
+/// The event that tells a watcher why it ends.
+pub(crate) fn error_event(accepted: Accepted, failure: &Failure) -> Bytes {
+    frame(accepted, EventType::Error, &failure.to_value())
+}
+
+/// An object that only carries a version.
+pub(crate) fn bookmark(resource: &Resource, rv: u64, ends_initial: bool) -> Value {
+    let mut metadata = json!({"resourceVersion": rv.to_string(), "creationTimestamp": null});
+    if ends_initial && let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert("annotations".into(), json!({"k8s.io/initial-events-end": "true"}));
+    }
+    let mut object =
+        json!({"kind": &*resource.kind, "apiVersion": &*resource.api_version, "metadata": metadata});
+    // Typed clients decode these even when they are empty.
+    if resource.as_built_in().is_some()
+        && let Some(schema) = quintet_objects::types::kind(&resource.api_version, &resource.kind)
+        && let Some(object) = object.as_object_mut()
+    {
+        for field in ["spec", "status"] {
+            if schema.field(field).is_some_and(|field| !field.is_pointer && field.shape.as_struct().is_some())
+            {
+                object.insert(field.into(), json!({}));
+            }
+        }
+    }
+    object
+}
+
+/// Bytes of a value in a format.
+pub(crate) fn encode(value: &Value, format: Format, is_pretty: bool) -> Result<Vec<u8>, Failure> {
+    match format {
+        Format::Json if is_pretty => {
+            let mut bytes = serde_json::to_vec_pretty(value).map_err(Failure::internal)?;
+            bytes.push(b'\n');
+            Ok(bytes)
+        }
+        Format::Json => {
+            let mut bytes = serde_json::to_vec(value).map_err(Failure::internal)?;
+            bytes.push(b'\n');
+            Ok(bytes)
+        }
+        Format::Yaml => serde_saphyr::to_string(value).map(String::into_bytes).map_err(Failure::internal),
+        Format::Protobuf => model::to_protobuf(value),
+    }
+}
+
+/// How an answer is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) accepted: Accepted,
+    pub(crate) include: IncludeObject,
+    pub(crate) is_pretty: bool,
+}
+
+/// An answer with a body.
+pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<Answer> {
+    let mut response = Response::new(Answer::whole(body));
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A value as an answer.
+pub(crate) fn value(code: u16, value: &Value, wanted: Wanted) -> Result<Response<Answer>, Failure> {
+    let mut format = wanted.accepted.format;
+    let bytes = match encode(value, format, wanted.is_pretty) {
+        Err(_) if format == Format::Protobuf => {
+            // A kind without messages: JSON is what every client also reads.
+            format = Format::Json;
+            encode(value, format, wanted.is_pretty)?
+        }
+        other => other?,
+    };
+    Ok(answer(code, format.content_type(false), bytes))
+}
+
+/// A failure as an answer.
+pub(crate) fn failure(failure: &Failure) -> Response<Answer> {
+    let mut response = if failure.is_plain() {
+        answer(failure.code(), "text/plain; charset=utf-8", failure.message().to_owned())
+    } else {
+        let mut bytes = serde_json::to_vec(&failure.to_value()).unwrap_or_default();
+        bytes.push(b'\n');
+        answer(failure.code(), "application/json", bytes)
+    };
+    if let Some(seconds) = failure.retry_after_seconds() {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// One object as an answer.
+pub(crate) async fn object(
+    api: &Api,
+    resource: &Resource,
+    code: u16,
+    shown: Shown,
+    wanted: Wanted,
+) -> Result<Response<Answer>, Failure> {
+    let object = match shown {
+        Shown::Entry(entry) => {
+            if wanted.accepted == PLAIN && !wanted.is_pretty && Api::reads_raw(resource, &entry) {
+                let mut out = Vec::with_capacity(entry.body.len() + 128);
+                entry.write_json(&mut out, Some((&resource.api_version, &resource.kind)));
+                out.push(b'\n');
+                return Ok(answer(code, "application/json", out));
+            }
+            api.load(resource, &entry).await?
+        }
+        Shown::Value(value) => value,
+    };
+    if text(&object, "/kind") == "Status" && text(&object, "/apiVersion") == "v1" {
+        return value(code, &object, wanted);
+    }
+    let object = match wanted.accepted.view {
+        View::Whole => object,
+        View::Metadata { is_list: false } => partial_metadata(&object),
+        View::Metadata { is_list: true } => {
+            return Err(Failure::not_acceptable(
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ));
+        }
+        View::Table => {
+            let metadata = json!({"resourceVersion": object.pointer("/metadata/resourceVersion")});
+            model::table(resource, std::slice::from_ref(&object), &metadata, wanted.include, true)
+        }
+    };
+    value(code, &object, wanted)
+}
+
+/// A page of a list as an answer.
+pub(crate) async fn list(
+    api: &Api,
+    resource: &Resource,
+    page: Page,
+    wanted: Wanted,
+) -> Result<Response<Answer>, Failure> {
+    let is_custom = resource.as_custom().is_some();
+    if wanted.accepted == PLAIN
+        && !wanted.is_pretty
+        && page.entries.iter().all(|(_, entry)| Api::reads_raw(resource, entry))
+    {
+        return Ok(answer(200, "application/json", list_json(resource, &page, is_custom)));
+    }
+    let mut items = Vec::with_capacity(page.entries.len());
+    for (_, entry) in &page.entries {
+        items.push(api.load(resource, entry).await?);
+    }
+    let mut metadata = json!({"resourceVersion": page.rv.to_string()});
+    if let Some(metadata) = metadata.as_object_mut() {
+        if let Some(token) = page.continue_token {
+            metadata.insert("continue".into(), token.into());
+        }
+        if let Some(remaining) = page.remaining {
+            metadata.insert("remainingItemCount".into(), remaining.into());
+        }
+    }
+    let shown = match wanted.accepted.view {
+        View::Whole => {
+            if !is_custom {
+                for item in items.iter_mut().filter_map(Value::as_object_mut) {
+                    item.remove("kind");
+                    item.remove("apiVersion");
+                }
+            }
+            json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items})
+        }
+        View::Metadata { is_list: true } => {
+            let items: Vec<Value> = items.iter().map(partial_metadata).collect();
+            json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
+        }
+        View::Metadata { is_list: false } => {
+            return Err(Failure::new(
+                406,
+                "NotAcceptable",
+                format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                    resource.list_kind
+                ),
+            ));
+        }
+        View::Table => model::table(resource, &items, &metadata, wanted.include, true),
+    };
+    value(200, &shown, wanted)
+}
+
+/// A list of plain JSON, straight from the stored bytes.
+fn list_json(resource: &Resource, page: &Page, is_custom: bool) -> Vec<u8> {
+    let size: usize = page.entries.iter().map(|(_, entry)| entry.body.len() + 128).sum();
+    let mut out = Vec::with_capacity(size + 256);
+    let mut metadata = format!(r#"{{"resourceVersion":"{}""#, page.rv);
+    if let Some(token) = &page.continue_token {
+        let part = format!(r#","continue":"{token}""#);
+        metadata += &part;
+    } else if is_custom {
+        metadata.push_str(r#","continue":"""#);
+    }
+    if let Some(remaining) = page.remaining {
+        let part = format!(r#","remainingItemCount":{remaining}"#);
+        metadata += &part;
+    }
+    out.extend_from_slice(
+        format!(
+            r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata}}},"items":["#,
+            resource.list_kind, resource.api_version
+        )
+        .as_bytes(),
+    );
+    let type_meta = is_custom.then_some((&*resource.api_version, &*resource.kind));
+    for (index, (_, entry)) in page.entries.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        entry.write_json(&mut out, type_meta);
+    }
+    out.extend_from_slice(b"]}\n");
+    out
+}

@@ -1,0 +1,380 @@
+//! The log on disk: segments of checksummed records, and snapshots to start from.
+//!
+//! A data directory holds `log-<first version>` segments, at most one complete `snapshot-<version>`, and
+//! `lock`. A record is `length crc32 payload`, numbers little-endian. A snapshot is written under a
+//! temporary name, synced and renamed, so that it is either whole or not there; segments that it covers
+//! are removed afterwards. Only the end of the last segment can be torn by a crash: it is cut off.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use super::{
+    StoreError,
+    entry::{Entry, Head, shared},
+    state::State,
+};
+
+/// Longer records are none: request bodies are far smaller.
+const RECORD_AT_MOST: u32 = 64 << 20;
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+/// The end of a snapshot: what came before is all of it.
+const END: u8 = 3;
+
+/// One record.
+#[derive(Debug, PartialEq)]
+enum Record {
+    Put { rv: u64, bucket: String, key: String, version: String, body: Bytes },
+    Delete { rv: u64, bucket: String, key: String },
+    End { rv: u64 },
+}
+
+const CRC_TABLE: [u32; 256] = {
+    let mut table = [0_u32; 256];
+    let mut index = 0_usize;
+    while index < 256 {
+        #[expect(clippy::cast_possible_truncation, reason = "index is below 256")]
+        let mut value = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            value = if value & 1 == 1 { 0xEDB8_8320 ^ (value >> 1) } else { value >> 1 };
+            bit += 1;
+        }
+        table[index] = value;
+        index += 1;
+    }
+    table
+};
+
+/// CRC-32 (the one of zip and ethernet).
+fn checksum(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0_u32, |crc, byte| {
+        let index = (crc ^ u32::from(*byte)) & 0xff;
+        CRC_TABLE.get(index as usize).copied().unwrap_or_default() ^ (crc >> 8)
+    })
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(text.as_bytes().get(..usize::from(length)).unwrap_or_default());
+}
+
+fn frame(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    fill(out);
+    let payload = out.get(start + 8..).unwrap_or_default();
+    let (length, crc) = (u32::try_from(payload.len()).unwrap_or(u32::MAX), checksum(payload));
+    if let Some(header) = out.get_mut(start..start + 8) {
+        header[..4].copy_from_slice(&length.to_le_bytes());
+        header[4..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Appends the record of a write.
+pub(super) fn put(out: &mut Vec<u8>, rv: u64, bucket: &str, key: &str, version: &str, body: &[u8]) {
+    frame(out, |out| {
+        out.push(PUT);
+        out.extend_from_slice(&rv.to_le_bytes());
+        put_text(out, bucket);
+        put_text(out, key);
+        put_text(out, version);
+        out.extend_from_slice(body);
+    });
+}
+
+/// Appends the record of a deletion.
+pub(super) fn delete(out: &mut Vec<u8>, rv: u64, bucket: &str, key: &str) {
+    frame(out, |out| {
+        out.push(DELETE);
+        out.extend_from_slice(&rv.to_le_bytes());
+        put_text(out, bucket);
+        put_text(out, key);
+    });
+}
+
+fn end(out: &mut Vec<u8>, rv: u64) {
+    frame(out, |out| {
+        out.push(END);
+        out.extend_from_slice(&rv.to_le_bytes());
+    });
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = u16::from_le_bytes(self.take(2)?.try_into().ok()?);
+        String::from_utf8(self.take(usize::from(length))?.to_vec()).ok()
+    }
+}
+
+fn decode(payload: &[u8]) -> Option<Record> {
+    let mut cursor = Cursor(payload);
+    let tag = *cursor.take(1)?.first()?;
+    let rv = cursor.number()?;
+    match tag {
+        PUT => {
+            let (bucket, key, version) = (cursor.text()?, cursor.text()?, cursor.text()?);
+            Some(Record::Put { rv, bucket, key, version, body: Bytes::copy_from_slice(cursor.0) })
+        }
+        DELETE => Some(Record::Delete { rv, bucket: cursor.text()?, key: cursor.text()? }),
+        END => Some(Record::End { rv }),
+        _ => None,
+    }
+}
+
+/// Reads records until the end or the first that is not whole; returns the bytes that were good.
+fn read_records(file: File, mut each: impl FnMut(Record)) -> io::Result<u64> {
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let (mut good, mut payload) = (0_u64, Vec::new());
+    loop {
+        let mut header = [0_u8; 8];
+        if !read_whole(&mut reader, &mut header)? {
+            return Ok(good);
+        }
+        let (length, crc) = header.split_at(4);
+        let length = u32::from_le_bytes(length.try_into().unwrap_or_default());
+        let crc = u32::from_le_bytes(crc.try_into().unwrap_or_default());
+        if length > RECORD_AT_MOST {
+            return Ok(good);
+        }
+        payload.resize(length as usize, 0);
+        if !read_whole(&mut reader, &mut payload)? || checksum(&payload) != crc {
+            return Ok(good);
+        }
+        let Some(record) = decode(&payload) else { return Ok(good) };
+        each(record);
+        good += 8 + u64::from(length);
+    }
+}
+
+/// Fills the buffer; `false` if the file ends before.
+fn read_whole(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match reader.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The directory, locked for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// The segment that writes go to.
+#[derive(Debug)]
+pub(super) struct Segment {
+    file: File,
+    pub(super) bytes: u64,
+}
+
+impl Segment {
+    /// Appends and waits until it is on disk.
+    pub(super) fn append(&mut self, records: &[u8]) -> io::Result<()> {
+        self.file.write_all(records)?;
+        self.file.sync_data()?;
+        self.bytes += records.len() as u64;
+        Ok(())
+    }
+}
+
+impl Directory {
+    /// Takes the directory for this process, creating it if need be.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed = |what: &'static str| {
+            let path = path.to_owned();
+            move |source| StoreError::Io { what, path, source }
+        };
+        fs::create_dir_all(path).map_err(failed("create the data directory"))?;
+        restrict(path);
+        let mut lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path.join("lock"))
+            .map_err(failed("open the lock of the data directory"))?;
+        if let Err(error) = lock.try_lock() {
+            return Err(match error {
+                fs::TryLockError::WouldBlock => {
+                    let mut owner = String::new();
+                    let _ = lock.read_to_string(&mut owner);
+                    StoreError::InUse { path: path.to_owned(), owner: owner.trim().to_owned() }
+                }
+                fs::TryLockError::Error(source) => failed("lock the data directory")(source),
+            });
+        }
+        let note = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        note.map_err(failed("write the lock of the data directory"))?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    fn failed(&self, what: &'static str) -> impl FnOnce(io::Error) -> StoreError {
+        let path = self.path.clone();
+        move |source| StoreError::Io { what, path, source }
+    }
+
+    /// Numbered files with this prefix, in order.
+    fn files(&self, prefix: &str) -> io::Result<Vec<(u64, PathBuf)>> {
+        let mut files = Vec::new();
+        for file in fs::read_dir(&self.path)? {
+            let file = file?;
+            let name = file.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse().ok());
+            files.extend(number.map(|number| (number, file.path())));
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// Loads what was stored, and opens the log for more.
+    pub(super) fn recover(&self) -> Result<(State, Segment), StoreError> {
+        let mut state = State::new(1);
+        let snapshots = self.files("snapshot-").map_err(self.failed("list"))?;
+        if let Some((_, path)) = snapshots.last() {
+            let mut whole = None;
+            let file = File::open(path).map_err(self.failed("open the snapshot in"))?;
+            read_records(file, |record| match record {
+                Record::End { rv } => whole = Some(rv),
+                other => replay(&mut state, other),
+            })
+            .map_err(self.failed("read the snapshot in"))?;
+            let rv = whole.ok_or_else(|| StoreError::Damaged { path: path.clone() })?;
+            state.rebase(rv);
+        }
+        let segments = self.files("log-").map_err(self.failed("list"))?;
+        let last = segments.last().map(|(number, _)| *number);
+        for (number, path) in &segments {
+            let file = OpenOptions::new().read(true).write(true).open(path);
+            let file = file.map_err(self.failed("open the log in"))?;
+            let length = file.metadata().map_err(self.failed("read the log in"))?.len();
+            let copy = file.try_clone().map_err(self.failed("read the log in"))?;
+            let snapshot_rv = state.rv;
+            let good = read_records(copy, |record| {
+                if record_rv(&record) > snapshot_rv {
+                    replay(&mut state, record);
+                }
+            })
+            .map_err(self.failed("read the log in"))?;
+            if good < length {
+                if Some(*number) != last {
+                    return Err(StoreError::Damaged { path: path.clone() });
+                }
+                tracing::info!("the log ended in the middle of a write; {} bytes cut off", length - good);
+                file.set_len(good).and_then(|()| file.sync_all()).map_err(self.failed("mend the log in"))?;
+            }
+        }
+        let segment = match segments.last() {
+            Some((_, path)) => {
+                let file = OpenOptions::new().append(true).open(path);
+                let file = file.map_err(self.failed("open the log in"))?;
+                let bytes = file.metadata().map_err(self.failed("read the log in"))?.len();
+                Segment { file, bytes }
+            }
+            None => self.new_segment(state.rv + 1)?,
+        };
+        Ok((state, segment))
+    }
+
+    /// Starts a segment whose first record will be `rv`.
+    pub(super) fn new_segment(&self, rv: u64) -> Result<Segment, StoreError> {
+        let path = self.path.join(format!("log-{rv:020}"));
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.map_err(self.failed("create a log in"))?;
+        self.sync()?;
+        Ok(Segment { file, bytes: 0 })
+    }
+
+    /// A new file name is only safe once the directory is.
+    fn sync(&self) -> Result<(), StoreError> {
+        File::open(&self.path).and_then(|dir| dir.sync_all()).map_err(self.failed("sync"))
+    }
+
+    /// Writes a snapshot of the objects at `rv` and removes what it replaces: segments that begin
+    /// before `next`, and older snapshots.
+    pub(super) fn write_snapshot(
+        &self,
+        rv: u64,
+        next: u64,
+        objects: &[(Arc<str>, Arc<str>, Arc<Entry>)],
+    ) -> Result<(), StoreError> {
+        let temporary = self.path.join("snapshot.tmp");
+        let write = || -> io::Result<()> {
+            let mut file = BufWriter::with_capacity(1 << 20, File::create(&temporary)?);
+            let mut record = Vec::new();
+            for (bucket, key, entry) in objects {
+                record.clear();
+                put(&mut record, entry.rv, bucket, key, &entry.version, &entry.body);
+                file.write_all(&record)?;
+            }
+            record.clear();
+            end(&mut record, rv);
+            file.write_all(&record)?;
+            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+            fs::rename(&temporary, self.path.join(format!("snapshot-{rv:020}")))
+        };
+        write().map_err(self.failed("write a snapshot in"))?;
+        self.sync()?;
+        let old_logs = self.files("log-").map_err(self.failed("list"))?;
+        let old_snapshots = self.files("snapshot-").map_err(self.failed("list"))?;
+        let old = old_logs.into_iter().filter(|(first, _)| *first < next);
+        for (_, path) in old.chain(old_snapshots.into_iter().filter(|(at, _)| *at < rv)) {
+            fs::remove_file(path).map_err(self.failed("remove old logs in"))?;
+        }
+        Ok(())
+    }
+}
+
+fn record_rv(record: &Record) -> u64 {
+    match record {
+        Record::Put { rv, .. } | Record::Delete { rv, .. } | Record::End { rv } => *rv,
+    }
+}
+
+fn replay(state: &mut State, record: Record) {
+    let now = std::time::Instant::now();
+    match record {
+        Record::Put { rv, bucket, key, version, body } => {
+            let head = Head::of_body(&body);
+            let entry = Entry { rv, version: shared(&version), body, head, epoch: 0 };
+            state.apply(&bucket.into(), key.into(), rv, Some(Arc::new(entry)), now);
+        }
+        Record::Delete { rv, bucket, key } => {
+            state.apply(&bucket.into(), key.into(), rv, None, now);
+        }
+        Record::End { .. } => {}
+    }
+}
+
+/// Secrets are in there: nobody else on the machine reads them.
+fn restrict(path: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}

@@ -1,0 +1,457 @@
+//! The store: every object of the cluster, and the order in which they changed.
+//!
+//! One writer at a time decides (is the object still the one the caller read?), gives the change the next
+//! resource version, makes it durable and publishes it. Durable stores do this in a thread of their own, which
+//! takes all waiting writes at once and syncs them to disk together; readers and watchers see a change only
+//! after that. Reads never wait for writes to reach the disk.
+
+mod entry;
+mod log;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use entry::{Entry, Event, Happened, Head, Put, key_of, split_key};
+use state::State;
+pub use state::{Listed, TooOld};
+
+/// A log shorter than this is not worth a snapshot.
+const SNAPSHOT_FROM: u64 = 32 << 20;
+
+/// Why the store cannot be opened, or no longer written to.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has it.
+    #[error(
+        "the data directory {} is in use by another quintet (process {owner}); stop that one, or choose \
+         another with --data-dir",
+        path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// Process id of the other, as it wrote it down.
+        owner: String,
+    },
+    /// A file that must be whole is not.
+    #[error("{} is damaged; restore the data directory from a backup, or start with another one", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The disk said no.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+/// Why a write did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The object is not in the state the caller expected; this is what it is now.
+    #[error("the object has been modified")]
+    Conflict,
+    /// The disk failed, and with it the store: nothing is written any more.
+    #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+/// What the caller takes for the present state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// No such object.
+    Absent,
+    /// The object as of this resource version.
+    Version(u64),
+}
+
+/// A change to one object.
+#[derive(Debug)]
+pub struct Write {
+    /// Storage resource, such as `apps/deployments`.
+    pub bucket: Arc<str>,
+    /// See [`key_of`].
+    pub key: Arc<str>,
+    /// What it is based on.
+    pub expect: Expect,
+    /// The new state; `None` deletes.
+    pub put: Option<Put>,
+}
+
+/// Changes of all buckets, for those parts of the server that follow everything.
+pub type Tap = mpsc::UnboundedReceiver<(Arc<str>, Arc<Event>)>;
+
+type Outcome = Result<Arc<Entry>, WriteError>;
+/// Bucket and key.
+type Id = (Arc<str>, Arc<str>);
+type Tapped = mpsc::UnboundedSender<(Arc<str>, Arc<Event>)>;
+
+struct Pending {
+    write: Write,
+    reply: oneshot::Sender<Outcome>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Pending>,
+    is_closed: bool,
+}
+
+struct Shared {
+    state: RwLock<State>,
+    taps: Mutex<Vec<Tapped>>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    failure: Mutex<Option<String>>,
+    /// The newest published version, for those who wait for it.
+    version: watch::Sender<u64>,
+}
+
+/// A store, see the module.
+pub struct Store {
+    shared: Arc<Shared>,
+    /// Present if writes go to disk.
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("is_durable", &self.writer.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn new(state: State) -> Self {
+        Self {
+            version: watch::Sender::new(state.rv),
+            state: RwLock::new(state),
+            taps: Mutex::default(),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// Publishes decided changes, in order.
+    fn publish(&self, changes: impl IntoIterator<Item = Change>) {
+        let now = Instant::now();
+        let mut state = self.state.write();
+        let mut taps = self.taps.lock();
+        for Change { bucket, key, rv, entry } in changes {
+            if let Some(event) = state.apply(&bucket, key, rv, entry, now) {
+                taps.retain(|tap| tap.send((Arc::clone(&bucket), Arc::clone(&event))).is_ok());
+            }
+        }
+        self.version.send_replace(state.rv);
+    }
+}
+
+/// A decided change.
+struct Change {
+    bucket: Arc<str>,
+    key: Arc<str>,
+    rv: u64,
+    entry: Option<Arc<Entry>>,
+}
+
+/// Decides one write: checks what it is based on and gives it its version.
+fn decide(write: Write, current: Option<&Arc<Entry>>, rv: u64) -> Result<(Change, Arc<Entry>), WriteError> {
+    match (write.expect, current) {
+        (Expect::Absent, None) => {}
+        (Expect::Version(expected), Some(current)) if current.rv == expected => {}
+        _ => return Err(WriteError::Conflict),
+    }
+    let entry = write.put.map(|put| {
+        Arc::new(Entry { rv, version: put.version, body: put.body, head: put.head, epoch: put.epoch })
+    });
+    let Some(result) = entry.as_ref().or(current).map(Arc::clone) else {
+        return Err(WriteError::Conflict);
+    };
+    Ok((Change { bucket: write.bucket, key: write.key, rv, entry }, result))
+}
+
+impl Store {
+    /// A store that forgets everything when it is dropped.
+    pub fn in_memory() -> Self {
+        Self { shared: Arc::new(Shared::new(State::new(1))), writer: None }
+    }
+
+    /// Opens the store in a directory, or makes one there.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let directory = Arc::new(log::Directory::open(path)?);
+        let (state, segment) = directory.recover()?;
+        let shared = Arc::new(Shared::new(state));
+        let writer = Writer { shared: Arc::clone(&shared), directory, segment, snapshot: None };
+        let writer = std::thread::Builder::new().name("store".into()).spawn(move || writer.run());
+        let writer = writer.map_err(|source| StoreError::Io {
+            what: "start the writer of",
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self { shared, writer: Some(writer) })
+    }
+
+    /// Carries out a change. Returns the new state, or the last one of a deleted object. When this
+    /// returns, the change is durable and visible.
+    pub async fn write(&self, write: Write) -> Outcome {
+        if self.writer.is_none() {
+            return self.write_in_memory(write);
+        }
+        let (reply, outcome) = oneshot::channel();
+        {
+            let mut queue = self.shared.queue.lock();
+            if queue.is_closed {
+                return Err(self.failed());
+            }
+            queue.waiting.push(Pending { write, reply });
+        }
+        self.shared.wake.notify_one();
+        outcome.await.unwrap_or_else(|_| Err(self.failed()))
+    }
+
+    fn failed(&self) -> WriteError {
+        let failure = self.shared.failure.lock().clone();
+        WriteError::Failed(failure.unwrap_or_else(|| "it is closed".into()))
+    }
+
+    fn write_in_memory(&self, write: Write) -> Outcome {
+        let mut state = self.shared.state.write();
+        let rv = state.rv + 1;
+        let current = state.get(&write.bucket, &write.key).cloned();
+        let (change, result) = decide(write, current.as_ref(), rv)?;
+        let Change { bucket, key, rv, entry } = change;
+        if let Some(event) = state.apply(&bucket, key, rv, entry, Instant::now()) {
+            let mut taps = self.shared.taps.lock();
+            taps.retain(|tap| tap.send((Arc::clone(&bucket), Arc::clone(&event))).is_ok());
+        }
+        self.shared.version.send_replace(rv);
+        Ok(result)
+    }
+
+    /// One object.
+    pub fn get(&self, bucket: &str, key: &str) -> Option<Arc<Entry>> {
+        self.shared.state.read().get(bucket, key).cloned()
+    }
+
+    /// The newest published resource version.
+    pub fn version(&self) -> u64 {
+        self.shared.state.read().rv
+    }
+
+    /// Waits until a resource version has been published.
+    pub async fn wait_for(&self, rv: u64) {
+        // The sender lives as long as the store.
+        let _ = self.shared.version.subscribe().wait_for(|version| *version >= rv).await;
+    }
+
+    /// Objects in the order of their keys, and the version this list is of. See `State::scan`.
+    pub fn list(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        start: Option<&str>,
+        rv: Option<u64>,
+    ) -> Result<(Listed, u64), TooOld> {
+        let state = self.shared.state.read();
+        Ok((state.scan(bucket, prefix, start, rv)?, rv.unwrap_or(state.rv)))
+    }
+
+    /// How many objects a bucket holds.
+    pub fn count(&self, bucket: &str) -> usize {
+        self.shared.state.read().bucket(bucket).map_or(0, |bucket| bucket.entries.len())
+    }
+
+    /// The names of all buckets that hold something.
+    pub fn buckets(&self) -> Vec<Arc<str>> {
+        let state = self.shared.state.read();
+        state.buckets().filter(|(_, b)| !b.entries.is_empty()).map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// Changes of a bucket after `rv`, at most `limit`, and the version up to which they are complete.
+    pub fn events_after(
+        &self,
+        bucket: &str,
+        rv: u64,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Event>>, u64), TooOld> {
+        self.shared.state.read().events_after(bucket, rv, limit)
+    }
+
+    /// The version of the last change of a bucket.
+    pub fn bucket_version(&self, bucket: &str) -> u64 {
+        self.shared.state.read().bucket(bucket).map_or(0, |bucket| *bucket.head.borrow())
+    }
+
+    /// Wakes whenever a bucket changes; the value is the version of its last change.
+    pub fn follow(&self, bucket: &Arc<str>) -> watch::Receiver<u64> {
+        if let Some(bucket) = self.shared.state.read().bucket(bucket) {
+            return bucket.head.subscribe();
+        }
+        self.shared.state.write().bucket_mut(bucket).head.subscribe()
+    }
+
+    /// Every change of every bucket from now on.
+    pub fn tap(&self) -> Tap {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "read at once by tasks of this process; a change is a few pointers"
+        )]
+        let (sender, receiver) = mpsc::unbounded_channel();
+        // The state is locked so that a change is either in what the caller lists next, or in the tap.
+        let _state = self.shared.state.read();
+        self.shared.taps.lock().push(sender);
+        receiver
+    }
+
+    /// Whether writes still work.
+    pub fn is_healthy(&self) -> bool {
+        self.shared.failure.lock().is_none()
+    }
+}
+
+impl Drop for Store {
+    /// Lets waiting writes finish and releases the directory.
+    fn drop(&mut self) {
+        self.shared.queue.lock().is_closed = true;
+        self.shared.wake.notify_one();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// The thread that writes to disk.
+struct Writer {
+    shared: Arc<Shared>,
+    directory: Arc<log::Directory>,
+    segment: log::Segment,
+    snapshot: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        while let Some(batch) = self.next_batch() {
+            if let Err(error) = self.commit(batch) {
+                tracing::error!("{error}; no more writes are accepted");
+                *self.shared.failure.lock() = Some(error.to_string());
+                let mut queue = self.shared.queue.lock();
+                queue.is_closed = true;
+                queue.waiting.clear();
+                break;
+            }
+        }
+        if let Some(snapshot) = self.snapshot.take() {
+            let _ = snapshot.join();
+        }
+    }
+
+    /// Everything that waits, as soon as something does.
+    fn next_batch(&self) -> Option<Vec<Pending>> {
+        let mut queue = self.shared.queue.lock();
+        while queue.waiting.is_empty() {
+            if queue.is_closed {
+                return None;
+            }
+            self.shared.wake.wait(&mut queue);
+        }
+        Some(std::mem::take(&mut queue.waiting))
+    }
+
+    fn commit(&mut self, batch: Vec<Pending>) -> Result<(), StoreError> {
+        let mut rv = self.shared.state.read().rv;
+        let mut records = Vec::with_capacity(batch.len() * 2048);
+        let mut changes = Vec::with_capacity(batch.len());
+        let mut replies = Vec::with_capacity(batch.len());
+        // What earlier writes of this batch made of their objects.
+        let mut ahead: HashMap<Id, Option<Arc<Entry>>> = HashMap::new();
+        for Pending { write, reply } in batch {
+            let id = (Arc::clone(&write.bucket), Arc::clone(&write.key));
+            let current = match ahead.get(&id) {
+                Some(entry) => entry.clone(),
+                None => self.shared.state.read().get(&write.bucket, &write.key).cloned(),
+            };
+            match decide(write, current.as_ref(), rv + 1) {
+                Err(error) => replies.push((reply, Err(error))),
+                Ok((change, result)) => {
+                    rv += 1;
+                    match &change.entry {
+                        Some(entry) => log::put(
+                            &mut records,
+                            rv,
+                            &change.bucket,
+                            &change.key,
+                            &entry.version,
+                            &entry.body,
+                        ),
+                        None => log::delete(&mut records, rv, &change.bucket, &change.key),
+                    }
+                    ahead.insert(id, change.entry.clone());
+                    changes.push(change);
+                    replies.push((reply, Ok(result)));
+                }
+            }
+        }
+        if !records.is_empty() {
+            self.segment.append(&records).map_err(|source| StoreError::Io {
+                what: "write the log of",
+                path: PathBuf::from("the data directory"),
+                source,
+            })?;
+            self.shared.publish(changes);
+        }
+        for (reply, outcome) in replies {
+            // The caller may be gone; the write stands.
+            let _ = reply.send(outcome);
+        }
+        self.snapshot_if_due()
+    }
+
+    /// Replaces a log that has grown longer than the state it leads to.
+    fn snapshot_if_due(&mut self) -> Result<(), StoreError> {
+        if self.snapshot.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Ok(());
+        }
+        let (rv, objects) = {
+            let state = self.shared.state.read();
+            if self.segment.bytes < SNAPSHOT_FROM.max(state.live_bytes) {
+                return Ok(());
+            }
+            let mut objects = Vec::new();
+            for (name, bucket) in state.buckets() {
+                objects.extend(
+                    bucket
+                        .entries
+                        .iter()
+                        .map(|(key, entry)| (Arc::clone(name), Arc::clone(key), Arc::clone(entry))),
+                );
+            }
+            (state.rv, objects)
+        };
+        self.segment = self.directory.new_segment(rv + 1)?;
+        let directory = Arc::clone(&self.directory);
+        let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
+            // A snapshot that fails costs disk space, not data: the log is still there.
+            if let Err(error) = directory.write_snapshot(rv, rv + 1, &objects) {
+                tracing::warn!("{error}");
+            }
+        });
+        self.snapshot = thread.ok();
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! Current objects and recent changes, in memory.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    ops::Bound,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+
+use super::entry::{Entry, Event, Happened};
+
+/// Changes of one bucket that are kept whatever their age.
+const KEPT_ALWAYS: usize = 1_000;
+/// How long more than that is kept: clients resume watches within this time.
+const KEPT_FOR: Duration = Duration::from_secs(90);
+/// No bucket keeps more changes, however fast they come.
+const KEPT_AT_MOST: usize = 100_000;
+/// Nor more bytes of superseded objects.
+const BYTES_AT_MOST: usize = 64 << 20;
+
+/// The changes asked for are no longer kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooOld {
+    /// The oldest version that can be asked for.
+    pub oldest: u64,
+}
+
+/// Objects with their keys, in the order of those.
+pub type Listed = Vec<(Arc<str>, Arc<Entry>)>;
+
+/// All objects of one storage resource.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    pub(super) entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    ring: VecDeque<Arc<Event>>,
+    ring_bytes: usize,
+    /// Changes up to here are not in the ring.
+    lost: u64,
+    pub(super) head: watch::Sender<u64>,
+}
+
+impl Bucket {
+    fn new(floor: u64) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            ring: VecDeque::new(),
+            ring_bytes: 0,
+            lost: floor,
+            head: watch::Sender::new(floor),
+        }
+    }
+
+    fn remember(&mut self, event: Arc<Event>, now: Instant) {
+        self.ring_bytes += cost(&event);
+        self.ring.push_back(event);
+        while let Some(oldest) = self.ring.front() {
+            let is_many = self.ring.len() > KEPT_ALWAYS;
+            let is_old = is_many && now.duration_since(oldest.at) > KEPT_FOR;
+            let is_too_much =
+                self.ring.len() > KEPT_AT_MOST || (self.ring_bytes > BYTES_AT_MOST && self.ring.len() > 1);
+            if !is_old && !is_too_much {
+                break;
+            }
+            self.ring_bytes = self.ring_bytes.saturating_sub(cost(oldest));
+            self.lost = oldest.rv;
+            self.ring.pop_front();
+        }
+    }
+
+    fn after(&self, rv: u64) -> Result<impl DoubleEndedIterator<Item = &Arc<Event>>, TooOld> {
+        if rv < self.lost {
+            return Err(TooOld { oldest: self.lost });
+        }
+        let start = self.ring.partition_point(|event| event.rv <= rv);
+        Ok(self.ring.range(start..))
+    }
+}
+
+fn cost(event: &Event) -> usize {
+    event.previous.as_ref().map_or(0, |entry| entry.body.len()) + 128
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(super) struct State {
+    /// The newest published version.
+    pub(super) rv: u64,
+    /// Versions up to here have no history.
+    floor: u64,
+    buckets: HashMap<Arc<str>, Bucket>,
+    /// Bytes of all current bodies, about what a snapshot takes.
+    pub(super) live_bytes: u64,
+}
+
+impl State {
+    pub(super) fn new(rv: u64) -> Self {
+        Self { rv, floor: rv, buckets: HashMap::new(), live_bytes: 0 }
+    }
+
+    /// Forgets that there was a past, as after loading a snapshot.
+    pub(super) fn rebase(&mut self, rv: u64) {
+        self.rv = rv;
+        self.floor = rv;
+        for bucket in self.buckets.values_mut() {
+            bucket.ring.clear();
+            bucket.ring_bytes = 0;
+            bucket.lost = rv;
+            bucket.head.send_replace(rv);
+        }
+    }
+
+    pub(super) fn bucket(&self, name: &str) -> Option<&Bucket> {
+        self.buckets.get(name)
+    }
+
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (&Arc<str>, &Bucket)> {
+        self.buckets.iter()
+    }
+
+    pub(super) fn bucket_mut(&mut self, name: &Arc<str>) -> &mut Bucket {
+        let floor = self.floor;
+        self.buckets.entry(Arc::clone(name)).or_insert_with(|| Bucket::new(floor))
+    }
+
+    pub(super) fn get(&self, bucket: &str, key: &str) -> Option<&Arc<Entry>> {
+        self.buckets.get(bucket)?.entries.get(key)
+    }
+
+    /// Publishes one change. `entry` is the new state, or `None` for a deletion.
+    pub(super) fn apply(
+        &mut self,
+        bucket_name: &Arc<str>,
+        key: Arc<str>,
+        rv: u64,
+        entry: Option<Arc<Entry>>,
+        now: Instant,
+    ) -> Option<Arc<Event>> {
+        self.rv = rv;
+        let floor = self.floor;
+        let bucket = self.buckets.entry(Arc::clone(bucket_name)).or_insert_with(|| Bucket::new(floor));
+        let previous = match &entry {
+            Some(entry) => bucket.entries.insert(Arc::clone(&key), Arc::clone(entry)),
+            None => bucket.entries.remove(&key),
+        };
+        self.live_bytes += entry.as_ref().map_or(0, |entry| entry.body.len() as u64);
+        self.live_bytes =
+            self.live_bytes.saturating_sub(previous.as_ref().map_or(0, |entry| entry.body.len() as u64));
+        let (happened, entry) = match (entry, &previous) {
+            (Some(entry), None) => (Happened::Added, entry),
+            (Some(entry), Some(_)) => (Happened::Modified, entry),
+            (None, Some(last)) => {
+                let last = Entry {
+                    rv,
+                    version: Arc::clone(&last.version),
+                    body: last.body.clone(),
+                    head: last.head.clone(),
+                    epoch: last.epoch,
+                };
+                (Happened::Deleted, Arc::new(last))
+            }
+            (None, None) => return None,
+        };
+        let event = Arc::new(Event { rv, happened, key, entry, previous, at: now, frame: OnceLock::new() });
+        bucket.remember(Arc::clone(&event), now);
+        bucket.head.send_replace(rv);
+        Some(event)
+    }
+
+    /// Changes of a bucket after `rv`, at most `limit`, and the version up to which they are complete.
+    pub(super) fn events_after(
+        &self,
+        bucket: &str,
+        rv: u64,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Event>>, u64), TooOld> {
+        let Some(bucket) = self.buckets.get(bucket) else {
+            return if rv < self.floor {
+                Err(TooOld { oldest: self.floor })
+            } else {
+                Ok((Vec::new(), self.rv))
+            };
+        };
+        let events: Vec<Arc<Event>> = bucket.after(rv)?.take(limit).cloned().collect();
+        let complete = match events.last() {
+            Some(last) if events.len() == limit => last.rv,
+            _ => self.rv,
+        };
+        Ok((events, complete))
+    }
+
+    /// Objects of a bucket in the order of their keys: those whose key begins with `prefix`, after
+    /// `start` if that is given, as they were at `rv` if that is given.
+    pub(super) fn scan(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        start: Option<&str>,
+        rv: Option<u64>,
+    ) -> Result<Listed, TooOld> {
+        let Some(bucket) = self.buckets.get(bucket) else {
+            return match rv {
+                Some(rv) if rv < self.floor => Err(TooOld { oldest: self.floor }),
+                _ => Ok(Vec::new()),
+            };
+        };
+        let from = match start {
+            Some(start) if start >= prefix => Bound::Excluded(start),
+            _ => Bound::Included(prefix),
+        };
+        let current = bucket
+            .entries
+            .range::<str, _>((from, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix));
+        match rv {
+            None => Ok(current.map(|(key, entry)| (Arc::clone(key), Arc::clone(entry))).collect()),
+            Some(rv) => {
+                let is_wanted = |key: &str| {
+                    key.starts_with(prefix) && start.is_none_or(|start| key > start || start < prefix)
+                };
+                let mut then: BTreeMap<Arc<str>, Arc<Entry>> =
+                    current.map(|(key, entry)| (Arc::clone(key), Arc::clone(entry))).collect();
+                for event in bucket.after(rv)?.rev().filter(|event| is_wanted(&event.key)) {
+                    match &event.previous {
+                        Some(previous) => then.insert(Arc::clone(&event.key), Arc::clone(previous)),
+                        None => then.remove(&event.key),
+                    };
+                }
+                Ok(then.into_iter().collect())
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+use serde_json::json;
+
+use super::*;
+
+fn write(bucket: &str, key: &str, expect: Expect, value: Option<&str>) -> Write {
+    Write {
+        bucket: bucket.into(),
+        key: key.into(),
+        expect,
+        put: value.map(|value| {
+            let object = json!({"metadata": {"name": "x", "labels": {"a": value}}, "data": {"v": value}});
+            Put::new("v1".into(), &object, 0)
+        }),
+    }
+}
+
+fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("quintet-store-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+#[tokio::test]
+async fn a_write_needs_the_state_it_is_based_on() {
+    let store = Store::in_memory();
+    let first = store.write(write("b", "k", Expect::Absent, Some("1"))).await.unwrap();
+    assert_eq!(
+        store.write(write("b", "k", Expect::Absent, Some("2"))).await.unwrap_err(),
+        WriteError::Conflict
+    );
+    let second = store.write(write("b", "k", Expect::Version(first.rv), Some("2"))).await.unwrap();
+    assert!(second.rv > first.rv);
+    let stale = store.write(write("b", "k", Expect::Version(first.rv), None)).await;
+    assert_eq!(stale.unwrap_err(), WriteError::Conflict);
+    store.write(write("b", "k", Expect::Version(second.rv), None)).await.unwrap();
+    assert!(store.get("b", "k").is_none());
+}
+
+#[tokio::test]
+async fn the_past_can_be_listed() {
+    let store = Store::in_memory();
+    let a = store.write(write("b", "n/a", Expect::Absent, Some("1"))).await.unwrap();
+    let b = store.write(write("b", "n/b", Expect::Absent, Some("1"))).await.unwrap();
+    store.write(write("b", "n/a", Expect::Version(a.rv), Some("2"))).await.unwrap();
+    store.write(write("b", "n/b", Expect::Version(b.rv), None)).await.unwrap();
+    store.write(write("b", "n/c", Expect::Absent, Some("1"))).await.unwrap();
+    let then = store.list("b", "n/", None, Some(b.rv)).unwrap().0;
+    let seen: Vec<_> = then.iter().map(|(key, entry)| (key.as_ref(), entry.rv)).collect();
+    assert_eq!(seen, [("n/a", a.rv), ("n/b", b.rv)]);
+    let now: Vec<_> =
+        store.list("b", "n/", Some("n/a"), None).unwrap().0.into_iter().map(|(k, _)| k).collect();
+    assert_eq!(now, [Arc::from("n/c")]);
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_after_a_restart() {
+    let path = directory("restart");
+    let last = {
+        let store = Arc::new(Store::open(&path).unwrap());
+        let writes = (0..200).map(|n| {
+            let store = Arc::clone(&store);
+            async move { store.write(write("b", &format!("k{n}"), Expect::Absent, Some("1"))).await }
+        });
+        futures::future::try_join_all(writes).await.unwrap();
+        let k0 = store.get("b", "k0").unwrap();
+        store.write(write("b", "k0", Expect::Version(k0.rv), None)).await.unwrap();
+        store.version()
+    };
+    {
+        let store = Store::open(&path).unwrap();
+        assert_eq!(store.version(), last);
+        assert_eq!(store.count("b"), 199);
+        assert_eq!(store.get("b", "k7").unwrap().head.label("a"), Some("1"));
+        // Watches resume across the restart.
+        assert_eq!(store.events_after("b", last - 1, 10).unwrap().0.len(), 1);
+        let Err(StoreError::InUse { owner, .. }) = Store::open(&path) else { panic!("opened twice") };
+        assert_eq!(owner, std::process::id().to_string());
+    }
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[tokio::test]
+async fn a_torn_end_is_cut_off() {
+    let path = directory("torn");
+    {
+        let store = Store::open(&path).unwrap();
+        store.write(write("b", "k", Expect::Absent, Some("1"))).await.unwrap();
+    }
+    let log = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
+    let log = log.into_iter().find(|path| path.to_string_lossy().contains("log-")).unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    let whole = bytes.len();
+    bytes.extend_from_slice(&bytes.clone()[..whole - 3]);
+    std::fs::write(&log, &bytes).unwrap();
+    let rv = {
+        let store = Store::open(&path).unwrap();
+        assert_eq!(store.count("b"), 1);
+        store.write(write("b", "k2", Expect::Absent, Some("1"))).await.unwrap().rv
+    };
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.get("b", "k2").unwrap().rv, rv);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[tokio::test]
+async fn snapshots_replace_the_log() {
+    let path = directory("snapshot");
+    let big = "x".repeat(200_000);
+    let mut last = 0;
+    {
+        let store = Store::open(&path).unwrap();
+        for round in 0..120 {
+            let expect = if round == 0 { Expect::Absent } else { Expect::Version(last) };
+            last = store.write(write("b", "k", expect, Some(&big))).await.unwrap().rv;
+        }
+    }
+    let bytes: u64 = std::fs::read_dir(&path).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes < 50 << 20, "{bytes} bytes for one small object");
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.get("b", "k").unwrap().rv, last);
+    assert_eq!(store.version(), last);
+    assert!(store.events_after("b", 1, 10).is_err());
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn an_object_is_spliced_back_together() {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+        "metadata": {"name": "x", "resourceVersion": "3", "uid": "u"}});
+    let put = Put::new("v1".into(), &object, 0);
+    let entry = Entry { rv: 9, version: put.version, body: put.body, head: put.head, epoch: 0 };
+    let mut bytes = Vec::new();
+    entry.write_json(&mut bytes, Some(("v1", "ConfigMap")));
+    let back: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let mut expected = object;
+    expected["metadata"]["resourceVersion"] = "9".into();
+    assert_eq!(back, expected);
+    assert_eq!(entry.to_value("v1", "ConfigMap"), expected);
+}

@@ -1,0 +1,403 @@
+//! Requests that are no plain reads or writes: reviews, tokens, bindings, evictions, logs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, Uri};
+use serde_json::{Value, json};
+
+use super::{Ask, Shown, delete, update};
+use crate::{
+    auth::{
+        Caller,
+        rbac::{self, Attributes},
+        tokens,
+    },
+    decode,
+    json::{self, items, text, texts, timestamp},
+    model,
+    request::{body::Answer, options::DeleteOptions, url::Query},
+    show::{self, Wanted},
+    status::{self, Failure, Named},
+    store::key_of,
+};
+
+type Outcome = Result<Response<Answer>, Failure>;
+
+/// Subresources that pass any request on.
+pub(crate) fn takes_any_verb(subresource: &str) -> bool {
+    matches!(subresource, "proxy" | "exec" | "attach" | "portforward")
+}
+
+/// Serves a request that is special; `None` if it is not.
+#[expect(clippy::too_many_arguments, reason = "everything there is to know about a request")]
+pub(crate) async fn serve(
+    ask: &Ask,
+    verb: &str,
+    query: &Query,
+    content_type: Option<&str>,
+    body: &Bytes,
+    wanted: Wanted,
+    _headers: &HeaderMap,
+    _uri: &Uri,
+) -> Option<Outcome> {
+    let group = &*ask.resource.group;
+    let is_create = verb == "create";
+    let outcome = match (group, &*ask.resource.plural, ask.subresource.as_str()) {
+        ("authentication.k8s.io", "tokenreviews", "") if is_create => token_review(ask, content_type, body),
+        ("authentication.k8s.io", "selfsubjectreviews", "") if is_create => {
+            decode::object(ask, content_type, body)
+                .map(|review| with_status(review, json!({"userInfo": ask.caller.to_value()})))
+        }
+        ("authorization.k8s.io", _, "") if is_create => access_review(ask, content_type, body),
+        ("", "serviceaccounts", "token") if is_create => token_request(ask, content_type, body),
+        ("", "pods", "binding") | ("", "bindings", "") if is_create => bind(ask, content_type, body).await,
+        ("", "pods", "eviction") if is_create => evict(ask, content_type, body).await,
+        ("", "pods", "log") => return Some(log(ask, query)),
+        ("", "pods", "exec" | "attach" | "portforward") => Err(stream(ask)),
+        ("", _, "proxy") => Err(Failure::new(
+            503,
+            "ServiceUnavailable",
+            format!("no endpoints available for service {:?}", ask.name),
+        )),
+        ("", "componentstatuses", "") => {
+            if verb == "list" {
+                Ok(json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []}))
+            } else {
+                Err(Failure::not_found(ask.named()))
+            }
+        }
+        _ => return None,
+    };
+    let code = if is_create { 201 } else { 200 };
+    Some(outcome.and_then(|value| show::value(code, &value, wanted)))
+}
+
+fn with_status(mut review: Value, status: Value) -> Value {
+    json::as_map(&mut review).insert("status".into(), status);
+    review
+}
+
+fn token_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+    let review = decode::object(ask, content_type, body)?;
+    let mut audiences: Vec<&str> = texts(&review, "/spec/audiences").collect();
+    if audiences.is_empty() {
+        audiences.push(tokens::ISSUER);
+    }
+    let status = match tokens::authenticate(&ask.api, text(&review, "/spec/token"), &audiences) {
+        Some((caller, audiences)) => {
+            json!({"authenticated": true, "user": caller.to_value(), "audiences": audiences})
+        }
+        None => json!({"user": {}, "error": "invalid bearer token"}),
+    };
+    Ok(with_status(review, status))
+}
+
+/// The SubjectAccessReview family.
+fn access_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+    let review = decode::object(ask, content_type, body)?;
+    if &*ask.resource.plural == "selfsubjectrulesreviews" {
+        let namespace = text(&review, "/spec/namespace");
+        let rules = rbac::rules_for(&ask.api, &ask.caller, namespace);
+        let (paths, resources): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.is_about_paths());
+        let shown = |rules: Vec<&rbac::Rule>| rules.into_iter().map(rbac::Rule::to_value).collect::<Vec<_>>();
+        let status =
+            json!({"resourceRules": shown(resources), "nonResourceRules": shown(paths), "incomplete": false});
+        return Ok(with_status(review, status));
+    }
+    let caller = if ask.resource.plural.starts_with("self") {
+        Arc::clone(&ask.caller)
+    } else {
+        let extra = review.pointer("/spec/extra").and_then(Value::as_object).into_iter().flatten();
+        Arc::new(Caller {
+            name: text(&review, "/spec/user").to_owned(),
+            uid: text(&review, "/spec/uid").to_owned(),
+            groups: texts(&review, "/spec/groups").map(str::to_owned).collect(),
+            extra: extra
+                .map(|(key, value)| (key.clone(), texts(value, "").map(str::to_owned).collect()))
+                .collect(),
+        })
+    };
+    let resource = review.pointer("/spec/resourceAttributes");
+    let path = review.pointer("/spec/nonResourceAttributes");
+    let reason = match (resource, path) {
+        (Some(wanted), None) => {
+            let attributes = Attributes {
+                verb: text(wanted, "/verb"),
+                group: text(wanted, "/group"),
+                version: text(wanted, "/version"),
+                resource: text(wanted, "/resource"),
+                subresource: text(wanted, "/subresource"),
+                namespace: text(wanted, "/namespace"),
+                name: text(wanted, "/name"),
+            };
+            rbac::allows(&ask.api, &caller, &attributes)
+        }
+        (None, Some(wanted)) => {
+            rbac::allows_path(&ask.api, &caller, text(wanted, "/verb"), text(wanted, "/path"))
+        }
+        _ => {
+            return Err(Failure::bad_request(
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+            ));
+        }
+    };
+    let mut status = json!({"allowed": reason.is_some()});
+    if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+        json::as_map(&mut status).insert("reason".into(), reason.into());
+    }
+    Ok(with_status(review, status))
+}
+
+fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+    let mut request = decode::object(ask, content_type, body)?;
+    let entry = ask.entry()?;
+    let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
+    if seconds < 600 {
+        let path = quintet_objects::Path::new("spec");
+        let error = quintet_objects::FieldError::invalid(
+            &path.field("expirationSeconds"),
+            &seconds.into(),
+            "may not specify a duration less than 10 minutes",
+        );
+        let named = Named { group: "authentication.k8s.io", resource: "TokenRequest", name: "" };
+        return Err(Failure::invalid(named, &[error]));
+    }
+    let mut audiences: Vec<String> = texts(&request, "/spec/audiences").map(str::to_owned).collect();
+    if audiences.is_empty() {
+        audiences.push(tokens::ISSUER.to_owned());
+    }
+    let now = ask.now.as_second();
+    let mut bound =
+        json!({"namespace": ask.namespace, "serviceaccount": {"name": ask.name, "uid": &*entry.head.uid}});
+    if let Some(reference) = request.pointer("/spec/boundObjectRef").cloned().filter(Value::is_object) {
+        let (kind, name) = (text(&reference, "/kind").to_lowercase(), text(&reference, "/name"));
+        let (bucket, key) = match kind.as_str() {
+            "pod" => ("core/pods", key_of(&ask.namespace, name)),
+            "secret" => ("core/secrets", key_of(&ask.namespace, name)),
+            "node" => ("core/nodes", name.to_owned()),
+            _ => {
+                return Err(Failure::bad_request(format!("cannot bind token to object of type {kind}")));
+            }
+        };
+        let plural = format!("{kind}s");
+        let object = ask.api.store().get(bucket, &key);
+        let object =
+            object.ok_or_else(|| Failure::not_found(Named { group: "", resource: &plural, name }))?;
+        let uid = text(&reference, "/uid");
+        if !uid.is_empty() && uid != &*object.head.uid {
+            let why = format!(
+                "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+            );
+            return Err(Failure::conflict(Named { group: "", resource: &plural, name }, &why));
+        }
+        json::as_map(&mut bound).insert(kind, json!({"name": name, "uid": &*object.head.uid}));
+    }
+    let claims = json!({"iss": tokens::ISSUER, "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
+        "jti": json::uuid(), "sub": format!("system:serviceaccount:{}:{}", ask.namespace, ask.name), "kubernetes.io": bound});
+    let token = ask.api.tokens().sign(&claims).map_err(Failure::internal)?;
+    let expires = timestamp(ask.now + jiff::SignedDuration::from_secs(seconds));
+    let spec = json::child(json::as_map(&mut request), "spec");
+    spec.insert("audiences".into(), json!(audiences));
+    spec.insert("expirationSeconds".into(), seconds.into());
+    let metadata = json::metadata(&mut request);
+    metadata.insert("name".into(), ask.name.as_str().into());
+    metadata.insert("namespace".into(), ask.namespace.as_str().into());
+    metadata.insert("creationTimestamp".into(), timestamp(ask.now).into());
+    Ok(with_status(request, json!({"token": token, "expirationTimestamp": expires})))
+}
+
+/// Puts a pod on a node.
+async fn bind(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+    let binding = decode::object(ask, content_type, body)?;
+    let name = if ask.name.is_empty() { text(&binding, "/metadata/name") } else { &ask.name };
+    let pods = ask.api.built_in("", "pods")?;
+    let pod = Ask {
+        caller: Arc::clone(&ask.caller),
+        options: ask.options.clone(),
+        manager: ask.manager.clone(),
+        warnings: Arc::clone(&ask.warnings),
+        ..Ask::internal(&ask.api, &pods, &ask.namespace, name)
+    }
+    .below("binding");
+    let node = text(&binding, "/target/name");
+    if node.is_empty() {
+        let path = quintet_objects::Path::new("target");
+        let error = quintet_objects::FieldError::required(&path.field("name"), "");
+        return Err(Failure::invalid(Named { group: "", resource: "Binding", name }, &[error]));
+    }
+    let annotations =
+        binding.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default();
+    let annotations = &annotations;
+    update::update(&pod, false, update::Made::Changed, move |mut object: Value| async move {
+        let refuse = |why: String| {
+            Err(Failure::conflict(Named { group: "", resource: "pods/binding", name }, &why))
+        };
+        let bound = text(&object, "/spec/nodeName");
+        if super::metadata::is_terminating(&object) {
+            return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
+        }
+        if !bound.is_empty() {
+            return refuse(format!("pod {name} is already assigned to node {bound:?}"));
+        }
+        if !items(&object, "/spec/schedulingGates").is_empty() {
+            return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+        }
+        json::child(json::as_map(&mut object), "spec").insert("nodeName".into(), node.into());
+        let metadata = json::metadata(&mut object);
+        for (key, value) in annotations {
+            json::child(metadata, "annotations").insert(key.clone(), value.clone());
+        }
+        let now = timestamp(crate::clock::now());
+        let status = json::child(json::as_map(&mut object), "status");
+        if let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() {
+            conditions.retain(|condition| text(condition, "/type") != "PodScheduled");
+            conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+        }
+        Ok(object)
+    })
+    .await?;
+    Ok(status::done())
+}
+
+/// Deletes a pod unless a disruption budget protects it.
+async fn evict(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+    let eviction = decode::object(ask, content_type, body)?;
+    let entry = ask.entry()?;
+    let pod = ask.api.load(&ask.resource, &entry).await?;
+    let options = match eviction.get("deleteOptions") {
+        Some(options) => DeleteOptions::from_value(options)?,
+        None => DeleteOptions::default(),
+    };
+    let is_exempt = entry.head.is_terminating
+        || matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending" | "");
+    if !is_exempt {
+        spend_budget(ask, &entry.head).await?;
+    }
+    let plain = Ask { subresource: String::new(), ..ask_again(ask) };
+    delete::delete(
+        &plain,
+        &DeleteOptions { is_dry_run: options.is_dry_run || ask.options.is_dry_run, ..options },
+    )
+    .await?;
+    Ok(status::done())
+}
+
+fn ask_again(ask: &Ask) -> Ask {
+    Ask {
+        api: ask.api.clone(),
+        caller: Arc::clone(&ask.caller),
+        resource: Arc::clone(&ask.resource),
+        namespace: ask.namespace.clone(),
+        name: ask.name.clone(),
+        subresource: ask.subresource.clone(),
+        options: ask.options.clone(),
+        manager: ask.manager.clone(),
+        now: ask.now,
+        warnings: Arc::clone(&ask.warnings),
+    }
+}
+
+/// Takes one disruption from the budget of a pod, or refuses.
+async fn spend_budget(ask: &Ask, pod: &crate::store::Head) -> Result<(), Failure> {
+    let prefix = format!("{}/", ask.namespace);
+    let budgets = ask.api.store().list("policy/poddisruptionbudgets", &prefix, None, None).map(|(e, _)| e);
+    let budgets: Vec<Value> = budgets
+        .unwrap_or_default()
+        .iter()
+        .map(|(_, entry)| entry.to_value("policy/v1", "PodDisruptionBudget"))
+        .filter(|budget| {
+            model::label_selector(budget.pointer("/spec/selector"))
+                .is_some_and(|selector| super::filter::selects(&selector, pod))
+        })
+        .collect();
+    let budget = match budgets.as_slice() {
+        [] => return Ok(()),
+        [one] => one,
+        _ => {
+            return Err(Failure::internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
+        }
+    };
+    let name = text(budget, "/metadata/name");
+    let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let refuse = |why: &str| {
+        Failure::new(
+            429,
+            "TooManyRequests",
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+        )
+        .with_cause("DisruptionBudget", why, "")
+    };
+    if number("/status/observedGeneration") < number("/metadata/generation") {
+        return Err(refuse(&format!("The disruption budget {name} is still being processed by the server."))
+            .retry_after(10));
+    }
+    if number("/status/disruptionsAllowed") <= 0 {
+        return Err(refuse(&format!(
+            "The disruption budget {name} needs {} healthy pods and has {} currently",
+            number("/status/desiredHealthy"),
+            number("/status/currentHealthy")
+        )));
+    }
+    let registry = ask.api.registry();
+    let Some(resource) = registry.get("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
+    let one = Ask::internal(&ask.api, resource, &ask.namespace, name).below("status");
+    let pod_name = &ask.name;
+    update::update(&one, false, update::Made::Changed, move |mut budget: Value| async move {
+        let status = json::child(json::as_map(&mut budget), "status");
+        let left = status.get("disruptionsAllowed").and_then(Value::as_i64).unwrap_or(0);
+        status.insert("disruptionsAllowed".into(), (left - 1).max(0).into());
+        let now = timestamp(crate::clock::now());
+        json::child(status, "disruptedPods").insert(pod_name.clone(), now.into());
+        Ok(budget)
+    })
+    .await
+    .map(|_: Shown| ())
+}
+
+fn container_of(ask: &Ask, pod: &Value, wanted: Option<&str>) -> Result<(), Failure> {
+    let names: Vec<&str> = ["/spec/initContainers", "/spec/containers", "/spec/ephemeralContainers"]
+        .iter()
+        .flat_map(|list| items(pod, list))
+        .map(|container| text(container, "/name"))
+        .collect();
+    let plain: Vec<&str> = items(pod, "/spec/containers").iter().map(|c| text(c, "/name")).collect();
+    match wanted {
+        Some(wanted) if names.contains(&wanted) => Ok(()),
+        Some(wanted) => {
+            Err(Failure::bad_request(format!("container {wanted} is not valid for pod {}", ask.name)))
+        }
+        None if plain.len() > 1 => Err(Failure::bad_request(format!(
+            "a container name must be specified for pod {}, choose one of: [{}]",
+            ask.name,
+            plain.join(" ")
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn log(ask: &Ask, query: &Query) -> Outcome {
+    let entry = ask.entry()?;
+    let pod = entry.to_value("v1", "Pod");
+    container_of(ask, &pod, query.get("container"))?;
+    if text(&pod, "/spec/nodeName").is_empty() {
+        return Ok(show::answer(204, "text/plain", ""));
+    }
+    Err(Failure::internal(format!("no node serves the logs of pod {}", ask.name)))
+}
+
+/// Streams need a node; this says which part is missing.
+fn stream(ask: &Ask) -> Failure {
+    match ask.entry() {
+        Err(failure) => failure,
+        Ok(entry) => {
+            let pod = entry.to_value("v1", "Pod");
+            if text(&pod, "/spec/nodeName").is_empty() {
+                return Failure::bad_request(format!("pod {} does not have a host assigned", ask.name));
+            }
+            Failure::bad_request("Upgrade request required")
+        }
+    }
+}

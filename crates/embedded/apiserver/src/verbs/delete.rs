@@ -1,0 +1,219 @@
+//! Deletion: at once, or step by step where finalizers or a grace period ask for it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Ask, Shown, filter::Filter, metadata};
+use crate::{
+    admission::{self, Operation},
+    json::{self, text, timestamp},
+    model,
+    request::options::{DeleteOptions, ListOptions, Propagation},
+    status::{self, Failure, Named},
+    store::{Expect, Write, WriteError, split_key},
+};
+
+const ATTEMPTS: usize = 50;
+/// Holds an object until its dependents are orphaned.
+pub(crate) const ORPHAN: &str = "orphan";
+/// Holds an object until its dependents are gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+
+/// Deletes the object that the request names.
+pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, Failure> {
+    let resource = &ask.resource;
+    for _ in 0..ATTEMPTS {
+        let entry = ask.entry()?;
+        let old = ask.api.load(resource, &entry).await?;
+        check_preconditions(ask, &old, options)?;
+        admission::validate(ask, Operation::Delete(options), None, Some(&old)).await?;
+        let mut new = old.clone();
+        set_propagation(ask, &mut new, options);
+        let grace = grace_period(ask, &old, options);
+        let is_first = !metadata::is_terminating(&old);
+        if is_first {
+            model::hold_back(resource, &mut new);
+        }
+        let is_held = !metadata::finalizers(&new).is_empty() || model::holds_back(resource, &new);
+        let key: Arc<str> = ask.key().into();
+        if grace == 0 && !is_held {
+            if options.is_dry_run {
+                return Ok(gone(ask, old));
+            }
+            let write = Write {
+                bucket: Arc::clone(&resource.bucket),
+                key,
+                expect: Expect::Version(entry.rv),
+                put: None,
+            };
+            match ask.api.write(write).await {
+                Ok(_) => {
+                    ask.api.after_write(resource, &ask.name).await;
+                    return Ok(gone(ask, old));
+                }
+                Err(WriteError::Conflict) => continue,
+                Err(WriteError::Failed(why)) => return Err(Failure::internal(why)),
+            }
+        }
+        let shown_grace = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+        if is_first {
+            let ends = ask.now + jiff::SignedDuration::from_secs(grace);
+            let metadata = json::metadata(&mut new);
+            metadata.insert("deletionTimestamp".into(), timestamp(ends).into());
+            metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+            model::bump_generation(resource, &mut new);
+            model::mark_terminating(resource, &mut new);
+        } else if shown_grace.is_some_and(|shown| grace < shown) {
+            let metadata = json::metadata(&mut new);
+            let ends = ask.now + jiff::SignedDuration::from_secs(grace);
+            metadata.insert("deletionTimestamp".into(), timestamp(ends).into());
+            metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+        }
+        if new == old {
+            return Ok(Shown::Entry(entry));
+        }
+        if options.is_dry_run {
+            return Ok(Shown::Value(new));
+        }
+        let put = ask.api.encode(resource, new).await?;
+        let write = Write {
+            bucket: Arc::clone(&resource.bucket),
+            key,
+            expect: Expect::Version(entry.rv),
+            put: Some(put),
+        };
+        match ask.api.write(write).await {
+            Ok(entry) => {
+                ask.api.after_write(resource, &ask.name).await;
+                return Ok(Shown::Entry(entry));
+            }
+            Err(WriteError::Conflict) => {}
+            Err(WriteError::Failed(why)) => return Err(Failure::internal(why)),
+        }
+    }
+    Err(Failure::modified(ask.named()))
+}
+
+/// Deletes what a list would show; answers with that list.
+pub(crate) async fn delete_collection(
+    ask: &Ask,
+    list: &ListOptions,
+    options: &DeleteOptions,
+) -> Result<Vec<Value>, Failure> {
+    let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let filter = Filter::new(&ask.resource, namespace, list)?;
+    let (entries, _) = ask
+        .api
+        .store()
+        .list(&ask.resource.bucket, &filter.prefix, None, None)
+        .map_err(|_| Failure::expired("The resourceVersion for the provided list is too old."))?;
+    let mut deleted = Vec::new();
+    for (key, entry) in entries.into_iter().filter(|(key, entry)| filter.matches(&ask.resource, key, entry)) {
+        let (namespace, name) = split_key(&key);
+        let one = Ask {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            api: ask.api.clone(),
+            caller: Arc::clone(&ask.caller),
+            resource: Arc::clone(&ask.resource),
+            subresource: String::new(),
+            options: ask.options.clone(),
+            manager: ask.manager.clone(),
+            now: ask.now,
+            warnings: Arc::clone(&ask.warnings),
+        };
+        deleted.push(ask.api.load(&ask.resource, &entry).await?);
+        match delete(&one, options).await {
+            Err(failure) if failure.code() != 404 => return Err(failure),
+            _ => {}
+        }
+    }
+    Ok(deleted)
+}
+
+fn check_preconditions(ask: &Ask, old: &Value, options: &DeleteOptions) -> Result<(), Failure> {
+    let named = Named { group: &ask.resource.group, resource: &ask.resource.kind, name: &ask.name };
+    let uid = text(old, "/metadata/uid");
+    if let Some(wanted) = options.uid.as_deref()
+        && wanted != uid
+    {
+        return Err(Failure::conflict(
+            named,
+            &format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            ),
+        ));
+    }
+    let rv = text(old, "/metadata/resourceVersion");
+    if let Some(wanted) = options.resource_version.as_deref()
+        && wanted != rv
+    {
+        return Err(Failure::conflict(
+            named,
+            &format!(
+                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({rv}). The object might have been modified"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Adds or removes the finalizers that make the collector wait or let go.
+fn set_propagation(ask: &Ask, object: &mut Value, options: &DeleteOptions) {
+    let is_terminating = metadata::is_terminating(object);
+    let has = |wanted: &str| metadata::finalizers(object).contains(&wanted);
+    let orphans_by_default = ask.resource.as_built_in().is_some_and(|kind| kind.orphans_by_default);
+    let propagation = match options.propagation {
+        Some(propagation) => propagation,
+        None if has(ORPHAN) => Propagation::Orphan,
+        None if has(FOREGROUND) => Propagation::Foreground,
+        None if orphans_by_default && !is_terminating => Propagation::Orphan,
+        None if is_terminating => return,
+        None => Propagation::Background,
+    };
+    let wanted = match propagation {
+        Propagation::Orphan => Some(ORPHAN),
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Background => None,
+    };
+    let mut finalizers: Vec<Value> = metadata::finalizers(object)
+        .into_iter()
+        .filter(|f| *f != ORPHAN && *f != FOREGROUND)
+        .map(Value::from)
+        .collect();
+    finalizers.extend(wanted.map(Value::from));
+    if finalizers.is_empty() {
+        json::metadata(object).remove("finalizers");
+    } else {
+        json::metadata(object).insert("finalizers".into(), finalizers.into());
+    }
+}
+
+/// Seconds the object gets: only pods that run somewhere get any.
+fn grace_period(ask: &Ask, old: &Value, options: &DeleteOptions) -> i64 {
+    if !ask.resource.is("", "pods") {
+        return 0;
+    }
+    let is_unscheduled = text(old, "/spec/nodeName").is_empty();
+    let is_done = matches!(text(old, "/status/phase"), "Succeeded" | "Failed");
+    if let Some(shown) = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64) {
+        return options.grace_period.map_or(shown, |asked| asked.max(0).min(shown));
+    }
+    let spec = old.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
+    if is_unscheduled || is_done {
+        return 0;
+    }
+    match options.grace_period.unwrap_or(spec) {
+        grace if grace < 0 => 1,
+        grace => grace,
+    }
+}
+
+/// The answer when nothing is left.
+fn gone(ask: &Ask, old: Value) -> Shown {
+    if ask.resource.as_built_in().is_some_and(|kind| kind.returns_deleted) {
+        return Shown::Value(old);
+    }
+    Shown::Value(status::deleted(ask.named(), text(&old, "/metadata/uid")))
+}

@@ -1,0 +1,129 @@
+//! Lists, in pages and of the past.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+use super::{Ask, filter::Filter};
+use crate::{
+    request::options::{ListOptions, Since},
+    status::Failure,
+    store::Entry,
+};
+
+/// How long a request waits for a version that has not happened yet.
+const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+/// A page of a list.
+pub(crate) struct Page {
+    pub(crate) entries: Vec<(Arc<str>, Arc<Entry>)>,
+    pub(crate) rv: u64,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+}
+
+/// Where a page ended.
+#[derive(Serialize, Deserialize)]
+struct Continue {
+    v: String,
+    rv: i64,
+    start: String,
+}
+
+const CONTINUE_VERSION: &str = "meta.k8s.io/v1";
+
+const TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+fn token(rv: i64, start: &str) -> String {
+    let token = Continue { v: CONTINUE_VERSION.into(), rv, start: format!("{start}\0") };
+    URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+}
+
+fn read_token(text: &str) -> Result<(i64, String), Failure> {
+    let invalid = |why: &str| Failure::bad_request(format!("invalid continue token: {why}"));
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| invalid(&error.to_string()))?;
+    let token: Continue = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+    if token.v != CONTINUE_VERSION || token.rv == 0 || token.start.is_empty() {
+        return Err(invalid("incorrect encoded start"));
+    }
+    let start = token.start.strip_suffix('\0').unwrap_or(&token.start).to_owned();
+    Ok((token.rv, start))
+}
+
+/// Waits until a version has happened.
+pub(crate) async fn wait_for(ask: &Ask, rv: u64) -> Result<(), Failure> {
+    let store = ask.api.store();
+    if store.version() >= rv {
+        return Ok(());
+    }
+    let waited = tokio::time::timeout(FUTURE_WAIT, store.wait_for(rv)).await;
+    waited.map_err(|_| Failure::future_version(rv, store.version()))
+}
+
+/// Lists what the request asks for.
+pub(crate) async fn list(ask: &Ask, options: &ListOptions) -> Result<Page, Failure> {
+    let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let filter = Filter::new(&ask.resource, namespace, options)?;
+    let store = ask.api.store();
+    let bucket = &ask.resource.bucket;
+    let (mut at, mut start) = (None, None);
+    if let Some(text) = &options.continue_token {
+        if options.resource_version.is_some_and(|rv| rv != 0) {
+            return Err(Failure::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        let (rv, from) = read_token(text)?;
+        at = u64::try_from(rv).ok();
+        start = Some(from);
+    } else {
+        match options.since {
+            Since::Latest | Since::Any => {}
+            Since::NotOlderThan(rv) => wait_for(ask, rv).await?,
+            Since::Exactly(rv) => {
+                wait_for(ask, rv).await?;
+                at = Some(rv);
+            }
+        }
+    }
+    if let (Some(key), None, None) = (&filter.key, at, &start) {
+        let rv = store.version();
+        let entry = store.get(bucket, key).filter(|entry| filter.matches(&ask.resource, key, entry));
+        let entries = entry.into_iter().map(|entry| (key.as_str().into(), entry)).collect();
+        return Ok(Page { entries, rv, continue_token: None, remaining: None });
+    }
+    let listed = store.list(bucket, &filter.prefix, start.as_deref(), at);
+    let (entries, rv) = listed.map_err(|_| match &start {
+        Some(start) => Failure::expired(TOO_OLD).with_continue(token(-1, start)),
+        None => Failure::expired("The resourceVersion for the provided list is too old."),
+    })?;
+    let mut matching = entries
+        .into_iter()
+        .filter(|(key, entry)| filter.is_open() || filter.matches(&ask.resource, key, entry));
+    let Some(limit) = options.limit else {
+        return Ok(Page { entries: matching.collect(), rv, continue_token: None, remaining: None });
+    };
+    let entries: Vec<_> = matching.by_ref().take(limit).collect();
+    let rest = matching.count();
+    let continue_token = match entries.last() {
+        Some((key, _)) if rest > 0 => Some(token(i64::try_from(rv).unwrap_or(-1), key)),
+        _ => None,
+    };
+    let remaining = Some(rest).filter(|rest| *rest > 0 && filter.is_open());
+    Ok(Page { entries, rv, continue_token, remaining })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_those_of_kubernetes() {
+        let text = token(296, "x1");
+        let json = String::from_utf8(URL_SAFE_NO_PAD.decode(&text).unwrap()).unwrap();
+        assert_eq!(json, r#"{"v":"meta.k8s.io/v1","rv":296,"start":"x1\u0000"}"#);
+        assert_eq!(read_token(&text).unwrap(), (296, "x1".to_owned()));
+        assert!(read_token("?").unwrap_err().message().starts_with("invalid continue token: "));
+    }
+}

@@ -1,0 +1,125 @@
+//! What can be done with objects.
+
+pub(crate) mod connect;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod filter;
+pub(crate) mod list;
+pub(crate) mod metadata;
+pub(crate) mod patch;
+pub(crate) mod scale;
+pub(crate) mod update;
+pub(crate) mod watch;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::{
+    api::Api,
+    auth::Caller,
+    request::options::{FieldValidation, WriteOptions},
+    resources::Resource,
+    status::{Failure, Named},
+    store::{Entry, key_of},
+};
+
+/// A request for a resource, understood and permitted.
+pub(crate) struct Ask {
+    pub(crate) api: Api,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) resource: Arc<Resource>,
+    /// Empty for cluster-wide objects.
+    pub(crate) namespace: String,
+    /// Empty if the request names no object.
+    pub(crate) name: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
+    pub(crate) options: WriteOptions,
+    /// Who will own what is written.
+    pub(crate) manager: String,
+    pub(crate) now: Timestamp,
+    pub(crate) warnings: Arc<Mutex<Vec<String>>>,
+}
+
+/// What a verb has to show.
+#[derive(Debug)]
+pub(crate) enum Shown {
+    /// A stored object.
+    Entry(Arc<Entry>),
+    /// An object or anything else, as it is.
+    Value(Value),
+}
+
+impl Ask {
+    /// How errors name the object.
+    pub(crate) fn named(&self) -> Named<'_> {
+        Named { group: &self.resource.group, resource: &self.resource.plural, name: &self.name }
+    }
+
+    /// How errors about its content name it.
+    pub(crate) fn named_kind<'a>(&'a self, name: &'a str) -> Named<'a> {
+        Named { group: &self.resource.group, resource: &self.resource.kind, name }
+    }
+
+    pub(crate) fn key(&self) -> String {
+        key_of(&self.namespace, &self.name)
+    }
+
+    /// The stored object that the request names.
+    pub(crate) fn entry(&self) -> Result<Arc<Entry>, Failure> {
+        let entry = self.api.store().get(&self.resource.bucket, &self.key());
+        entry.ok_or_else(|| Failure::not_found(self.named()))
+    }
+
+    /// The stored object as it was at a version, as far back as that is known.
+    pub(crate) fn entry_at(&self, rv: u64) -> Result<Arc<Entry>, Failure> {
+        let key = self.key();
+        match self.api.store().list(&self.resource.bucket, &key, None, Some(rv)) {
+            Err(_) => self.entry(),
+            Ok((entries, _)) => {
+                let entry = entries.into_iter().find(|(one, _)| **one == *key).map(|(_, entry)| entry);
+                entry.ok_or_else(|| Failure::not_found(self.named()))
+            }
+        }
+    }
+
+    /// Tells the client something that is no error.
+    pub(crate) fn warn(&self, warning: impl Into<String>) {
+        let warning = warning.into();
+        let mut warnings = self.warnings.lock();
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    /// The same request for another object or subresource, as the server itself.
+    pub(crate) fn internal(api: &Api, resource: &Arc<Resource>, namespace: &str, name: &str) -> Self {
+        Self {
+            api: api.clone(),
+            caller: Arc::new(Caller::server()),
+            resource: Arc::clone(resource),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            subresource: String::new(),
+            options: WriteOptions {
+                is_dry_run: false,
+                field_manager: None,
+                field_validation: FieldValidation::Ignore,
+                force: None,
+            },
+            manager: "quintet".into(),
+            now: crate::clock::now(),
+            warnings: Arc::default(),
+        }
+    }
+
+    /// The same request with another subresource.
+    #[must_use]
+    pub(crate) fn below(mut self, subresource: &str) -> Self {
+        subresource.clone_into(&mut self.subresource);
+        self
+    }
+}

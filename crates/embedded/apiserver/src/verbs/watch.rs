@@ -1,0 +1,252 @@
+//! Watches: what is there, then what happens, for as long as the client listens.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::stream;
+use tokio::{sync::watch as channel, time::Instant};
+
+use super::{Ask, filter::Filter};
+use crate::{
+    api::Api,
+    request::{
+        negotiate::{Accepted, Format, View},
+        options::ListOptions,
+    },
+    resources::Resource,
+    show::{self, EventType},
+    status::Failure,
+    store::{Entry, Event, Happened},
+};
+
+/// How many events are taken at a time.
+const BATCH: usize = 256;
+/// How often a quiet watch tells its version.
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// Bookmarks come this long before the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// A watch without a timeout of its own ends after this; clients resume.
+const TIMEOUT: Duration = Duration::from_mins(45);
+
+/// A watch that is being read.
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact of the watch")]
+struct Watch {
+    api: Api,
+    resource: Arc<Resource>,
+    filter: Filter,
+    accepted: Accepted,
+    include_object: quintet_objects::table::IncludeObject,
+    /// Everything up to here was sent.
+    cursor: u64,
+    changes: channel::Receiver<u64>,
+    ready: VecDeque<Bytes>,
+    is_first: bool,
+    allow_bookmarks: bool,
+    next_bookmark: Instant,
+    end: Instant,
+    has_said_goodbye: bool,
+    is_over: bool,
+    cut: tokio_util::sync::CancellationToken,
+}
+
+/// Starts a watch.
+pub(crate) async fn watch(
+    ask: &Ask,
+    options: &ListOptions,
+    accepted: Accepted,
+    include_object: quintet_objects::table::IncludeObject,
+) -> Result<impl futures::Stream<Item = Bytes> + Send + 'static, Failure> {
+    let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let filter = Filter::new(&ask.resource, namespace, options)?;
+    let store = ask.api.store();
+    let now = Instant::now();
+    let mut watch = Watch {
+        api: ask.api.clone(),
+        resource: Arc::clone(&ask.resource),
+        filter,
+        accepted,
+        include_object,
+        cursor: options.resource_version.unwrap_or(0),
+        changes: store.follow(&ask.resource.bucket),
+        ready: VecDeque::new(),
+        is_first: true,
+        allow_bookmarks: options.allow_bookmarks,
+        next_bookmark: now + BOOKMARK_EVERY,
+        end: now + options.timeout.unwrap_or(TIMEOUT),
+        has_said_goodbye: false,
+        is_over: false,
+        cut: ask.api.watch_cut(),
+    };
+    let from_start = options.resource_version.unwrap_or(0) == 0;
+    let initial = options.send_initial_events.unwrap_or(from_start);
+    if initial {
+        if let Some(rv) = options.resource_version.filter(|rv| *rv > 0) {
+            super::list::wait_for(ask, rv).await?;
+        }
+        watch.send_initial(options.send_initial_events == Some(true)).await?;
+    } else if from_start {
+        watch.cursor = store.version();
+    }
+    Ok(stream::unfold(watch, |mut watch| async move {
+        let piece = watch.next().await?;
+        Some((piece, watch))
+    }))
+}
+
+impl Watch {
+    /// Everything that is there, and, if the client asked for these events, a mark where they end.
+    async fn send_initial(&mut self, with_end: bool) -> Result<(), Failure> {
+        let store = self.api.store();
+        let listed = store.list(&self.resource.bucket, &self.filter.prefix, None, None);
+        let (entries, rv) = listed.map_err(|_| Failure::internal("the present cannot be listed"))?;
+        for (key, entry) in entries {
+            if self.filter.is_open() || self.filter.matches(&self.resource, &key, &entry) {
+                self.push(EventType::Added, &entry).await?;
+            }
+        }
+        self.cursor = rv;
+        if with_end && self.allow_bookmarks {
+            self.push_bookmark(true);
+        }
+        Ok(())
+    }
+
+    /// The next piece of the answer; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(piece) = self.take_ready() {
+                return Some(piece);
+            }
+            if self.is_over {
+                return None;
+            }
+            self.changes.borrow_and_update();
+            if let Err(failure) = self.collect().await {
+                let piece = show::error_event(self.accepted, &failure);
+                self.ready.push_back(piece);
+                self.is_over = true;
+                continue;
+            }
+            if !self.ready.is_empty() {
+                continue;
+            }
+            let goodbye = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
+            let wake = match (self.allow_bookmarks, self.has_said_goodbye) {
+                (true, false) => self.next_bookmark.min(goodbye),
+                _ => self.end,
+            };
+            tokio::select! {
+                biased;
+                () = self.cut.cancelled() => return None,
+                changed = self.changes.changed() => if changed.is_err() { return None },
+                () = tokio::time::sleep_until(wake) => {
+                    let now = Instant::now();
+                    if now >= self.end {
+                        return None;
+                    }
+                    if self.allow_bookmarks {
+                        self.has_said_goodbye |= now >= goodbye;
+                        self.next_bookmark = now + BOOKMARK_EVERY;
+                        self.push_bookmark(false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ready events as one piece, so that many small ones cost one write.
+    fn take_ready(&mut self) -> Option<Bytes> {
+        let first = self.ready.pop_front()?;
+        if self.ready.is_empty() {
+            return Some(first);
+        }
+        let mut piece = first.to_vec();
+        while let Some(next) = self.ready.front() {
+            if piece.len() + next.len() > 64 << 10 {
+                break;
+            }
+            piece.extend_from_slice(next);
+            self.ready.pop_front();
+        }
+        Some(piece.into())
+    }
+
+    /// Takes what happened since.
+    async fn collect(&mut self) -> Result<(), Failure> {
+        let events = self.api.store().events_after(&self.resource.bucket, self.cursor, BATCH);
+        let (events, complete) = events.map_err(|too_old| {
+            Failure::expired(format!("too old resource version: {} ({})", self.cursor, too_old.oldest))
+        })?;
+        for event in events {
+            if self.filter.covers(&event.key) {
+                self.send(&event).await?;
+            }
+        }
+        // A version from the future stays where it is until the present reaches it.
+        self.cursor = self.cursor.max(complete);
+        Ok(())
+    }
+
+    /// Sends a change as this client sees it: objects enter and leave what it selects.
+    async fn send(&mut self, event: &Arc<Event>) -> Result<(), Failure> {
+        if self.filter.is_open() {
+            let kind = match event.happened {
+                Happened::Added => EventType::Added,
+                Happened::Modified => EventType::Modified,
+                Happened::Deleted => EventType::Deleted,
+            };
+            if self.accepted == show::PLAIN && Api::reads_raw(&self.resource, &event.entry) {
+                let frame = event.frame.get_or_init(|| show::event_json(&self.resource, kind, &event.entry));
+                self.ready.push_back(frame.clone());
+                return Ok(());
+            }
+            return self.push(kind, &event.entry).await;
+        }
+        let matches = |entry: &Entry| self.filter.matches(&self.resource, &event.key, entry);
+        let was = event.previous.as_ref().is_some_and(|previous| matches(previous));
+        let is = event.happened != Happened::Deleted && matches(&event.entry);
+        match (was, is) {
+            (false, false) => Ok(()),
+            (false, true) => self.push(EventType::Added, &event.entry).await,
+            (true, true) => self.push(EventType::Modified, &event.entry).await,
+            (true, false) => {
+                let Some(previous) = &event.previous else { return Ok(()) };
+                let last = Entry {
+                    rv: event.rv,
+                    version: Arc::clone(&previous.version),
+                    body: previous.body.clone(),
+                    head: previous.head.clone(),
+                    epoch: previous.epoch,
+                };
+                self.push(EventType::Deleted, &last).await
+            }
+        }
+    }
+
+    async fn push(&mut self, kind: EventType, entry: &Entry) -> Result<(), Failure> {
+        let piece = if self.accepted == show::PLAIN && Api::reads_raw(&self.resource, entry) {
+            show::event_json(&self.resource, kind, entry)
+        } else {
+            let object = self.api.load(&self.resource, entry).await?;
+            let is_first = std::mem::replace(&mut self.is_first, false);
+            show::event(&self.resource, self.accepted, self.include_object, kind, object, is_first)
+        };
+        self.ready.push_back(piece);
+        Ok(())
+    }
+
+    fn push_bookmark(&mut self, ends_initial: bool) {
+        let is_first = self.accepted.view == View::Table && std::mem::replace(&mut self.is_first, false);
+        let object = show::bookmark(&self.resource, self.cursor, ends_initial);
+        let piece = show::event(
+            &self.resource,
+            self.accepted,
+            self.include_object,
+            EventType::Bookmark,
+            object,
+            is_first,
+        );
+        self.ready.push_back(piece);
+        debug_assert!(self.accepted.format != Format::Yaml, "watches are never YAML");
+    }
+}

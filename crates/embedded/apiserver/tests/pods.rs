@@ -1,0 +1,136 @@
+//! What happens to pods on their way through the API.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{api, send, send_typed};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "x"}},
+        "spec": {"containers": [{"name": "c", "image": "nginx:1"}]}})
+}
+
+#[tokio::test]
+async fn a_pod_is_completed_and_bound() {
+    let api = api().await;
+    let made = send(&api, "POST", PODS, pod("a")).await.expect(201);
+    assert_eq!(
+        (&made["spec"]["serviceAccountName"], &made["spec"]["priority"]),
+        (&json!("default"), &json!(0))
+    );
+    assert_eq!(
+        (&made["status"]["phase"], &made["status"]["qosClass"]),
+        (&json!("Pending"), &json!("BestEffort"))
+    );
+    assert_eq!(made["spec"]["tolerations"].as_array().unwrap().len(), 2);
+    assert!(made["spec"]["volumes"][0]["name"].as_str().unwrap().starts_with("kube-api-access-"));
+    let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}});
+    let done = send(&api, "POST", &format!("{PODS}/a/binding"), binding.clone()).await.expect(201);
+    assert_eq!(done["status"], "Success");
+    let bound = send(&api, "GET", &format!("{PODS}/a"), None).await.expect(200);
+    assert_eq!(bound["spec"]["nodeName"], "n1");
+    assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
+    let again = send(&api, "POST", &format!("{PODS}/a/binding"), binding).await;
+    assert_eq!(
+        again.message(),
+        "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"n1\""
+    );
+    let list = send(&api, "GET", &format!("{PODS}?fieldSelector=spec.nodeName%3Dn1"), None).await.expect(200);
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+
+    // A pod on a node gets its time; a second deletion may only shorten it.
+    let going = send(&api, "DELETE", &format!("{PODS}/a"), None).await.expect(200);
+    assert_eq!(going["metadata"]["deletionGracePeriodSeconds"], 30);
+    let gone = send(&api, "DELETE", &format!("{PODS}/a?gracePeriodSeconds=0"), None).await.expect(200);
+    assert_eq!(gone["kind"], "Pod");
+    send(&api, "GET", &format!("{PODS}/a"), None).await.expect(404);
+}
+
+#[tokio::test]
+async fn pods_are_refused_for_good_reasons() {
+    let api = api().await;
+    for (change, message) in [
+        (
+            json!({"serviceAccountName": "nope"}),
+            "pods \"a\" is forbidden: error looking up service account default/nope: serviceaccount \"nope\" not found",
+        ),
+        (
+            json!({"priorityClassName": "nope"}),
+            "pods \"a\" is forbidden: no PriorityClass with name nope was found",
+        ),
+        (
+            json!({"runtimeClassName": "nope"}),
+            "pods \"a\" is forbidden: pod rejected: RuntimeClass \"nope\" not found",
+        ),
+        (json!({"containers": []}), "Pod \"a\" is invalid: spec.containers: Required value"),
+    ] {
+        let mut object = pod("a");
+        object["spec"].as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let reply = send(&api, "POST", PODS, object).await;
+        assert_eq!(reply.message(), message);
+    }
+    send(&api, "POST", PODS, pod("a")).await.expect(201);
+    let patch = json!({"spec": {"containers": [{"name": "c", "command": ["x"]}]}});
+    let reply =
+        send_typed(&api, "PATCH", &format!("{PODS}/a"), "application/strategic-merge-patch+json", patch)
+            .await;
+    assert_eq!(reply.code, 422);
+    assert!(reply.message().contains("pod updates may not change fields other than"), "{}", reply.message());
+    let log = send(&api, "GET", &format!("{PODS}/a/log"), None).await;
+    assert_eq!((log.code, log.bytes.len()), (204, 0));
+}
+
+#[tokio::test]
+async fn budgets_protect_running_pods() {
+    let api = api().await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "pdb"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    send(&api, "POST", budgets, budget).await.expect(201);
+    send(&api, "POST", PODS, pod("a")).await.expect(201);
+    let merge = "application/merge-patch+json";
+    send_typed(&api, "PATCH", &format!("{PODS}/a/status"), merge, json!({"status": {"phase": "Running"}}))
+        .await
+        .expect(200);
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}});
+    let path = format!("{PODS}/a/eviction");
+    let early = send(&api, "POST", &path, eviction.clone()).await;
+    assert_eq!((early.code, early.headers["retry-after"].to_str().unwrap()), (429, "10"));
+    let status = |allowed: i64| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed, "desiredHealthy": 1, "currentHealthy": 1, "expectedPods": 1}});
+    send_typed(&api, "PATCH", &format!("{budgets}/pdb/status"), merge, status(0)).await.expect(200);
+    let refused = send(&api, "POST", &path, eviction.clone()).await;
+    assert_eq!(
+        (refused.code, refused.message()),
+        (429, "Cannot evict pod as it would violate the pod's disruption budget.")
+    );
+    assert_eq!(
+        refused.body["details"]["causes"][0]["message"],
+        "The disruption budget pdb needs 1 healthy pods and has 1 currently"
+    );
+    send_typed(&api, "PATCH", &format!("{budgets}/pdb/status"), merge, status(1)).await.expect(200);
+    send(&api, "POST", &path, eviction).await.expect(201);
+    send(&api, "GET", &format!("{PODS}/a"), None).await.expect(404);
+}
+
+#[tokio::test]
+async fn jobs_orphan_their_pods_by_default() {
+    let api = api().await;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}}});
+    let made = send(&api, "POST", jobs, job).await.expect(201);
+    let uid = &made["metadata"]["uid"];
+    assert_eq!(&made["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"], uid);
+    let mut child = pod("a");
+    child["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": true}]);
+    send(&api, "POST", PODS, child).await.expect(201);
+    let going = send(&api, "DELETE", &format!("{jobs}/j"), None).await.expect(200);
+    assert_eq!(going["metadata"]["finalizers"], json!(["orphan"]));
+    support::eventually(async || send(&api, "GET", &format!("{jobs}/j"), None).await.code == 404).await;
+    let orphan = send(&api, "GET", &format!("{PODS}/a"), None).await.expect(200);
+    assert!(orphan["metadata"].get("ownerReferences").is_none());
+}

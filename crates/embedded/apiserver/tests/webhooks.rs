@@ -1,0 +1,128 @@
+//! Admission webhooks, asked over HTTPS.
+#![expect(clippy::disallowed_methods, reason = "tasks of a test or benchmark end with it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::needless_pass_by_value,
+    clippy::similar_names,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod support;
+
+use std::{convert::Infallible, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use quintet_apiserver::server::{certificates::Authority, tls};
+use serde_json::{Value, json};
+use support::{api, send};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A webhook that labels everything at `/label`, refuses everything at `/deny` and talks nonsense elsewhere.
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let review: Value = serde_json::from_slice(&body).unwrap();
+    let uid = &review["request"]["uid"];
+    let response = match path.as_str() {
+        "/label" => {
+            assert!(review["request"]["object"]["metadata"].get("uid").is_none(), "creates have no uid yet");
+            let patch =
+                json!([{"op": "add", "path": "/metadata/labels", "value": {"hooked": "yes"}}]).to_string();
+            json!({"uid": uid, "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch), "warnings": ["labelled"]})
+        }
+        "/deny" => json!({"uid": uid, "allowed": false, "status": {"message": "no such luck"}}),
+        _ => json!({"uid": "wrong", "allowed": true}),
+    };
+    let review =
+        json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+    Ok(Response::new(Full::new(review.to_string().into())))
+}
+
+/// Starts the webhook; its address and who vouches for it.
+async fn start() -> (String, String) {
+    let authority = Authority::generate().unwrap();
+    let config = tls(&authority, &["localhost".to_owned()]).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let connection = hyper::server::conn::http1::Builder::new();
+                let _ = connection.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+            });
+        }
+    });
+    (format!("https://localhost:{}", address.port()), STANDARD.encode(&authority.certificate))
+}
+
+fn configuration(kind: &str, hook: Value) -> Value {
+    json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "test"}, "webhooks": [hook]})
+}
+
+fn hook(url: &str, ca: &str, path: &str) -> Value {
+    json!({"name": "hook.example.com", "clientConfig": {"url": format!("{url}{path}"), "caBundle": ca},
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "scope": "*"}],
+        "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 5,
+        "matchConditions": [{"name": "not-free", "expression": "object.metadata.name != 'free'"}]})
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+}
+
+#[tokio::test]
+async fn mutating_webhooks_change_objects() {
+    let (url, ca) = start().await;
+    let api = api().await;
+    let hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    send(&api, "POST", hooks, configuration("MutatingWebhookConfiguration", hook(&url, &ca, "/label")))
+        .await
+        .expect(201);
+    let reply = send(&api, "POST", MAPS, config_map("a")).await;
+    assert_eq!(reply.warnings(), ["299 - \"labelled\""]);
+    assert_eq!(reply.expect(201)["metadata"]["labels"]["hooked"], "yes");
+    let free = send(&api, "POST", MAPS, config_map("free")).await.expect(201);
+    assert!(free["metadata"].get("labels").is_none(), "the condition does not hold");
+}
+
+#[tokio::test]
+async fn validating_webhooks_refuse() {
+    let (url, ca) = start().await;
+    let api = api().await;
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    send(&api, "POST", hooks, configuration("ValidatingWebhookConfiguration", hook(&url, &ca, "/deny")))
+        .await
+        .expect(201);
+    let reply = send(&api, "POST", MAPS, config_map("a")).await;
+    assert_eq!(
+        (reply.code, reply.message()),
+        (400, "admission webhook \"hook.example.com\" denied the request: no such luck")
+    );
+    send(&api, "POST", MAPS, config_map("free")).await.expect(201);
+
+    send(&api, "DELETE", &format!("{hooks}/test"), None).await.expect(200);
+    let mut broken = hook(&url, &ca, "/nonsense");
+    send(&api, "POST", hooks, configuration("ValidatingWebhookConfiguration", broken.clone()))
+        .await
+        .expect(201);
+    let reply = send(&api, "POST", MAPS, config_map("a")).await;
+    assert_eq!(reply.code, 500);
+    assert!(reply.message().starts_with("Internal error occurred: failed calling webhook \"hook.example.com\": received invalid webhook response: expected response.uid="), "{}", reply.message());
+
+    send(&api, "DELETE", &format!("{hooks}/test"), None).await.expect(200);
+    broken["failurePolicy"] = "Ignore".into();
+    broken["clientConfig"]["url"] = "https://localhost:1/nobody".into();
+    send(&api, "POST", hooks, configuration("ValidatingWebhookConfiguration", broken)).await.expect(201);
+    send(&api, "POST", MAPS, config_map("a")).await.expect(201);
+}

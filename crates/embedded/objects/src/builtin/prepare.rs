@@ -1,0 +1,200 @@
+//! What the server does to an object between decoding and validating it.
+
+use serde_json::{Value, json};
+
+use super::value::{fill, fill_text, is_set, object, text};
+use super::{Kind, defaults};
+
+/// Before an object is created: its status is not the client's, and its generation starts.
+pub(super) fn create(kind: &Kind, new: &mut Value) {
+    if kind.has_generation
+        && let Some(Value::Object(metadata)) = object(new, "metadata")
+    {
+        metadata.insert("generation".into(), json!(1));
+    }
+    let initial = match (kind.group, kind.kind) {
+        // Nodes register with their status.
+        ("", "Node") => return,
+        ("", "Pod") => {
+            let qos = defaults::qos_class(new);
+            let mut status = json!({ "phase": "Pending", "qosClass": qos });
+            if !super::value::items(new, "/spec/schedulingGates").is_empty() {
+                status["conditions"] = json!([{ "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates" }]);
+            }
+            Some(status)
+        }
+        ("", "Namespace") => {
+            if let Some(spec) = object(new, "spec") {
+                let has_finalizer = super::value::items(spec, "/finalizers")
+                    .iter()
+                    .any(|finalizer| finalizer == "kubernetes");
+                if !has_finalizer {
+                    fill(spec, "finalizers", json!([]));
+                    if let Some(Value::Array(finalizers)) = spec.get_mut("finalizers") {
+                        finalizers.push(json!("kubernetes"));
+                    }
+                }
+            }
+            Some(json!({ "phase": "Active" }))
+        }
+        ("", "PersistentVolumeClaim" | "PersistentVolume") => Some(json!({ "phase": "Pending" })),
+        ("", "Service") | ("networking.k8s.io", "Ingress") => Some(json!({ "loadBalancer": {} })),
+        ("apiextensions.k8s.io", _) => {
+            let status = new.get("status").cloned().unwrap_or_default();
+            Some(json!({ "acceptedNames": { "plural": "", "kind": "" }, "conditions": [],
+                "storedVersions": status.get("storedVersions").cloned().unwrap_or_else(|| json!([])) }))
+        }
+        _ if kind.has_status() => Some(json!({})),
+        _ => None,
+    };
+    if let (Some(status), Value::Object(fields)) = (initial, &mut *new) {
+        fields.insert("status".into(), status);
+    }
+    match (kind.group, kind.kind) {
+        ("batch", "Job") => job(new),
+        ("apps", "DaemonSet") => {
+            if let Some(metadata) = object(new, "metadata")
+                && let Some(Value::Object(annotations)) = object(metadata, "annotations")
+            {
+                annotations.insert("deprecated.daemonset.template.generation".into(), json!("1"));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Jobs select their pods by their own uid, which the server has just given out.
+fn job(new: &mut Value) {
+    let (uid, name) = (text(new, "/metadata/uid").to_owned(), text(new, "/metadata/name").to_owned());
+    if new.pointer("/spec/manualSelector") == Some(&json!(true)) || uid.is_empty() {
+        return;
+    }
+    let labels = [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
+    ];
+    let had_labels = is_set(new, "/metadata/labels");
+    if let Some(spec) = object(new, "spec") {
+        if let Some(template) = object(spec, "template")
+            && let Some(metadata) = object(template, "metadata")
+            && let Some(Value::Object(all)) = object(metadata, "labels")
+        {
+            for (key, value) in labels {
+                all.insert(key.into(), json!(value));
+            }
+        }
+        if let Some(selector) = object(spec, "selector")
+            && let Some(Value::Object(all)) = object(selector, "matchLabels")
+        {
+            all.insert("batch.kubernetes.io/controller-uid".into(), json!(uid));
+        }
+    }
+    if !had_labels && let Some(metadata) = object(new, "metadata") {
+        let all: serde_json::Map<String, Value> =
+            labels.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
+        fill(metadata, "labels", Value::Object(all));
+    }
+}
+
+/// Before an update of the main resource: status stays, and the generation counts.
+pub(super) fn update(kind: &Kind, new: &mut Value, old: &Value) {
+    if kind.has_status() {
+        keep(new, old, "status");
+    }
+    match (kind.group, kind.kind) {
+        ("", "Namespace") => {
+            if let (Some(finalizers), Some(spec)) =
+                (old.pointer("/spec/finalizers").cloned(), object(new, "spec"))
+                && let Value::Object(fields) = spec
+            {
+                fields.insert("finalizers".into(), finalizers);
+            }
+        }
+        ("", "Secret") => {
+            if let Value::Object(fields) = new {
+                fields.remove("stringData");
+            }
+        }
+        ("", "Service") => {
+            let kind = text(new, "/spec/type").to_owned();
+            if let Some(spec) = object(new, "spec") {
+                // An address once given stays, also for clients that do not send it back.
+                if kind != "ExternalName" && !is_set(spec, "/clusterIP") {
+                    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                        if let Some(value) = old.pointer(&format!("/spec/{field}")) {
+                            fill(spec, field, value.clone());
+                        }
+                    }
+                    fill_text(spec, "clusterIP", text(old, "/spec/clusterIP"));
+                }
+            }
+        }
+        _ => {}
+    }
+    generation(kind, new, old);
+}
+
+/// Before an update of the status: everything else stays.
+pub(super) fn update_status(kind: &Kind, new: &mut Value, old: &Value) {
+    let Value::Object(old_fields) = old else { return };
+    if let Value::Object(fields) = new {
+        fields.retain(|name, _| matches!(name.as_str(), "status" | "metadata" | "apiVersion" | "kind"));
+        for (name, value) in old_fields {
+            if name != "status" && name != "metadata" {
+                fields.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    // Labels and owners belong to the main resource; annotations and finalizers may travel with a status.
+    let is_free = matches!((kind.group, kind.kind), ("", "Node" | "Pod"));
+    if let Some(Value::Object(metadata)) = object(new, "metadata") {
+        for name in ["labels", "ownerReferences"] {
+            if is_free && name == "labels" {
+                continue;
+            }
+            match old.pointer(&format!("/metadata/{name}")) {
+                Some(value) => {
+                    metadata.insert(name.into(), value.clone());
+                }
+                None => {
+                    metadata.remove(name);
+                }
+            }
+        }
+        match old.pointer("/metadata/generation") {
+            Some(value) => metadata.insert("generation".into(), value.clone()),
+            None => metadata.remove("generation"),
+        };
+    }
+}
+
+fn keep(new: &mut Value, old: &Value, name: &str) {
+    if let Value::Object(fields) = new {
+        match old.get(name) {
+            Some(value) => {
+                fields.insert(name.into(), value.clone());
+            }
+            None => {
+                fields.remove(name);
+            }
+        }
+    }
+}
+
+fn generation(kind: &Kind, new: &mut Value, old: &Value) {
+    let before = old.pointer("/metadata/generation").and_then(Value::as_i64);
+    let is_new = kind.is_new_generation(old, new);
+    if let Some(Value::Object(metadata)) = object(new, "metadata") {
+        match before {
+            Some(before) => {
+                metadata.insert("generation".into(), json!(before.saturating_add(i64::from(is_new))));
+            }
+            None => {
+                metadata.remove("generation");
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Services, ingresses and network policies.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::super::value::{is_set, items, number, text};
+use super::{one_of, selector};
+use crate::error::FieldError;
+use crate::names;
+use crate::path::Path;
+
+pub(super) fn service(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
+    let kind = text(new, "/spec/type");
+    one_of(kind, &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], &path.field("type"), errors);
+    let ports = items(new, "/spec/ports");
+    let at = path.field("ports");
+    let is_headless = text(new, "/spec/clusterIP") == "None";
+    if ports.is_empty() && kind != "ExternalName" && !is_headless {
+        errors.push(FieldError::required(&at, ""));
+    }
+    let (mut seen, mut pairs) = (BTreeSet::new(), BTreeSet::new());
+    for (index, port) in ports.iter().enumerate() {
+        let at = at.index(index);
+        let name = text(port, "/name");
+        if name.is_empty() {
+            if ports.len() > 1 {
+                errors.push(FieldError::required(&at.field("name"), ""));
+            }
+        } else {
+            for problem in names::dns_label(name) {
+                errors.push(FieldError::invalid(&at.field("name"), &json!(name), problem));
+            }
+            if !seen.insert(name) {
+                errors.push(FieldError::duplicate(&at.field("name"), &json!(name)));
+            }
+        }
+        let value = number(port, "/port").unwrap_or(0);
+        if !(1..=65535).contains(&value) {
+            errors.push(FieldError::invalid(
+                &at.field("port"),
+                &json!(value),
+                "must be between 1 and 65535, inclusive",
+            ));
+        }
+        one_of(text(port, "/protocol"), &["SCTP", "TCP", "UDP"], &at.field("protocol"), errors);
+        if !pairs.insert((value, text(port, "/protocol"))) {
+            errors.push(FieldError::duplicate(
+                &at,
+                &json!({ "port": value, "protocol": text(port, "/protocol") }),
+            ));
+        }
+        if kind == "ClusterIP" && number(port, "/nodePort").is_some_and(|port| port != 0) {
+            errors.push(FieldError::forbidden(
+                &at.field("nodePort"),
+                "may not be used when `type` is 'ClusterIP'",
+            ));
+        }
+    }
+    if kind == "ExternalName" {
+        let name = text(new, "/spec/externalName");
+        if name.is_empty() {
+            errors.push(FieldError::required(&path.field("externalName"), ""));
+        }
+        if is_set(new, "/spec/clusterIP") && !is_headless {
+            errors.push(FieldError::forbidden(
+                &path.field("clusterIPs[0]"),
+                "may not be set when `type` is 'ExternalName'",
+            ));
+        }
+    }
+    one_of(text(new, "/spec/sessionAffinity"), &["ClientIP", "None"], &path.field("sessionAffinity"), errors);
+    crate::meta::labels(new.pointer("/spec/selector"), &path.field("selector"), errors);
+    if let Some(old) = old {
+        let (now, before) = (text(new, "/spec/clusterIP"), text(old, "/spec/clusterIP"));
+        let is_kept = kind != "ExternalName" && text(old, "/spec/type") != "ExternalName";
+        if is_kept && !before.is_empty() && now != before {
+            let shown = new.pointer("/spec/clusterIPs").cloned().unwrap_or_else(|| json!([now]));
+            errors.push(FieldError::invalid(&path.field("clusterIPs[0]"), &shown, "may not change once set"));
+        }
+    }
+}
+
+pub(super) fn ingress(new: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
+    let rules = items(new, "/spec/rules");
+    if rules.is_empty() && !is_set(new, "/spec/defaultBackend") {
+        errors.push(FieldError::invalid(
+            &path,
+            new.get("spec").unwrap_or(&Value::Null),
+            "either `defaultBackend` or `rules` must be specified",
+        ));
+    }
+    let at = path.field("rules");
+    for (index, rule) in rules.iter().enumerate() {
+        let rule_at = at.index(index);
+        let http = rule_at.field("http");
+        let paths = http.field("paths");
+        for (index, one) in items(rule, "/http/paths").iter().enumerate() {
+            let at = paths.index(index);
+            match text(one, "/pathType") {
+                "" => errors.push(FieldError::required(&at.field("pathType"), "pathType must be specified")),
+                "Exact" | "Prefix" => {
+                    if !text(one, "/path").starts_with('/') {
+                        errors.push(FieldError::invalid(
+                            &at.field("path"),
+                            &json!(text(one, "/path")),
+                            "must be an absolute path",
+                        ));
+                    }
+                }
+                "ImplementationSpecific" => {}
+                other => errors.push(FieldError::not_supported(
+                    &at.field("pathType"),
+                    &json!(other),
+                    &["Exact", "ImplementationSpecific", "Prefix"],
+                )),
+            }
+        }
+    }
+}
+
+pub(super) fn network_policy(new: &Value, errors: &mut Vec<FieldError>) {
+    selector(new.pointer("/spec/podSelector"), &Path::new("spec.podSelector"), errors);
+    for (index, kind) in items(new, "/spec/policyTypes").iter().enumerate() {
+        let kind = kind.as_str().unwrap_or_default();
+        one_of(kind, &["Egress", "Ingress"], &Path::new("spec.policyTypes").index(index), errors);
+    }
+}

@@ -1,0 +1,156 @@
+//! JSON patch (RFC 6902).
+
+use serde_json::Value;
+
+use super::PatchError;
+
+/// The operations one patch may have.
+pub const MAX_OPERATIONS: usize = 10_000;
+
+/// Applies a JSON patch. The target is unchanged if any operation fails.
+pub fn json_patch(target: &mut Value, patch: &Value) -> Result<(), PatchError> {
+    let Value::Array(operations) = patch else {
+        return Err(PatchError::Malformed("json patch must be a list of operations".into()));
+    };
+    if operations.len() > MAX_OPERATIONS {
+        return Err(PatchError::TooLong(operations.len()));
+    }
+    let mut copy = target.clone();
+    for operation in operations {
+        apply(&mut copy, operation)?;
+    }
+    *target = copy;
+    Ok(())
+}
+
+fn apply(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
+    let text = |key: &str| operation.get(key).and_then(Value::as_str);
+    let path = text("path").ok_or_else(|| rejected("operation without path"))?;
+    let value = || operation.get("value").cloned().ok_or_else(|| rejected("operation without value"));
+    match text("op") {
+        Some("add") => add(target, path, value()?),
+        Some("replace") => {
+            let value = value()?;
+            let place = find_mut(target, path)?;
+            *place = value;
+            Ok(())
+        }
+        Some("remove") => remove(target, path).map(|_| ()),
+        Some("test") => {
+            let wanted = operation.get("value").unwrap_or(&Value::Null);
+            // A missing value equals null, as in the library Kubernetes uses.
+            let found = find(target, path).unwrap_or(&Value::Null);
+            if found == wanted { Ok(()) } else { Err(rejected(&format!("testing value {path} failed"))) }
+        }
+        Some("copy") => {
+            let from = text("from").ok_or_else(|| rejected("copy without from"))?;
+            let value = find(target, from).cloned().ok_or_else(|| missing(from))?;
+            add(target, path, value)
+        }
+        Some("move") => {
+            let from = text("from").ok_or_else(|| rejected("move without from"))?;
+            if path.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
+                return Err(rejected("cannot move a value into itself"));
+            }
+            let value = remove(target, from)?;
+            add(target, path, value)
+        }
+        _ => Err(rejected("unexpected kind of operation")),
+    }
+}
+
+fn rejected(cause: &str) -> PatchError {
+    PatchError::Rejected { cause: cause.into() }
+}
+
+fn missing(path: &str) -> PatchError {
+    PatchError::Rejected { cause: format!("path {path} does not exist") }
+}
+
+fn tokens(path: &str) -> Option<impl Iterator<Item = String>> {
+    if path.is_empty() {
+        return None;
+    }
+    path.strip_prefix('/')
+        .map(|rest| rest.split('/').map(|token| token.replace("~1", "/").replace("~0", "~")))
+}
+
+fn position(token: &str, length: usize) -> Option<usize> {
+    if let Some(back) = token.strip_prefix('-').filter(|back| !back.is_empty()) {
+        return length.checked_sub(back.parse().ok()?);
+    }
+    let is_padded = token.len() > 1 && token.starts_with('0');
+    if is_padded { None } else { token.parse().ok() }
+}
+
+fn find<'v>(target: &'v Value, path: &str) -> Option<&'v Value> {
+    if path.is_empty() {
+        return Some(target);
+    }
+    tokens(path)?.try_fold(target, |value, token| match value {
+        Value::Object(fields) => fields.get(&token),
+        Value::Array(items) => items.get(position(&token, items.len())?),
+        _ => None,
+    })
+}
+
+fn find_mut<'v>(target: &'v mut Value, path: &str) -> Result<&'v mut Value, PatchError> {
+    if path.is_empty() {
+        return Ok(target);
+    }
+    let found = tokens(path).and_then(|mut tokens| {
+        tokens.try_fold(target, |value, token| match value {
+            Value::Object(fields) => fields.get_mut(&token),
+            Value::Array(items) => {
+                let at = position(&token, items.len())?;
+                items.get_mut(at)
+            }
+            _ => None,
+        })
+    });
+    found.ok_or_else(|| missing(path))
+}
+
+/// The container a path ends in, and the last token.
+fn parent<'v>(target: &'v mut Value, path: &str) -> Result<(&'v mut Value, String), PatchError> {
+    let (above, last) = path.rsplit_once('/').ok_or_else(|| missing(path))?;
+    Ok((find_mut(target, above)?, last.replace("~1", "/").replace("~0", "~")))
+}
+
+fn add(target: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
+    if path.is_empty() {
+        *target = value;
+        return Ok(());
+    }
+    match parent(target, path)? {
+        (Value::Object(fields), name) => {
+            fields.insert(name, value);
+            Ok(())
+        }
+        (Value::Array(items), token) => {
+            let at = if token == "-" { Some(items.len()) } else { position(&token, items.len() + 1) };
+            match at.filter(|at| *at <= items.len()) {
+                Some(at) => {
+                    items.insert(at, value);
+                    Ok(())
+                }
+                None => Err(missing(path)),
+            }
+        }
+        _ => Err(missing(path)),
+    }
+}
+
+fn remove(target: &mut Value, path: &str) -> Result<Value, PatchError> {
+    if path.is_empty() {
+        return Err(rejected("cannot remove the object itself"));
+    }
+    match parent(target, path)? {
+        (Value::Object(fields), name) => fields.remove(&name).ok_or_else(|| missing(path)),
+        (Value::Array(items), token) => match position(&token, items.len()).filter(|at| *at < items.len()) {
+            Some(at) => Ok(items.remove(at)),
+            None => Err(missing(path)),
+        },
+        _ => Err(missing(path)),
+    }
+}

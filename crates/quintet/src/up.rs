@@ -1,0 +1,164 @@
+//! `quintet up`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::Args;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use quintet_api::config::Log;
+use quintet_api::conversion::{self, ConversionError};
+use quintet_api::crd::{self, WebhookService};
+use quintet_apiserver::server::cluster::write_private;
+use quintet_apiserver::{Cluster, Converter, Settings};
+use serde_json::Value;
+
+use crate::{logging, output};
+
+/// Serve a Kubernetes API on this machine, with Quintet's kinds in it.
+///
+/// Nothing has to be installed: the API brings its own storage, certificates and credentials. Only this
+/// machine can reach it, unless `--host` says otherwise.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Where objects, keys and the kubeconfig are kept [default: quintet in the data directory of the user].
+    #[arg(long, value_name = "DIRECTORY", env = "QUINTET_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    /// Keep objects in memory only; they are gone when it stops.
+    #[arg(long)]
+    in_memory: bool,
+    /// Port to listen at; 0 takes any that is free.
+    #[arg(long, default_value_t = 6443)]
+    port: u16,
+    /// Address to listen at.
+    #[arg(long, default_value = "127.0.0.1")]
+    host: IpAddr,
+    /// Where to write the kubeconfig [default: kubeconfig in the data directory].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// What to log: error, warn, info, debug, trace, or a filter like `info,kube=warn`.
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    log_level: String,
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+    logging::start(&Log { level: arguments.log_level.clone(), ..Log::default() })?;
+    crate::cluster::block_on(up(arguments))?
+}
+
+async fn up(arguments: Arguments) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let Arguments { data_dir, in_memory, port, host, kubeconfig, .. } = arguments;
+    let data_dir = match data_dir {
+        Some(path) => path,
+        None => default_data_dir()?,
+    };
+    std::fs::create_dir_all(&data_dir).with_context(|| format!("cannot create {}", data_dir.display()))?;
+    let settings = Settings {
+        data_dir: (!in_memory).then(|| data_dir.clone()),
+        address: SocketAddr::new(host, port),
+        converter: Some(converter()),
+    };
+    let cluster = Cluster::start(settings).await?;
+    install(&cluster).await?;
+    let path = kubeconfig.unwrap_or_else(|| data_dir.join("kubeconfig"));
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let config = cluster.kubeconfig().context("cannot make the kubeconfig")?;
+    write_private(&path, config.as_bytes())?;
+    let kept = if in_memory { "in memory only".to_owned() } else { data_dir.display().to_string() };
+    output::print(&format!(
+        "Quintet is up at {} after {} ms; objects are kept {kept}\n\n  export KUBECONFIG={}\n  kubectl api-resources\n\nPress ctrl-c to stop.\n",
+        cluster.url(),
+        began.elapsed().as_millis(),
+        path.display()
+    ))?;
+    stopped().await?;
+    output::print("\nStopping.\n")?;
+    cluster.stop().await;
+    Ok(())
+}
+
+/// Waits for ctrl-c, or for a polite kill.
+async fn stopped() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    tokio::select! {
+        outcome = tokio::signal::ctrl_c() => outcome.context("cannot listen for ctrl-c"),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// Where programs keep data of this user.
+fn default_data_dir() -> anyhow::Result<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+    let base = base.context("there is no home directory; say where to keep data with --data-dir")?;
+    Ok(base.join(Path::new("quintet")))
+}
+
+/// Converts between versions of Quintet's kinds without a webhook.
+fn converter() -> Converter {
+    Arc::new(|object, wanted| match conversion::convert(object.clone(), wanted) {
+        Err(ConversionError::Unknown { .. } | ConversionError::Untyped) => None,
+        outcome => Some(outcome.map_err(|error| error.to_string())),
+    })
+}
+
+/// Definitions that are installed at the same time: they share what it costs to make a write durable, and
+/// their schemas are large.
+const AT_A_TIME: usize = 4;
+
+/// Teaches the API Quintet's kinds.
+async fn install(cluster: &Cluster) -> anyhow::Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.api().admin_client());
+    let webhooks = WebhookService { namespace: "quintet-system".into(), name: "quintet-webhook".into() };
+    let room = Arc::new(tokio::sync::Semaphore::new(AT_A_TIME));
+    let mut tasks = tokio::task::JoinSet::new();
+    for definition in crd::all(&webhooks) {
+        let (definitions, room) = (definitions.clone(), Arc::clone(&room));
+        tasks.spawn(async move {
+            let _room = room.acquire().await;
+            let name = definition.metadata.name.clone().unwrap_or_default();
+            install_one(&definitions, &name, &definition)
+                .await
+                .with_context(|| format!("cannot install {name}"))
+        });
+    }
+    while let Some(outcome) = tasks.join_next().await {
+        outcome.context("installing the definitions failed")??;
+    }
+    Ok(())
+}
+
+/// Applies a definition, unless what is there already says all that it says.
+async fn install_one(
+    definitions: &Api<CustomResourceDefinition>,
+    name: &str,
+    definition: &CustomResourceDefinition,
+) -> anyhow::Result<()> {
+    let wanted = serde_json::to_value(&definition.spec)?;
+    if let Some(stored) = definitions.get_opt(name).await?
+        && says(&serde_json::to_value(stored.spec)?, &wanted)
+    {
+        return Ok(());
+    }
+    definitions.patch(name, &PatchParams::apply("quintet").force(), &Patch::Apply(definition)).await?;
+    Ok(())
+}
+
+/// Whether a value says at least what another one does.
+fn says(stored: &Value, wanted: &Value) -> bool {
+    match (stored, wanted) {
+        (Value::Object(stored), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| stored.get(key).is_some_and(|stored| says(stored, wanted)))
+        }
+        (Value::Array(stored), Value::Array(wanted)) => {
+            stored.len() == wanted.len()
+                && stored.iter().zip(wanted).all(|(stored, wanted)| says(stored, wanted))
+        }
+        _ => stored == wanted,
+    }
+}

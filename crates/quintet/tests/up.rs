@@ -1,0 +1,64 @@
+//! `quintet up` as a user runs it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A running `quintet up`; killed if the test fails.
+struct Up(Child);
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn command(data_dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quintet"));
+    command.args(["up", "--port", "0", "--data-dir"]).arg(data_dir);
+    command
+}
+
+/// Starts it and waits until it says that it is up.
+fn start(data_dir: &Path) -> Up {
+    let mut up = Up(command(data_dir).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(up.0.stdout.take().unwrap()).lines();
+    let first = lines.next().expect("it says that it is up").unwrap();
+    assert!(first.starts_with("Quintet is up at https://127.0.0.1:"), "{first}");
+    // Whoever prints into a closed pipe dies; this one is read to its end.
+    std::thread::spawn(move || lines.for_each(drop));
+    up
+}
+
+fn stop(mut up: Up) {
+    let pid = up.0.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert!(up.0.wait().unwrap().success(), "ctrl-c is a clean end");
+}
+
+#[test]
+fn it_serves_once_per_data_directory() {
+    let data_dir = std::env::temp_dir().join(format!("quintet-up-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&data_dir);
+    let up = start(&data_dir);
+    let kubeconfig = data_dir.join("kubeconfig");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(&kubeconfig).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "nobody else reads the credentials");
+    }
+    assert!(std::fs::read_to_string(kubeconfig).unwrap().contains("client-key-data"));
+
+    let second = command(&data_dir).output().unwrap();
+    assert!(!second.status.success());
+    let complaint = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(complaint.contains("is in use by another quintet"), "{complaint}");
+    stop(up);
+    // What is stopped can be started again, on the same data.
+    stop(start(&data_dir));
+    std::fs::remove_dir_all(data_dir).unwrap();
+}
