@@ -337,6 +337,9 @@ impl Machine {
                 let id = self.world.queue(&name);
                 self.queues.insert(name, id);
                 self.current.get_or_insert(id);
+                if args["specUpdated"] == true {
+                    self.world.engine.request_flush(id, now);
+                }
                 done()
             }
             "Manager.DeleteClusterQueue" => {
