@@ -22,6 +22,7 @@ use quintet_queue_engine::names::{LocalQueueId, NamespaceId, ResourceId, Workloa
 use quintet_queue_engine::requests::Requests;
 use quintet_queue_engine::settings::Settings;
 use quintet_queue_engine::tas::NodeInfo;
+use quintet_queue_engine::testing;
 use quintet_queue_engine::time::Time;
 
 /// Resident bytes of this process, by what Linux says.
@@ -88,7 +89,7 @@ impl Bench {
                 engine.set_queue(spec, Time::ZERO);
                 let local_queue = engine.state.names.local_queues.intern(&format!("default/{name}"));
                 let feeds = LocalQueue { queue: id, weight: 1.0, stopped: false };
-                engine.set_local_queue(local_queue, Some(feeds), Time::ZERO);
+                engine.set_local_queue(local_queue, Some(feeds));
                 local_queues.push(local_queue);
             }
         }
@@ -278,6 +279,16 @@ fn memory() {
             (resident() - before) / pending
         );
     }
+    let mut engine = Engine::new(Settings::default());
+    let (before, read) = (resident(), 200_000);
+    for number in 0..read {
+        let object = testing::workload("default", &format!("workload-{number}"), "queue-0", 1);
+        testing::add(&mut engine, &object);
+    }
+    println!(
+        "memory: {} resident bytes for each of {read} workloads read from JSON",
+        (resident() - before) / read
+    );
 }
 
 /// One workload arrives, one cycle runs, one workload leaves: with a growing backlog that does not fit.

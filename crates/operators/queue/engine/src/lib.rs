@@ -31,7 +31,7 @@
 //!
 //! # What it leaves to its caller
 //! Reading and writing the API, the time, and retries. A write that fails is reported back with
-//! [`Engine::admission_failed`], [`Engine::preemption_failed`] or [`Engine::eviction_failed`]. A victim
+//! [`Engine::admission_failed`], [`Engine::preemptions_failed`] or [`Engine::eviction_failed`]. A victim
 //! keeps its quota until its update arrives without an admission.
 //!
 //! # Example

@@ -1,8 +1,10 @@
 //! Names become small integers once, at the border, and stay integers everywhere inside.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
+
+use crate::model::PodShape;
 
 /// An integer that stands for a name.
 pub trait Id: Copy + Eq + Ord + Hash {
@@ -151,6 +153,38 @@ pub struct Names {
     /// FNV-1a of every resource name: upstream visits the resources of a request in that order, and the
     /// order decides which failure is reported when several resource groups fail.
     scan_keys: Vec<u64>,
+    /// Pod shapes in use.
+    pub(crate) pod_shapes: Shared<PodShape>,
+}
+
+/// Equal values kept once.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared<T> {
+    values: HashSet<Arc<T>>,
+    /// At this size values nobody uses any more are dropped.
+    limit: usize,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self { values: HashSet::new(), limit: 64 }
+    }
+}
+
+impl<T: Eq + Hash> Shared<T> {
+    /// The value, shared with all equal ones.
+    pub(crate) fn share(&mut self, value: T) -> Arc<T> {
+        if let Some(known) = self.values.get(&value) {
+            return Arc::clone(known);
+        }
+        if self.values.len() >= self.limit {
+            self.values.retain(|value| Arc::strong_count(value) > 1);
+            self.limit = 64.max(self.values.len() * 2);
+        }
+        let value = Arc::new(value);
+        self.values.insert(Arc::clone(&value));
+        value
+    }
 }
 
 impl Default for Names {
@@ -164,6 +198,7 @@ impl Default for Names {
             namespaces: Interner::default(),
             topologies: Interner::default(),
             scan_keys: Vec::new(),
+            pod_shapes: Shared::default(),
         };
         names.resource("cpu");
         names.resource("pods");
@@ -233,4 +268,21 @@ pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shared;
+
+    #[test]
+    fn equal_values_are_kept_once_and_unused_ones_not_for_ever() {
+        let mut shared = Shared::default();
+        let kept = shared.share(0);
+        assert!(std::sync::Arc::ptr_eq(&kept, &shared.share(0)));
+        for value in 1..10_000 {
+            shared.share(value);
+        }
+        assert!(shared.values.len() <= 64);
+        assert!(std::sync::Arc::ptr_eq(&kept, &shared.share(0)));
+    }
 }

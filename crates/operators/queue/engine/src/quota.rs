@@ -96,6 +96,8 @@ struct Undo {
 #[derive(Clone, Debug, Default)]
 pub struct QuotaTree {
     nodes: Vec<Node>,
+    /// Nodes of queues that are gone.
+    free: Vec<NodeId>,
     journal: Vec<Undo>,
     /// Marks not yet rolled back.
     open_marks: u32,
@@ -105,8 +107,7 @@ impl QuotaTree {
     /// Adds a node without parent and quota.
     #[expect(clippy::cast_possible_truncation, reason = "nodes are counted in thousands")]
     pub fn add(&mut self, kind: NodeKind) -> NodeId {
-        let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(Node {
+        let node = Node {
             kind,
             parent: None,
             children: Vec::new(),
@@ -117,16 +118,50 @@ impl QuotaTree {
             generation: 0,
             height: 0,
             lendable: Vec::new(),
-        });
-        id
+        };
+        if let Some(id) = self.free.pop() {
+            *self.node_mut(id) = node;
+            return id;
+        }
+        self.nodes.push(node);
+        NodeId(self.nodes.len() as u32 - 1)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "node ids come from `add` and nodes are never removed")]
+    /// Takes a queue out of its tree; another one may get its node.
+    pub fn remove(&mut self, id: NodeId) {
+        let root = self.root(id);
+        self.clear_usage(id);
+        self.set_quotas(id, []);
+        self.set_parent(id, None);
+        self.set_active(id, false);
+        if root != id {
+            self.rebuild(root);
+        }
+        self.free.push(id);
+    }
+
+    /// How many nodes there are, those of queues that are gone included.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no node yet.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "node ids come from `add` and nodes are used again, never dropped"
+    )]
     fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
-    #[expect(clippy::indexing_slicing, reason = "node ids come from `add` and nodes are never removed")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "node ids come from `add` and nodes are used again, never dropped"
+    )]
     fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.0 as usize]
     }

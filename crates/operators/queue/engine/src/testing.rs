@@ -75,7 +75,7 @@ pub fn add(engine: &mut Engine, object: &Value) {
                 engine.set_namespace(id, Some(crate::labels::Labels::new()), start);
             }
             if let Ok((id, local_queue)) = intake::local_queue(object, &mut engine.state.names) {
-                engine.set_local_queue(id, Some(local_queue), start);
+                engine.set_local_queue(id, Some(local_queue));
             }
         }
         _ => {

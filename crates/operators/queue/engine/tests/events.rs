@@ -171,3 +171,150 @@ fn a_backoff_keeps_a_workload_parked_through_a_flush() {
     engine.flush(queue, NOW + Span::secs(600));
     assert!(engine.pending(queue).unwrap().is_active(id(&engine, "later")));
 }
+
+#[test]
+fn an_unchanged_queue_wakes_nobody() {
+    let mut engine = parked(&full());
+    add(&mut engine, &queue("cq", "all", 1, json!({})));
+    assert_eq!(engine.next_due(), None);
+    add(&mut engine, &queue("cq", "all", 1, json!({ "withinClusterQueue": "LowerPriority" })));
+    assert_eq!(woken(&mut engine), 2);
+}
+
+#[test]
+fn nobody_below_a_cycle_of_cohorts_is_woken_until_it_is_broken() {
+    let cohort = |name: &str, parent: &str| json!({ "kind": "Cohort", "metadata": { "name": name }, "spec": { "parentName": parent } });
+    let mut engine = parked(&full());
+    let cq = engine.state.names.queues.get("cq").unwrap();
+    engine.request_flush(cq, NOW);
+    add(&mut engine, &cohort("all", "top"));
+    add(&mut engine, &cohort("top", "all"));
+    assert_eq!(engine.process_flushes(NOW, false), 0, "asked for before the cycle was closed");
+    engine.request_flush(cq, NOW);
+    assert_eq!(engine.next_due(), None);
+    add(&mut engine, &cohort("top", ""));
+    assert_eq!(engine.process_flushes(NOW, false), 2);
+}
+
+#[test]
+fn one_whose_backoff_is_not_over_stays_parked_when_its_shape_is_woken() {
+    let mut engine = parked(&[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
+    for name in ["a", "b", "c"] {
+        add(&mut engine, &pending(name, "cq", 2000, 0));
+    }
+    // It is told to wait while it is active already.
+    let mut delayed = pending("c", "cq", 2000, 0);
+    delayed["status"] = json!({ "requeueState": { "count": 1, "requeueAt": "2030-01-01T00:00:00Z" } });
+    add(&mut engine, &delayed);
+    assert_eq!(counts(&engine, "cq"), (3, 0));
+    engine.schedule(NOW);
+    assert_eq!(counts(&engine, "cq"), (0, 3));
+    let cq = engine.state.names.queues.get("cq").unwrap();
+    assert_eq!(engine.flush(cq, NOW), 2);
+    assert_eq!(counts(&engine, "cq"), (2, 1));
+    assert_eq!(engine.flush(cq, quintet_queue_engine::time::Time::from_secs(1_900_000_000)), 1);
+}
+
+#[test]
+fn a_parked_copy_comes_back_rather_than_what_was_decided_about() {
+    use quintet_queue_engine::model::ShapeHash;
+    use quintet_queue_engine::queue::{Pending, RequeueReason};
+    let mut engine = parked(&[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
+    add(&mut engine, &pending("w", "cq", 2000, 0));
+    let (w, cq) = (id(&engine, "w"), engine.state.names.queues.get("cq").unwrap());
+    let of_shape = |shape: u128| {
+        let mut pending = Pending::new(Arc::clone(engine.state.workload(w).unwrap()));
+        pending.shape = Some(ShapeHash::new(shape));
+        pending
+    };
+    let (stored, decided, settings) = (of_shape(1), of_shape(2), engine.state.settings.clone());
+    let queue = engine.pending_mut(cq).unwrap();
+    queue.insert_inadmissible(w, stored, &settings);
+    let added = queue.requeue_with(w, decided, true, RequeueReason::Generic, "", (&settings, NOW));
+    assert!(added && queue.is_active(w));
+    assert_eq!(queue.shapes().0.into_keys().collect::<Vec<_>>(), [ShapeHash::new(1)]);
+    assert!(queue.pop(&|_| 0.0).is_some() && queue.is_in_flight(w));
+    assert_eq!(queue.shape_in_flight(), Some(ShapeHash::new(1)));
+    assert!(
+        queue.pop(&|_| 0.0).is_none() && !queue.is_in_flight(w),
+        "nothing is taken, so nothing is in flight"
+    );
+}
+
+#[test]
+fn a_new_message_of_an_eviction_is_a_change() {
+    let mut engine = parked(&[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
+    let evicted = |message: &str| {
+        let mut workload = pending("w", "cq", 2000, 0);
+        workload["status"] = json!({ "conditions": [{ "type": "Evicted", "status": "True", "reason": "Preempted",
+            "message": message, "lastTransitionTime": "2024-12-31T23:00:00Z" }] });
+        workload
+    };
+    add(&mut engine, &evicted("for another"));
+    let (w, cq) = (id(&engine, "w"), engine.state.names.queues.get("cq").unwrap());
+    let settings = engine.state.settings.clone();
+    let stored = quintet_queue_engine::queue::Pending::new(Arc::clone(engine.state.workload(w).unwrap()));
+    engine.pending_mut(cq).unwrap().insert_inadmissible(w, stored, &settings);
+    add(&mut engine, &evicted("for another"));
+    assert_eq!(counts(&engine, "cq"), (0, 1), "nothing changed");
+    add(&mut engine, &evicted("for a third"));
+    assert_eq!(counts(&engine, "cq"), (1, 0));
+}
+
+#[test]
+fn queues_that_come_and_go_leave_nothing_behind() {
+    let mut engine = parked(&full());
+    let nodes = engine.state.tree.len();
+    for round in 0..10 {
+        let name = format!("guest-{round}");
+        add(&mut engine, &queue(&name, "all", 3, json!({})));
+        let guest = engine.state.names.queues.get(&name).unwrap();
+        let fr = fr(&mut engine, "cpu");
+        let cq = node(&engine, "cq");
+        assert_eq!(engine.state.available(cq, fr), 3000, "it lends");
+        engine.remove_queue(guest);
+        assert_eq!(engine.state.available(cq, fr), 0);
+    }
+    assert!(engine.state.tree.len() <= nodes + 1);
+}
+
+#[test]
+fn what_runs_in_a_local_queue_is_kept_as_it_changes() {
+    let mut engine = parked(&full());
+    let local_queue = engine.state.names.local_queues.get("ns/cq").unwrap();
+    let cpu = quintet_queue_engine::names::ResourceId::CPU;
+    let holder = id(&engine, "holder");
+    assert_eq!(engine.state.running_in(local_queue, None).get(cpu), 1000);
+    assert!(engine.state.running_in(local_queue, Some(holder)).is_empty());
+    add(&mut engine, &admitted("second", "cq", 500, 0));
+    let mut reserved = admitted("third", "cq", 500, 0);
+    reserved["status"]["conditions"].as_array_mut().unwrap().pop();
+    add(&mut engine, &reserved);
+    assert_eq!(engine.state.running_in(local_queue, None).get(cpu), 1500, "only what is admitted runs");
+    assert_eq!(engine.state.running_in(local_queue, Some(holder)).get(cpu), 500);
+    add(&mut engine, &pending("second", "cq", 500, 0));
+    let key = engine.state.workload(holder).unwrap().key.clone();
+    engine.remove_workload(&key, NOW);
+    assert!(engine.state.running_in(local_queue, None).is_empty());
+}
+
+#[test]
+fn workloads_of_a_local_queue_are_counted_where_they_are() {
+    let mut engine = parked(&full());
+    let (local_queue, cq) =
+        (engine.state.names.local_queues.get("ns/cq").unwrap(), engine.state.names.queues.get("cq").unwrap());
+    let both = |engine: &Engine| {
+        let counts = engine.counts_in(local_queue);
+        assert_eq!(counts, engine.pending(cq).unwrap().counts_of(local_queue));
+        counts
+    };
+    assert_eq!(both(&engine), (0, 1));
+    add(&mut engine, &pending("b2", "cq", 500, 0));
+    assert_eq!(both(&engine), (1, 1));
+    let heads = engine.take_heads(NOW, &|_, _| true);
+    assert_eq!((heads.len(), both(&engine)), (1, (1, 1)), "in flight is active");
+    assert!(engine.take_heads(NOW, &|_, _| true).is_empty());
+    assert_eq!(both(&engine), (0, 1));
+    engine.flush(cq, NOW);
+    assert_eq!(engine.take_heads(NOW, &|_, _| true).len(), 1, "a queue that was empty is looked at again");
+}

@@ -507,4 +507,56 @@ proptest! {
         };
         prop_assert_eq!(run(), run());
     }
+
+    /// It does not matter in which order objects of different kinds are seen.
+    #[test]
+    fn the_order_of_kinds_does_not_matter(
+        plan in plan(),
+        order in Just(["ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "Workload"].to_vec()).prop_shuffle(),
+        returns in any::<bool>(),
+    ) {
+        let mut objects = plan.objects();
+        for (number, step) in plan.steps.iter().enumerate() {
+            if let Step::Submit { queue, cpu, priority } = step {
+                let mut workload = Plan::workload(number, *queue, *cpu, *priority);
+                if number % 2 == 0 {
+                    let name = format!("w{number:03}");
+                    workload = admitted(&name, &format!("queue-{queue}"), cpu * 1000, *priority);
+                }
+                objects.push(workload);
+            }
+        }
+        let mut usual = engine(plan.settings(), &objects);
+        let mut other = Engine::new(plan.settings());
+        for kind in order {
+            for object in objects.iter().filter(|object| object["kind"] == kind) {
+                add(&mut other, object);
+            }
+        }
+        if returns {
+            // A queue that goes and comes back finds its workloads again.
+            let gone = other.state.names.queues.get("queue-0").expect("queue");
+            other.remove_queue(gone);
+            for object in objects.iter().filter(|object| object["metadata"]["name"] == "queue-0") {
+                add(&mut other, object);
+            }
+        }
+        let usage = |engine: &Engine| -> BTreeMap<String, BTreeMap<String, i64>> {
+            let state = &engine.state;
+            let used = |queue: &quintet_queue_engine::state::Queue| {
+                let usages = state.tree.usages(state.tree.root(queue.node)).chain(state.tree.usages(queue.node));
+                usages
+                    .map(|(fr, value)| (state.names.flavor_name(fr.flavor).to_owned(), value.get()))
+                    .collect()
+            };
+            state.queues().map(|(id, queue)| (state.names.queue_name(id).to_owned(), used(queue))).collect()
+        };
+        prop_assert_eq!(usage(&usual), usage(&other));
+        prop_assert_eq!(holding(&usual).len(), holding(&other).len());
+        if !plan.fair {
+            usual.schedule(NOW);
+            other.schedule(NOW);
+            prop_assert_eq!(usage(&usual), usage(&other));
+        }
+    }
 }

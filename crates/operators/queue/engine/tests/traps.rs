@@ -12,7 +12,7 @@ use quintet_queue_engine::amount::Amount;
 use quintet_queue_engine::cycle::{Outcome, evaluate, reserved_without_targets};
 use quintet_queue_engine::flavors::{FlavorMode, Granular, Mode, Progress, Subject};
 use quintet_queue_engine::names::{QueueId, ResourceId};
-use quintet_queue_engine::queue::{Pending, PendingQueue};
+use quintet_queue_engine::queue::{Pending, PendingQueue, RequeueReason};
 use quintet_queue_engine::settings::{AdmissionFairSharing, Settings};
 use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
@@ -560,4 +560,139 @@ fn trap_25_updating_a_holder_is_removing_and_adding_it() {
     let tas = engine.state.tas.flavor(flavor).unwrap();
     let used = engine.state.tas.leaf_usage(tas, 0).unwrap();
     assert_eq!((used.get(ResourceId::CPU), used.get(ResourceId::PODS)), (2000, 2), "counted once");
+}
+
+#[test]
+fn trap_19_blocks_after_every_admission_whose_pods_are_not_ready() {
+    let settings = Settings { block_admission: true, ..Settings::default() };
+    let objects = [
+        flavor("default"),
+        queue("a", "", 9, json!({})),
+        queue("b", "", 9, json!({})),
+        local_queue("a"),
+        local_queue("b"),
+        pending("first", "a", 1000, 10),
+        pending("second", "b", 1000, 0),
+    ];
+    let mut engine = engine(settings, &objects);
+    let report = engine.schedule(NOW);
+    assert_eq!(report.admitted(), 1, "what was just admitted is not ready yet");
+    assert_eq!(report.decisions[1].outcome, Outcome::WaitingForPodsReady);
+    assert_eq!(pending_queue(&engine, "b").counts(), (1, 0), "and the next one stays at the front");
+}
+
+#[test]
+fn trap_19_counts_reservations_as_well_as_admissions() {
+    let settings = Settings { block_admission: true, ..Settings::default() };
+    let mut reserved = admitted("reserved", "cq", 1000, 0);
+    reserved["status"]["conditions"].as_array_mut().unwrap().pop();
+    let objects = [
+        flavor("default"),
+        queue("cq", "", 9, json!({})),
+        local_queue("cq"),
+        reserved,
+        pending("w", "cq", 1000, 0),
+    ];
+    let mut engine = engine(settings, &objects);
+    assert_eq!(engine.schedule(NOW).decisions[0].outcome, Outcome::WaitingForPodsReady);
+    let key = engine.state.workload(id(&engine, "reserved")).unwrap().key.clone();
+    engine.remove_workload(&key, NOW);
+    assert_eq!(engine.schedule(NOW).admitted(), 1);
+}
+
+#[test]
+fn a_preemptor_whose_evictions_all_failed_does_not_wait_for_them() {
+    let objects = [
+        flavor("default"),
+        queue("cq", "", 2, json!({ "withinClusterQueue": "LowerPriority" })),
+        local_queue("cq"),
+        admitted("one", "cq", 1000, 0),
+        admitted("two", "cq", 1000, 0),
+        pending("high", "cq", 2000, 10),
+    ];
+    for failing in [1, 2] {
+        let mut engine = engine(Settings::default(), &objects);
+        let mut report = engine.schedule(NOW);
+        let preemptor = id(&engine, "high");
+        let victims: Vec<_> = ["one", "two"].iter().map(|name| id(&engine, name)).take(failing).collect();
+        engine.preemptions_failed(&mut report.decisions[0], &victims);
+        let Outcome::Unadmitted(outcome) = &report.decisions[0].outcome else { panic!("it waits") };
+        assert_eq!(outcome.evict.len(), 2 - failing);
+        let (end, reason) = if failing == 2 {
+            (". Preempting 2 workload(s) failed, will retry.", RequeueReason::PreemptionFailed)
+        } else {
+            (". Pending the preemption of 1 workload(s)", RequeueReason::PendingPreemption)
+        };
+        assert!(outcome.message.ends_with(end), "{}", outcome.message);
+        assert_eq!(outcome.requeue, reason);
+        assert_eq!(pending_queue(&engine, "cq").is_sticky(preemptor), failing == 1);
+        assert_eq!(pending_queue(&engine, "cq").counts(), (1, 0));
+        assert_eq!(preempted(&engine, &engine.clone().schedule(NOW)).len(), failing, "asked for again");
+    }
+}
+
+#[test]
+fn a_multikueue_check_that_lists_every_flavor_is_for_all() {
+    let listed = |flavors: &[&str]| {
+        let mut cq = flavored("cq", "", &[("one", 1), ("two", 1)]);
+        cq["spec"]["admissionChecksStrategy"] =
+            json!({ "admissionChecks": [{ "name": "remote", "onFlavors": flavors }] });
+        let mut engine = engine(Settings::default(), &[flavor("one"), flavor("two"), cq]);
+        let check = quintet_queue_engine::state::CheckInfo {
+            active: true,
+            controller: quintet_queue_engine::state::MULTIKUEUE.into(),
+        };
+        engine.set_check("remote".into(), Some(check), NOW);
+        engine.state.is_queue_active(queue_id(&engine, "cq"))
+    };
+    assert!(listed(&[]) && listed(&["two", "one"]));
+    assert!(!listed(&["one"]));
+}
+
+#[test]
+fn generations_change_only_where_something_could_be_allocated_differently() {
+    let objects = [
+        flavor("default"),
+        queue("a", "left", 1, json!({})),
+        queue("b", "left", 1, json!({})),
+        queue("c", "right", 1, json!({})),
+    ];
+    let mut engine = engine(Settings::default(), &objects);
+    let generations = |engine: &quintet_queue_engine::Engine| {
+        ["a", "b", "c"].map(|name| engine.state.tree.generation(node(engine, name)))
+    };
+    let before = generations(&engine);
+    add(&mut engine, &queue("a", "left", 1, json!({ "withinClusterQueue": "LowerPriority" })));
+    assert_eq!(generations(&engine), before, "policies allocate nothing");
+    add(&mut engine, &queue("a", "left", 2, json!({})));
+    let after = generations(&engine);
+    assert!(after[0] > before[0] && after[1] > before[1]);
+    assert_eq!(after[2], before[2], "another tree");
+    let cohort = json!({ "kind": "Cohort", "metadata": { "name": "right" }, "spec": {} });
+    add(&mut engine, &cohort);
+    let last = generations(&engine);
+    assert_eq!(last[..2], after[..2]);
+    assert!(last[2] > after[2]);
+    add(&mut engine, &cohort);
+    assert_eq!(generations(&engine), last, "the same again");
+}
+
+#[test]
+fn a_replaced_slice_of_any_size_overflows_nothing() {
+    use quintet_queue_engine::flavors::Replaced;
+    let objects =
+        [flavor("default"), queue("cq", "", 9, json!({})), local_queue("cq"), pending("w", "cq", 1000, 0)];
+    let mut engine = engine(Settings::default(), &objects);
+    let (assignment, _) = evaluated(&mut engine, "w", "cq");
+    let workload = Arc::clone(engine.state.workload(id(&engine, "w")).unwrap());
+    for (own, replaced, total) in [(3, 1, 2), (i32::MAX, i32::MIN, 3), (i32::MIN, i32::MAX, 3)] {
+        let mut subject = Subject::new(Arc::clone(&workload), queue_id(&engine, "cq"), 1);
+        subject.demands[0].count = own;
+        subject.demands[0].requests.set(ResourceId::CPU, 3000);
+        let mut demands = subject.demands.clone();
+        demands[0].count = replaced;
+        subject.replaced = Some(Replaced { id: id(&engine, "w"), workload: Arc::clone(&workload), demands });
+        let usage = assignment.total_requests(&subject, false);
+        assert_eq!(usage.first().map_or(0, |(_, value)| value.get()), total * 1000, "{own} after {replaced}");
+    }
 }

@@ -1,7 +1,5 @@
 //! A head on its way through a cycle.
 
-use std::fmt::Write;
-
 use crate::flavors::{Assignment, Mode, Subject};
 use crate::model::{PreemptionPolicy, Usage};
 use crate::names::WorkloadId;
@@ -110,13 +108,9 @@ impl Entry {
     /// Notes how many victims were evicted, or could not be.
     pub fn preempted(&mut self, preempted: usize, failed: usize) {
         self.subject.progress = None;
-        if preempted > 0 {
-            let _ = write!(self.message, ". Pending the preemption of {preempted} workload(s)");
-            self.requeue = RequeueReason::PendingPreemption;
-        } else if failed > 0 {
-            let _ = write!(self.message, ". Preempting {failed} workload(s) failed, will retry.");
-            self.requeue = RequeueReason::PreemptionFailed;
-        }
+        let (message, requeue) = preemption_outcome(preempted, failed);
+        self.message.push_str(&message);
+        self.requeue = requeue.unwrap_or(self.requeue);
     }
 
     /// What it would add: quota unless it has it already, and places beyond those it has.
@@ -140,6 +134,24 @@ impl Entry {
     /// What it keeps from others while it waits without victims.
     pub(super) fn reservation(&self, state: &State, queue: &Queue) -> (Usage, Vec<TasUse>) {
         (self.net_quota(reserved_without_targets(&self.assignment, state, queue)), self.net_places(state))
+    }
+}
+
+/// What the message of an entry ends with whose victims are on their way out.
+pub(crate) fn preempting(count: usize) -> String {
+    format!(". Pending the preemption of {count} workload(s)")
+}
+
+/// The end of the message, and why the entry goes back, when `preempted` victims are on their way out
+/// and `failed` could not be evicted.
+pub(crate) fn preemption_outcome(preempted: usize, failed: usize) -> (String, Option<RequeueReason>) {
+    match (preempted, failed) {
+        (0, 0) => (String::new(), None),
+        (0, failed) => (
+            format!(". Preempting {failed} workload(s) failed, will retry."),
+            Some(RequeueReason::PreemptionFailed),
+        ),
+        (preempted, _) => (preempting(preempted), Some(RequeueReason::PendingPreemption)),
     }
 }
 

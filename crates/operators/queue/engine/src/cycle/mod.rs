@@ -9,8 +9,9 @@ mod process;
 
 pub use decision::{Admitted, CycleReport, Decision, Outcome, Unadmitted};
 pub use entry::{Entry, EntryStatus, reserved_without_targets};
+pub(crate) use entry::{preempting, preemption_outcome};
 pub use nominate::{evaluate, replaced_slice};
 pub(crate) use order::Order;
 pub use order::{compare_classical, compare_fair};
-pub(crate) use process::Processing;
 pub use process::{Fits, Victims, fits};
+pub(crate) use process::{Processing, Turn};

@@ -87,7 +87,8 @@ impl Victims {
         !self.all.is_empty() && targets.iter().any(|target| self.contains(target.workload))
     }
 
-    fn add(&mut self, targets: &[Target], state: &State) {
+    /// Adds the targets of an entry.
+    pub fn add(&mut self, targets: &[Target], state: &State) {
         for target in targets {
             if self.all.insert(target.workload)
                 && let Some(queue) = state.held(target.workload).and_then(|held| state.queue(held.queue))
@@ -103,36 +104,49 @@ pub(crate) struct Processing<'a> {
     pub(crate) state: &'a mut State,
     /// Evictions decided earlier and not seen to happen yet.
     pub(crate) expected: &'a BTreeSet<WorkloadId>,
+    /// Pods of workloads that hold quota are not ready, and others have to wait for them.
+    pub(crate) blocked: bool,
     /// Everybody preempted in this cycle.
     pub(crate) victims: Victims,
     pub(crate) report: &'a mut CycleReport,
     pub(crate) now: Time,
 }
 
+/// What becomes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It is to be admitted.
+    Admit,
+    /// It would be, but has to wait for the pods of others.
+    WaitForPods,
+    /// It is not.
+    Done,
+}
+
 impl Processing<'_> {
-    /// Decides about an entry. True if it is to be admitted.
-    pub(crate) fn process(&mut self, entry: &mut Entry) -> bool {
+    /// Decides about an entry.
+    pub(crate) fn process(&mut self, entry: &mut Entry) -> Turn {
         let Some(queue) = self.state.queue(entry.subject.queue).map(Arc::clone) else {
-            return false;
+            return Turn::Done;
         };
         let gates = self.state.settings.gates.clone();
         let preserve = gates.preserve_scan_progress;
         if gates.concurrent_admission && self.sibling(entry, &queue, |own, other| other < own).is_some() {
             entry.skip("A more favorable variant is already admitted", "PendingEvaluation", preserve);
-            return false;
+            return Turn::Done;
         }
         let (usage, fit) = self.refreshed(entry, &queue);
         let mode = entry.assignment.mode();
         if gates.tas_fail_fast && entry.subject.workload.has_placement_on_failed_node() && mode != Mode::Fit {
             entry.status = EntryStatus::Evicted;
-            return false;
+            return Turn::Done;
         }
         match mode {
             Mode::NoFit => {
                 entry.requeue = RequeueReason::NoFit;
                 let reason = entry.assignment.no_fit.map_or("", |reason| reason.name());
                 reason.clone_into(&mut entry.reason);
-                return false;
+                return Turn::Done;
             }
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = RequeueReason::PreemptionNoCandidates;
@@ -141,7 +155,7 @@ impl Processing<'_> {
                     let (quota, places) = entry.reservation(self.state, &queue);
                     self.add(&queue, &quota, &places);
                 }
-                return false;
+                return Turn::Done;
             }
             Mode::Preempt
                 if (gates.concurrent_admission || gates.orchestrated_preemption)
@@ -152,7 +166,7 @@ impl Processing<'_> {
                 "AdmissionGated".clone_into(&mut entry.reason);
                 entry.requeue = RequeueReason::PreemptionGated;
                 entry.subject.progress = None;
-                return false;
+                return Turn::Done;
             }
             Mode::DeferredFit => {
                 "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
@@ -161,7 +175,7 @@ impl Processing<'_> {
                 entry.requeue = RequeueReason::PendingPreemption;
                 entry.subject.progress = None;
                 self.add(&queue, &usage.0, &usage.1);
-                return false;
+                return Turn::Done;
             }
             Mode::Preempt | Mode::Fit => {}
         }
@@ -176,22 +190,26 @@ impl Processing<'_> {
             if overlaps || mode == Mode::Preempt {
                 *self.report.skipped_preemptions.entry(entry.subject.queue).or_default() += 1;
             }
-            return false;
+            return Turn::Done;
         }
         self.victims.add(&entry.targets, self.state);
         self.add(&queue, &usage.0, &usage.1);
         if mode == Mode::Preempt {
             self.preempt(entry);
-            return false;
+            return Turn::Done;
+        }
+        if self.blocked && !entry.subject.workload.needs_second_pass() {
+            entry.status = EntryStatus::Nominated;
+            return Turn::WaitForPods;
         }
         if gates.concurrent_admission
             && let Some(sibling) = self.sibling(entry, &queue, |own, other| other > own)
         {
             Self::migrate(entry, &queue, sibling);
-            return false;
+            return Turn::Done;
         }
         entry.status = EntryStatus::Nominated;
-        true
+        Turn::Admit
     }
 
     fn add(&mut self, queue: &Queue, quota: &Usage, places: &[TasUse]) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{Engine, usage};
 use crate::cycle::{
-    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Unadmitted, Victims,
-    evaluate,
+    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Turn, Unadmitted,
+    Victims, evaluate,
 };
 use crate::flavors::Subject;
 use crate::model::{Admission, CheckState, ConditionKind, ConditionReason, Workload};
@@ -30,12 +30,20 @@ impl Engine {
                 let mut entry = Entry::new(id, Subject::new(Arc::clone(workload), queue, self.cycle));
                 entry.second_pass = Some(iteration);
                 heads.push(entry);
+                // It may go back to its queue, which therefore counts this cycle.
+                self.busy.insert(queue);
             }
         }
-        let Self { state, queues, waiting, .. } = self;
-        for (queue, pending) in queues.iter_mut().filter(|(id, _)| is_active(state, **id)) {
+        let Self { state, queues, waiting, busy, .. } = self;
+        let mut idle = Vec::new();
+        for queue in busy.iter().filter(|id| is_active(state, **id)) {
             let usage = |local_queue| usage::order_of(state, local_queue);
-            let Some((id, head)) = pending.pop(&usage) else {
+            let pending = queues.get_mut(queue);
+            let Some((pending, (id, head))) = pending.and_then(|pending| {
+                let popped = pending.pop(&usage)?;
+                Some((pending, popped))
+            }) else {
+                idle.push(*queue);
                 continue;
             };
             if let Some(waiting) = waiting.get_mut(&head.workload.local_queue) {
@@ -45,6 +53,9 @@ impl Engine {
             entry.is_preemptor = pending.is_preemptor(id, head.workload.generation);
             entry.subject.progress = head.progress.map(|progress| *progress);
             heads.push(entry);
+        }
+        for queue in idle {
+            self.busy.remove(&queue);
         }
         heads
     }
@@ -81,12 +92,12 @@ impl Engine {
     fn decide(&mut self, heads: Vec<Entry>, report: &mut CycleReport, now: Time) {
         let (mut entries, refused) = self.nominate(heads, now);
         let mut order = Order::new(&self.state.settings, &entries);
-        let blocked = self.state.settings.block_admission && !self.state.all_pods_ready();
-
+        let (blocks, ready) = (self.state.settings.block_admission, self.state.all_pods_ready());
         let mark = self.state.mark();
         let mut processing = Processing {
             state: &mut self.state,
             expected: &self.expected,
+            blocked: blocks && !ready,
             victims: Victims::default(),
             report,
             now,
@@ -98,12 +109,17 @@ impl Engine {
                 continue;
             };
             decided.push(at);
-            if processing.process(entry) {
-                if blocked && !entry.subject.workload.needs_second_pass() {
+            match processing.process(entry) {
+                Turn::Done => {}
+                Turn::WaitForPods => {
                     waits_for_pods = Some(at);
                     break;
                 }
-                entry.status = EntryStatus::Assumed;
+                Turn::Admit => {
+                    entry.status = EntryStatus::Assumed;
+                    // From now on it is one of those whose pods the others wait for.
+                    processing.blocked |= blocks && !entry.subject.workload.is_true(ConditionKind::PodsReady);
+                }
             }
         }
         self.state.rollback(mark);
@@ -253,7 +269,7 @@ impl Engine {
     }
 
     /// Puts an entry back and says what clients should see.
-    fn back_to_queue(&mut self, mut entry: Entry, now: Time) -> Outcome {
+    pub fn back_to_queue(&mut self, mut entry: Entry, now: Time) -> Outcome {
         if entry.status != EntryStatus::NotNominated && entry.requeue == RequeueReason::Generic {
             entry.requeue = RequeueReason::FailedAfterNomination;
         }
@@ -293,6 +309,7 @@ impl Engine {
             queue.remove(entry.id);
             return;
         };
+        self.busy.insert(entry.subject.queue);
         self.waiting.entry(newest.local_queue).or_default().insert(entry.id);
         let mut pending = entry.pending(entry.subject.workload.generation);
         pending.workload = Arc::clone(newest);

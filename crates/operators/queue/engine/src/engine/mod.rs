@@ -4,16 +4,19 @@ mod cycle;
 mod usage;
 
 pub use cycle::required_checks;
+pub use usage::charged_by;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cycle::{Decision, Outcome, preempting, preemption_outcome};
 use crate::labels::Labels;
 use crate::model::{
     CohortSpec, ConditionKind, ConditionReason, Flavor, LocalQueue, QueueSpec, Workload, WorkloadKey,
 };
 use crate::names::{CohortId, FlavorId, IdMap, LocalQueueId, NamespaceId, QueueId, TopologyId, WorkloadId};
 use crate::queue::{Pending, PendingQueue, SecondPass};
+use crate::quota::NodeKind;
 use crate::settings::Settings;
 use crate::state::{CheckInfo, Queue, State};
 use crate::tas::NodeInfo;
@@ -35,6 +38,8 @@ pub struct Engine {
     /// The state decisions are made on. Change it through the engine, so that queues follow.
     pub state: State,
     queues: BTreeMap<QueueId, PendingQueue>,
+    /// Queues somebody may be active or in flight in; the others are not looked at.
+    busy: BTreeSet<QueueId>,
     /// Workloads that wait, by the LocalQueue they ask, whether it exists or not.
     waiting: IdMap<LocalQueueId, BTreeSet<WorkloadId>>,
     second_pass: SecondPass,
@@ -61,6 +66,7 @@ impl Engine {
 
     /// The pending workloads of a queue, to change.
     pub fn pending_mut(&mut self, queue: QueueId) -> Option<&mut PendingQueue> {
+        self.busy.insert(queue);
         self.queues.get_mut(&queue)
     }
 
@@ -75,6 +81,7 @@ impl Engine {
     pub fn set_queue(&mut self, spec: QueueSpec, now: Time) {
         let (id, strategy) = (spec.id, spec.strategy);
         let by_usage = spec.usage_based_admission && self.settings().afs().is_some();
+        let changed = self.state.queue(id).is_none_or(|known| known.spec != spec);
         self.state.set_queue(spec);
         if let Some(queue) = self.queues.get_mut(&id) {
             queue.strategy = strategy;
@@ -87,16 +94,19 @@ impl Engine {
                 .map(|(local_queue, _)| local_queue)
                 .collect();
             for local_queue in feeding {
-                self.push_waiting(local_queue, now);
+                self.push_waiting(local_queue);
             }
         }
-        self.request_flush(id, now);
+        if changed {
+            self.request_flush(id, now);
+        }
     }
 
     /// Removes a queue.
     pub fn remove_queue(&mut self, id: QueueId) {
         self.state.remove_queue(id);
         self.queues.remove(&id);
+        self.busy.remove(&id);
     }
 
     /// Adds, changes or removes a cohort.
@@ -104,9 +114,11 @@ impl Engine {
         let exists = spec.is_some();
         self.state.set_cohort(id, spec);
         if exists && let Some(node) = self.state.cohort(id) {
-            let root = self.state.tree.root(node);
-            if let Some(queue) = self.state.tree.all_queues_below(root).first().copied() {
-                self.request_flush(queue, now);
+            let root = self.state.tree.kind(self.state.tree.root(node));
+            if let NodeKind::Cohort(root) = root
+                && !self.state.is_in_cycle(root)
+            {
+                self.flushes.entry(FlushScope::Root(root)).or_insert(now + FLUSH_DELAY);
             }
         }
     }
@@ -163,7 +175,7 @@ impl Engine {
     }
 
     /// Adds, changes or removes a LocalQueue; a stopped one feeds nothing.
-    pub fn set_local_queue(&mut self, id: LocalQueueId, local_queue: Option<LocalQueue>, now: Time) {
+    pub fn set_local_queue(&mut self, id: LocalQueueId, local_queue: Option<LocalQueue>) {
         let feeds = |local_queue: &Option<LocalQueue>| {
             local_queue
                 .as_ref()
@@ -179,11 +191,11 @@ impl Engine {
                     queue.remove(*workload);
                 }
             }
-            self.push_waiting(id, now);
+            self.push_waiting(id);
         }
     }
 
-    fn push_waiting(&mut self, local_queue: LocalQueueId, _now: Time) {
+    fn push_waiting(&mut self, local_queue: LocalQueueId) {
         let Some(feeds) = self.state.local_queue(local_queue).filter(|local_queue| !local_queue.stopped)
         else {
             return;
@@ -191,6 +203,7 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(&feeds.queue) else {
             return;
         };
+        self.busy.insert(feeds.queue);
         for id in self.waiting.get(&local_queue).into_iter().flatten() {
             if let Some(workload) = self.state.workload(*id) {
                 queue.push_if_absent(*id, Pending::new(Arc::clone(workload)), &self.state.settings);
@@ -261,9 +274,13 @@ impl Engine {
         }
         self.waiting.entry(workload.local_queue).or_default().insert(id);
         let feeds = self.state.local_queue(workload.local_queue).filter(|local_queue| !local_queue.stopped);
-        let Some(queue) = feeds.and_then(|feeds| self.queues.get_mut(&feeds.queue)) else {
+        let Some(feeds) = feeds.map(|feeds| feeds.queue) else {
             return;
         };
+        let Some(queue) = self.queues.get_mut(&feeds) else {
+            return;
+        };
+        self.busy.insert(feeds);
         let settings = &self.state.settings;
         let mut pending = Pending::new(workload);
         if settings.gates.preserve_scan_progress
@@ -318,18 +335,24 @@ impl Engine {
         }
     }
 
-    /// Asks for the parked workloads of a queue, or of the whole tree it is in, to be woken soon.
+    /// Asks for the parked workloads of a queue, or of the whole tree it is in, to be woken soon. Where
+    /// cohorts form a cycle nobody is woken; breaking the cycle asks again.
     pub fn request_flush(&mut self, queue: QueueId, now: Time) {
-        let scope = self.state.queue(queue).map_or(FlushScope::Queue(queue), |row| {
-            match self.state.tree.kind(self.state.tree.root(row.node)) {
-                crate::quota::NodeKind::Cohort(root) => FlushScope::Root(root),
-                crate::quota::NodeKind::Queue(queue) => FlushScope::Queue(queue),
-            }
-        });
+        let Some(row) = self.state.queue(queue) else {
+            return;
+        };
+        if row.spec.cohort.is_some_and(|cohort| self.state.is_in_cycle(cohort)) {
+            return;
+        }
+        let scope = match self.state.tree.kind(self.state.tree.root(row.node)) {
+            NodeKind::Cohort(root) => FlushScope::Root(root),
+            NodeKind::Queue(queue) => FlushScope::Queue(queue),
+        };
         self.flushes.entry(scope).or_insert(now + FLUSH_DELAY);
     }
 
-    /// Wakes parked workloads whose time has come; `None` wakes all that were asked for.
+    /// Wakes parked workloads as asked for: all of them, or with `due_only` those whose time has come.
+    /// Says how many.
     pub fn process_flushes(&mut self, now: Time, due_only: bool) -> usize {
         let due: Vec<FlushScope> =
             self.flushes.iter().filter(|(_, at)| !due_only || **at <= now).map(|(scope, _)| *scope).collect();
@@ -338,6 +361,7 @@ impl Engine {
             self.flushes.remove(&scope);
             let queues = match scope {
                 FlushScope::Queue(queue) => vec![queue],
+                FlushScope::Root(root) if self.state.is_in_cycle(root) => Vec::new(),
                 FlushScope::Root(root) => self
                     .state
                     .cohort(root)
@@ -360,7 +384,11 @@ impl Engine {
             let labels = self.state.namespace(namespace);
             labels.is_some_and(|labels| selector.is_some_and(|selector| selector.matches(labels)))
         };
-        self.queues.get_mut(&queue).map_or(0, |pending| pending.flush(&serves, now))
+        let moved = self.queues.get_mut(&queue).map_or(0, |pending| pending.flush(&serves, now));
+        if moved > 0 {
+            self.busy.insert(queue);
+        }
+        moved
     }
 
     /// When something is due although nothing happens: a flush or a second pass.
@@ -376,6 +404,24 @@ impl Engine {
     /// Workloads waiting for a LocalQueue, in flight not included.
     pub fn waiting_in(&self, local_queue: LocalQueueId) -> impl Iterator<Item = WorkloadId> + '_ {
         self.waiting.get(&local_queue).into_iter().flatten().copied()
+    }
+
+    /// How many workloads of a LocalQueue are active (with the one in flight) and inadmissible, at a cost
+    /// of as many as there are.
+    pub fn counts_in(&self, local_queue: LocalQueueId) -> (usize, usize) {
+        let feeds = self.state.local_queue(local_queue).map(|local_queue| local_queue.queue);
+        let Some(queue) = feeds.and_then(|queue| self.queues.get(&queue)) else {
+            return (0, 0);
+        };
+        let mut counts = (usize::from(queue.in_flight_of(local_queue)), 0);
+        for id in self.waiting_in(local_queue) {
+            if queue.is_active(id) {
+                counts.0 += 1;
+            } else if queue.is_inadmissible(id) {
+                counts.1 += 1;
+            }
+        }
+        counts
     }
 
     /// How a LocalQueue's usage orders its workloads.
@@ -407,6 +453,32 @@ impl Engine {
     /// A preemption could not be written: it may be decided again.
     pub fn preemption_failed(&mut self, victim: WorkloadId) {
         self.expected.remove(&victim);
+    }
+
+    /// Says which evictions for a preemptor could not be written, before its decision is told to clients.
+    /// They may be decided again. If none of its victims goes, the preemptor does not wait for them.
+    pub fn preemptions_failed(&mut self, decision: &mut Decision, failed: &[WorkloadId]) {
+        let Outcome::Unadmitted(outcome) = &mut decision.outcome else {
+            return;
+        };
+        let failures = outcome.evict.iter().filter(|target| failed.contains(&target.workload)).count();
+        if failures == 0 {
+            return;
+        }
+        let wanted = outcome.evict.len() + outcome.already_evicted;
+        outcome.evict.retain(|target| !failed.contains(&target.workload));
+        for victim in failed {
+            self.expected.remove(victim);
+        }
+        let base = outcome.message.strip_suffix(&preempting(wanted)).unwrap_or(&outcome.message);
+        let (message, requeue) = preemption_outcome(wanted - failures, failures);
+        outcome.message = format!("{base}{message}");
+        if let Some(requeue) = requeue.filter(|requeue| *requeue != outcome.requeue) {
+            outcome.requeue = requeue;
+            if let Some(queue) = self.queues.get_mut(&decision.queue) {
+                queue.forget_preemptor(decision.workload);
+            }
+        }
     }
 
     /// An evicted workload has stopped and gives back what it held: it waits again.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::Engine;
 use crate::afs::{self, Consumed};
 use crate::cycle::Entry;
-use crate::model::Workload;
+use crate::model::{QueueSpec, Workload};
 use crate::names::{LocalQueueId, ResourceId, WorkloadId};
 use crate::quantity::Quantity;
 use crate::requests::Requests;
+use crate::settings::{AdmissionFairSharing, Settings};
 use crate::state::State;
 use crate::time::Time;
 
@@ -16,6 +17,16 @@ use crate::time::Time;
 pub(super) fn order_of(state: &State, local_queue: LocalQueueId) -> f64 {
     let weight = state.local_queue(local_queue).map_or(1.0, |local_queue| local_queue.weight);
     state.settings.afs().map_or(0.0, |config| state.afs.usage(local_queue, weight, config, &state.names))
+}
+
+/// By which rules an admission is charged to its LocalQueue, if it is: its queue shares fairly, and it was
+/// not charged when it got its reservation.
+pub fn charged_by<'s>(
+    settings: &'s Settings,
+    queue: &QueueSpec,
+    had_reservation: bool,
+) -> Option<&'s AdmissionFairSharing> {
+    settings.afs().filter(|_| queue.usage_based_admission && !had_reservation)
 }
 
 fn consumed(requests: &Requests) -> Consumed {
@@ -33,8 +44,7 @@ impl Engine {
         let Some(row) = self.state.queue(entry.subject.queue).map(Arc::clone) else {
             return;
         };
-        let applies = row.spec.usage_based_admission && !had_reservation;
-        let Some(config) = self.state.settings.afs().filter(|_| applies).cloned() else {
+        let Some(config) = charged_by(&self.state.settings, &row.spec, had_reservation).cloned() else {
             return;
         };
         let ignores = self.state.settings.ignores_undeclared();
@@ -63,7 +73,7 @@ impl Engine {
         if workload.is_finished() || !workload.active && !workload.has_reservation() {
             self.state.afs.drop_penalty(workload.local_queue, &workload.key);
         } else if workload.is_admitted() && self.has_charge(&workload) {
-            let running = self.running_in(workload.local_queue, Some(id));
+            let running = consumed(&self.state.running_in(workload.local_queue, Some(id)));
             self.state.afs.settle(workload.local_queue, &workload.key, &running, &config, now);
         }
     }
@@ -80,24 +90,8 @@ impl Engine {
         };
         let all: Vec<LocalQueueId> = self.state.local_queues().map(|(id, _)| id).collect();
         for local_queue in all {
-            let running = self.running_in(local_queue, None);
+            let running = consumed(&self.state.running_in(local_queue, None));
             self.state.afs.sample(local_queue, &running, &config, now);
         }
-    }
-
-    /// What admitted workloads of a LocalQueue use.
-    fn running_in(&self, local_queue: LocalQueueId, without: Option<WorkloadId>) -> Consumed {
-        let mut total = Requests::new();
-        let queue = self.state.local_queue(local_queue).map(|local_queue| local_queue.queue);
-        for id in queue.into_iter().flat_map(|queue| self.state.reserved(queue)) {
-            let workload = self.state.workload(id).filter(|workload| workload.local_queue == local_queue);
-            if Some(id) != without && workload.is_some_and(|workload| workload.is_admitted()) {
-                for (fr, amount) in self.state.held(id).into_iter().flat_map(|held| &held.usage) {
-                    let sum = total.get(fr.resource).saturating_add(amount.get());
-                    total.set(fr.resource, sum);
-                }
-            }
-        }
-        consumed(&total)
     }
 }

@@ -14,6 +14,7 @@ pub use partial::search_counts;
 pub use reasons::{NoFitReason, Reason};
 pub(crate) use topology as topology_placement;
 pub(crate) use topology::tas_requests;
+pub use topology::{to_place, with_topology};
 
 use crate::amount::Amount;
 use crate::model::{Admission, Delayed, PodSetAdmission, ShapeHash, Usage, Workload, add_usage};
@@ -351,7 +352,8 @@ impl Assignment {
                 continue;
             };
             let replaced = subject.replaced.as_ref().and_then(|replaced| replaced.demands.get(index));
-            let count = replaced.map_or(assigned.count, |replaced| demand.count - replaced.count);
+            let count =
+                replaced.map_or(assigned.count, |replaced| demand.count.saturating_sub(replaced.count));
             for (resource, value) in demand.scaled_to(count).requests.iter() {
                 let choice = assigned.choice(resource);
                 if value == 0 || choice.is_none() && ignore_undeclared {

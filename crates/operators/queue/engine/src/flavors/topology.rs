@@ -54,16 +54,20 @@ fn has_levels(tree: &Tree, pod_set: &PodSet) -> bool {
         && request.slices.iter().all(|layer| tree.level(&layer.level).is_some())
 }
 
+/// Those of the choices whose flavor has a topology.
+pub fn with_topology<'c>(
+    choices: &'c [(ResourceId, FlavorChoice)],
+    state: &'c State,
+) -> impl Iterator<Item = &'c (ResourceId, FlavorChoice)> {
+    choices.iter().filter(|(_, choice)| state.tas.flavor(choice.flavor).is_some())
+}
+
 /// The one flavor with a topology among those chosen.
 pub(super) fn only_tas_flavor(
     choices: &[(ResourceId, FlavorChoice)],
     state: &State,
 ) -> Result<FlavorId, String> {
-    let mut found: Vec<FlavorId> = choices
-        .iter()
-        .map(|(_, choice)| choice.flavor)
-        .filter(|id| state.tas.flavor(*id).is_some())
-        .collect();
+    let mut found: Vec<FlavorId> = with_topology(choices, state).map(|(_, choice)| choice.flavor).collect();
     found.sort_by_key(|id| state.names.flavor_name(*id).to_owned());
     found.dedup();
     match found.as_slice() {
@@ -152,6 +156,21 @@ pub(crate) fn tas_requests<'a>(
         }
     }
     requests
+}
+
+/// Which pod sets are to be placed with this assignment, by index, and in which flavor. Those that cannot
+/// be get an error.
+pub fn to_place(
+    assignment: &mut Assignment,
+    subject: &Subject,
+    state: &State,
+    queue: &Queue,
+) -> Vec<(FlavorId, usize)> {
+    let requests = tas_requests(assignment, &subject.workload, subject, state, queue);
+    requests
+        .into_iter()
+        .flat_map(|(flavor, requests)| requests.into_iter().map(move |request| (flavor, request.index)))
+        .collect()
 }
 
 fn uses_failed_node(topology: &TopologyAssignment, workload: &Workload) -> bool {

@@ -211,7 +211,7 @@ fn pod_sets(
             min_count: int32(value, "minCount"),
             effective_count: count - done,
             requests: requests(&cost, names).floor_zero(),
-            pod: Arc::new(pod_shape(at(value, "template.spec"), names)?),
+            pod: pod_shape(at(value, "template.spec"), names).map(|shape| names.pod_shapes.share(shape))?,
             topology: topology_request(at(value, "topologyRequest")).map(Box::new),
         });
     }
@@ -269,7 +269,8 @@ fn conditions(object: &Value) -> Result<Vec<Condition>, Unreadable> {
             _ => ConditionReason::Other,
         };
         let status = text(value, "status") == Some("True");
-        conditions.push(Condition { kind, status, reason, since: time(at(value, "lastTransitionTime"))? });
+        let since = time(at(value, "lastTransitionTime"))?;
+        conditions.push(Condition { kind, status, reason, since, fingerprint: fingerprint(value) });
     }
     Ok(conditions)
 }
@@ -318,7 +319,8 @@ fn admission(
             value => {
                 let encoded: EncodedAssignment = serde_json::from_value(value.clone())
                     .map_err(|error| Unreadable::new("topology assignment", error))?;
-                Some(decode(&encoded))
+                let decoded = decode(&encoded);
+                Some(decoded.ok_or_else(|| Unreadable::new("topology assignment", value))?)
             }
         };
         let spec_count = workload.pod_set(&name).map_or(0, |pod_set| pod_set.count);

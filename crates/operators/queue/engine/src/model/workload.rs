@@ -85,6 +85,8 @@ pub struct Condition {
     pub reason: ConditionReason,
     /// Since when.
     pub since: Time,
+    /// A fingerprint of the whole condition as last read: equal means unchanged.
+    pub fingerprint: u64,
 }
 
 /// The state of an admission check.
@@ -364,10 +366,15 @@ impl Workload {
                 if condition.status != status {
                     condition.since = now;
                 }
+                if (condition.status, condition.reason) != (status, reason) {
+                    condition.fingerprint = 0;
+                }
                 condition.status = status;
                 condition.reason = reason;
             }
-            None => self.conditions.push(Condition { kind, status, reason, since: now }),
+            None => {
+                self.conditions.push(Condition { kind, status, reason, since: now, fingerprint: 0 });
+            }
         }
     }
 
@@ -496,6 +503,12 @@ impl Workload {
     pub fn backoff_expired(&self, now: Time) -> bool {
         let held = self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status);
         !held && self.requeue_at.is_none_or(|at| now >= at)
+    }
+
+    /// Whether something may make it wait after an eviction, now or later.
+    pub fn has_backoff(&self) -> bool {
+        self.requeue_at.is_some()
+            || self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status)
     }
 
     /// Whether some pod set can do with fewer pods.

@@ -109,8 +109,11 @@ type LaneKey = (Option<LocalQueueId>, Option<ShapeHash>);
 #[derive(Clone, Debug, Default)]
 struct Lane {
     active: BTreeSet<OrderKey>,
-    /// Parked because another workload of the shape did not fit; their backoff had expired.
+    /// Parked because another workload of the shape did not fit. None of them ever waits for a backoff,
+    /// so that all come back together.
     bulk: BTreeSet<OrderKey>,
+    /// Those of the active ones that may wait for a backoff once they are parked.
+    delayed: BTreeSet<OrderKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +157,8 @@ pub struct PendingQueue {
     pop_cycle: i64,
     flush_cycle: i64,
     preemptor: Option<Preemptor>,
+    /// The preemptor before the last one.
+    last_preemptor: Option<Preemptor>,
 }
 
 impl PendingQueue {
@@ -174,6 +179,7 @@ impl PendingQueue {
             pop_cycle: 0,
             flush_cycle: -1,
             preemptor: None,
+            last_preemptor: None,
         }
     }
 
@@ -207,6 +213,11 @@ impl PendingQueue {
     /// Whether the workload is parked.
     pub fn is_inadmissible(&self, id: WorkloadId) -> bool {
         self.rows.contains_key(&id) && !self.is_active(id)
+    }
+
+    /// Whether a workload of the LocalQueue is being decided about.
+    pub fn in_flight_of(&self, local_queue: LocalQueueId) -> bool {
+        self.in_flight.as_ref().is_some_and(|(_, pending)| pending.workload.local_queue == local_queue)
     }
 
     /// Whether the workload is being decided about.
@@ -265,13 +276,28 @@ impl PendingQueue {
         self.unfit.get(&shape).map(|reason| &**reason)
     }
 
-    /// Distinct shapes among active and inadmissible workloads; unknown shapes count one each.
-    pub fn shape_counts(&self) -> (usize, usize) {
-        let count = |ids: Vec<WorkloadId>| {
-            let shapes = ids.iter().filter_map(|id| self.rows.get(id)).filter_map(|row| row.pending.shape);
-            shapes.collect::<BTreeSet<_>>().len()
+    /// How many workloads of each known shape are active and inadmissible; the one in flight is neither.
+    pub fn shapes(&self) -> (BTreeMap<ShapeHash, usize>, BTreeMap<ShapeHash, usize>) {
+        let (mut active, mut inadmissible) = (BTreeMap::new(), BTreeMap::new());
+        let mut count = |is_active: bool, shape: Option<ShapeHash>, number: usize| {
+            let counts = if is_active { &mut active } else { &mut inadmissible };
+            if let Some(shape) = shape.filter(|_| number > 0) {
+                *counts.entry(shape).or_default() += number;
+            }
         };
-        (count(self.active_ids()), count(self.inadmissible_ids()))
+        for ((_, shape), lane) in &self.lanes {
+            count(true, *shape, lane.active.len());
+            count(false, *shape, lane.bulk.len());
+        }
+        for row in self.parked.iter().filter_map(|id| self.rows.get(id)) {
+            count(false, row.pending.shape, 1);
+        }
+        (active, inadmissible)
+    }
+
+    /// The shape of the workload in flight, if there is one and its shape is known.
+    pub fn shape_in_flight(&self) -> Option<ShapeHash> {
+        self.in_flight.as_ref().and_then(|(_, pending)| pending.shape)
     }
 
     /// What all pending workloads ask for together.
@@ -320,7 +346,11 @@ impl PendingQueue {
         }
         if let Some(row) = self.rows.get(&id) {
             let (key, lane_key) = (row.key.clone(), self.lane_of(&row.pending));
+            let delayed = row.pending.workload.has_backoff();
             self.change_lane(lane_key, |lane| {
+                if delayed {
+                    lane.delayed.insert(key.clone());
+                }
                 lane.active.insert(key);
             });
         }
@@ -330,8 +360,12 @@ impl PendingQueue {
         self.insert(id, pending, Place::Parked, settings);
     }
 
-    /// Parks a workload with those of its shape.
+    /// Parks a workload with those of its shape, or alone if it may have to wait for a backoff.
     fn park_with_shape(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
+        if pending.workload.has_backoff() {
+            self.park(id, pending, settings);
+            return;
+        }
         self.insert(id, pending, Place::Lane, settings);
         if let Some(row) = self.rows.get(&id) {
             let (key, lane_key) = (row.key.clone(), self.lane_of(&row.pending));
@@ -385,6 +419,7 @@ impl PendingQueue {
         }
         if row.place == Place::Lane {
             self.change_lane(self.lane_of(&row.pending), |lane| {
+                lane.delayed.remove(&row.key);
                 if !lane.active.remove(&row.key) {
                     lane.bulk.remove(&row.key);
                 }
@@ -446,6 +481,8 @@ impl PendingQueue {
     /// Takes the next workload; it is in flight until it is requeued or removed.
     pub fn pop(&mut self, usage: &dyn Fn(LocalQueueId) -> f64) -> Option<(WorkloadId, Pending)> {
         self.pop_cycle += 1;
+        // Whoever asks again is done with the one before.
+        self.in_flight = None;
         let id = self.peek(usage)?;
         let mut pending = self.take(id)?;
         pending.evaluated_generation = pending.workload.generation;
@@ -504,8 +541,8 @@ impl PendingQueue {
     ) -> bool {
         if matches!(reason, RequeueReason::PendingPreemption | RequeueReason::PendingMigration) {
             let sticky = self.strategy == Strategy::BestEffortFifo;
-            self.preemptor =
-                Some(Preemptor { workload: id, generation: pending.evaluated_generation, sticky });
+            let preemptor = Preemptor { workload: id, generation: pending.evaluated_generation, sticky };
+            self.last_preemptor = self.preemptor.replace(preemptor);
         }
         self.land(id);
         // A flush since the pop may have freed what was missing, and flavors not yet tried may fit.
@@ -516,7 +553,8 @@ impl PendingQueue {
             if self.is_active(id) {
                 return false;
             }
-            self.take(id);
+            // A parked copy is newer than what was decided about.
+            let pending = self.take(id).unwrap_or(pending);
             self.push_active(id, pending, settings);
             return true;
         }
@@ -526,17 +564,19 @@ impl PendingQueue {
         let hashing = settings.gates.equivalence_hashing && self.strategy == Strategy::BestEffortFifo;
         match pending.shape {
             Some(shape) if hashing && reason.is_about_shape() => {
-                let expired = pending.workload.backoff_expired(now);
-                if expired {
-                    self.park_with_shape(id, pending, settings);
-                } else {
-                    self.park(id, pending, settings);
-                }
+                self.park_with_shape(id, pending, settings);
                 self.park_shape(shape, unfit_reason);
             }
             _ => self.park(id, pending, settings),
         }
         true
+    }
+
+    /// The workload does not wait for victims after all: whoever did before goes on doing so.
+    pub fn forget_preemptor(&mut self, id: WorkloadId) {
+        if self.preemptor.as_ref().is_some_and(|known| known.workload == id) {
+            self.preemptor = self.last_preemptor.take();
+        }
     }
 
     fn land(&mut self, id: WorkloadId) {
@@ -558,7 +598,20 @@ impl PendingQueue {
         };
         let before = self.active;
         for lane in lanes {
-            self.change_lane(lane, |lane| merge(&mut lane.bulk, &mut lane.active));
+            let mut delayed = BTreeSet::new();
+            self.change_lane(lane, |lane| {
+                delayed = std::mem::take(&mut lane.delayed);
+                for key in &delayed {
+                    lane.active.remove(key);
+                }
+                merge(&mut lane.bulk, &mut lane.active);
+            });
+            for (_, _, _, id) in delayed {
+                self.parked.insert(id);
+                if let Some(row) = self.rows.get_mut(&id) {
+                    row.place = Place::Parked;
+                }
+            }
         }
         before - self.active
     }
@@ -620,8 +673,10 @@ impl PendingQueue {
     pub fn remove(&mut self, id: WorkloadId) {
         self.take(id);
         self.land(id);
-        if self.preemptor.as_ref().is_some_and(|known| known.workload == id) {
-            self.preemptor = None;
+        for preemptor in [&mut self.preemptor, &mut self.last_preemptor] {
+            if preemptor.as_ref().is_some_and(|known| known.workload == id) {
+                *preemptor = None;
+            }
         }
     }
 

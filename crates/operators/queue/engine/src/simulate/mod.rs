@@ -191,7 +191,7 @@ impl Simulation {
         self.queues.push((spec.id, name.to_owned(), nominal.get()));
         let feeds = LocalQueue { queue: spec.id, weight: 1.0, stopped: false };
         self.engine.set_queue(spec, START);
-        self.engine.set_local_queue(local_queue, Some(feeds), START);
+        self.engine.set_local_queue(local_queue, Some(feeds));
         Ok(local_queue)
     }
 

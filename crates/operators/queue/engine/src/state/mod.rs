@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use crate::fair::Share;
 use crate::labels::Labels;
-use crate::model::{Admission, CohortSpec, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey};
+use crate::model::{
+    Admission, CohortSpec, ConditionKind, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey,
+};
 use crate::names::{
-    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
+    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, ResourceId, TopologyId, WorkloadId,
 };
 use crate::quota::{self, NodeId, NodeKind, QuotaTree};
-
+use crate::requests::Requests;
 use crate::settings::Settings;
 use crate::tas::{Tas, TasUse};
 pub use queues::{InactiveReason, MULTIKUEUE, PROVISIONING};
@@ -150,6 +152,12 @@ pub struct State {
     slots: Vec<Option<Slot>>,
     free_slots: Vec<WorkloadId>,
     by_key: HashMap<WorkloadKey, WorkloadId>,
+    /// Workloads whose status says they hold quota of a queue that is not there.
+    orphans: BTreeMap<QueueId, BTreeSet<WorkloadId>>,
+    /// Workloads that hold quota and whose pods are not ready.
+    not_ready: BTreeSet<WorkloadId>,
+    /// What admitted workloads of a LocalQueue use of a queue.
+    running: BTreeMap<(LocalQueueId, QueueId), BTreeMap<ResourceId, i128>>,
     /// Workloads that count as gone while something is tried out.
     hidden: BTreeSet<WorkloadId>,
     /// Usage of LocalQueues for admission fair sharing.
@@ -305,7 +313,6 @@ impl State {
 
     /// Adds or replaces a workload and accounts what it holds. True if quota may have become free.
     pub fn set_workload(&mut self, workload: Workload) -> (WorkloadId, bool) {
-        let held = self.holding(&workload);
         let id = if let Some(id) = self.by_key.get(&workload.key) {
             *id
         } else {
@@ -320,9 +327,7 @@ impl State {
         if let Some(slot) = self.slots.get_mut(id.index()) {
             *slot = Some(Slot { workload: Arc::new(workload), held: None });
         }
-        if let Some(held) = held {
-            self.hold(id, held);
-        }
+        self.account(id);
         (id, freed)
     }
 
@@ -333,9 +338,38 @@ impl State {
             return;
         };
         change(Arc::make_mut(&mut slot.workload));
-        let workload = Arc::clone(&slot.workload);
+        self.account(id);
+    }
+
+    /// Accounts what a workload holds by its status, now or when its queue comes.
+    fn account(&mut self, id: WorkloadId) {
+        let Some(workload) = self.workload(id).map(Arc::clone) else {
+            return;
+        };
         if let Some(held) = self.holding(&workload) {
             self.hold(id, held);
+        } else if let Some(admission) = workload.admission.as_ref().filter(|_| workload.holds_quota()) {
+            self.orphans.entry(admission.queue).or_default().insert(id);
+        }
+    }
+
+    /// Accounts the workloads that waited for this queue to exist.
+    fn adopt_orphans(&mut self, queue: QueueId) {
+        for id in self.orphans.remove(&queue).into_iter().flatten() {
+            self.account(id);
+        }
+    }
+
+    fn forget_orphan(&mut self, id: WorkloadId) {
+        let Some(queue) = self.workload(id).and_then(|workload| Some(workload.admission.as_ref()?.queue))
+        else {
+            return;
+        };
+        if let Some(orphans) = self.orphans.get_mut(&queue) {
+            orphans.remove(&id);
+            if orphans.is_empty() {
+                self.orphans.remove(&queue);
+            }
         }
     }
 
@@ -375,16 +409,26 @@ impl State {
             self.tree.add_all(row.queue.node, &held.usage);
             self.tas.change_usage(&held.tas, 1);
             if let Some(Some(slot)) = self.slots.get_mut(id.index()) {
+                change_running(&mut self.running, &slot.workload, &held, 1);
                 slot.held = Some(Box::new(held));
+                if !slot.workload.is_true(ConditionKind::PodsReady) {
+                    self.not_ready.insert(id);
+                }
             }
         }
     }
 
     /// Frees what a workload holds. True if it held anything.
     fn release(&mut self, id: WorkloadId) -> bool {
-        let Some(held) = self.slots.get_mut(id.index()).and_then(|slot| slot.as_mut()?.held.take()) else {
+        self.forget_orphan(id);
+        self.not_ready.remove(&id);
+        let Some(Some(slot)) = self.slots.get_mut(id.index()) else {
             return false;
         };
+        let Some(held) = slot.held.take() else {
+            return false;
+        };
+        change_running(&mut self.running, &slot.workload, &held, -1);
         self.tas.change_usage(&held.tas, -1);
         if let Some(row) = self.queues.get_mut(held.queue) {
             row.reserved.remove(&id);
@@ -471,12 +515,28 @@ impl State {
         format!("{}/{}", self.names.namespaces.name(key.namespace), key.name)
     }
 
-    /// Whether all admitted workloads have their pods ready.
+    /// Whether all workloads that hold quota have their pods ready.
     pub fn all_pods_ready(&self) -> bool {
-        use crate::model::ConditionKind::PodsReady;
-        self.workloads().all(|(id, workload)| {
-            self.held(id).is_none() || !workload.is_admitted() || workload.is_true(PodsReady)
-        })
+        self.not_ready.is_empty()
+    }
+
+    /// What admitted workloads of a LocalQueue use of the queue it feeds, without one of them.
+    pub fn running_in(&self, local_queue: LocalQueueId, without: Option<WorkloadId>) -> Requests {
+        let Some(queue) = self.local_queue(local_queue).map(|local_queue| local_queue.queue) else {
+            return Requests::new();
+        };
+        let mut sums = self.running.get(&(local_queue, queue)).cloned().unwrap_or_default();
+        let spared = without.and_then(|id| Some((self.workload(id)?, self.held(id)?)));
+        if let Some((workload, held)) = spared
+            && workload.is_admitted()
+            && (workload.local_queue, held.queue) == (local_queue, queue)
+        {
+            for (fr, amount) in &held.usage {
+                *sums.entry(fr.resource).or_default() -= i128::from(amount.get());
+            }
+        }
+        let clamp = |sum: i128| i64::try_from(sum.clamp(0, i64::MAX.into())).unwrap_or(i64::MAX);
+        sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(resource, sum)| (resource, clamp(sum))).collect()
     }
 
     /// Usage of the LocalQueue of a workload, if its queue shares fairly at admission.
@@ -489,6 +549,29 @@ impl State {
         let local_queue = self.workload(id)?.local_queue;
         let weight = self.local_queues.get(local_queue).map_or(1.0, |local_queue| local_queue.weight);
         Some(self.afs.usage(local_queue, weight, config, &self.names))
+    }
+}
+
+fn change_running(
+    running: &mut BTreeMap<(LocalQueueId, QueueId), BTreeMap<ResourceId, i128>>,
+    workload: &Workload,
+    held: &Held,
+    factor: i128,
+) {
+    if !workload.is_admitted() {
+        return;
+    }
+    let key = (workload.local_queue, held.queue);
+    let sums = running.entry(key).or_default();
+    for (fr, amount) in &held.usage {
+        let sum = sums.entry(fr.resource).or_default();
+        *sum += i128::from(amount.get()) * factor;
+        if *sum == 0 {
+            sums.remove(&fr.resource);
+        }
+    }
+    if sums.is_empty() {
+        running.remove(&key);
     }
 }
 

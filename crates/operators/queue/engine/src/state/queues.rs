@@ -74,6 +74,9 @@ impl State {
     /// Adds or changes a cohort; `None` removes the object, and the cohort lives on while referred to.
     pub fn set_cohort(&mut self, id: CohortId, spec: Option<CohortSpec>) {
         let node = self.cohort_node(id);
+        if self.cohorts.get(id).is_some_and(|cohort| cohort.spec == spec) {
+            return;
+        }
         self.tree.set_quotas(node, spec.iter().flat_map(CohortSpec::quotas));
         self.tree.set_weight(node, spec.as_ref().map_or(1.0, |spec| spec.weight));
         if let Some(parent) = spec.as_ref().and_then(|spec| spec.parent) {
@@ -82,12 +85,18 @@ impl State {
         if let Some(cohort) = self.cohorts.get_mut(id) {
             cohort.spec = spec;
         }
-        self.relink_cohorts();
+        self.relink_cohorts(node);
+    }
+
+    /// Whether the cohorts above this one form a cycle.
+    pub fn is_in_cycle(&self, id: CohortId) -> bool {
+        self.cohorts.get(id).is_some_and(|cohort| cohort.in_cycle)
     }
 
     /// Follows parent names upwards; a cohort whose ancestors form a cycle stands alone and its queues
-    /// do not admit until the cycle is broken.
-    fn relink_cohorts(&mut self) {
+    /// do not admit until the cycle is broken. Only the trees that changed, among them that of `changed`,
+    /// are worked out again.
+    fn relink_cohorts(&mut self, changed: NodeId) {
         let parents: BTreeMap<CohortId, CohortId> = self
             .cohorts
             .iter()
@@ -99,31 +108,38 @@ impl State {
         };
         let all: Vec<(CohortId, NodeId)> =
             self.cohorts.iter().map(|(id, cohort)| (id, cohort.node)).collect();
-        let mut roots = BTreeSet::new();
+        let mut touched = BTreeSet::from([changed]);
+        let mut cycles_changed = false;
         for (id, node) in &all {
             let cyclic = in_cycle(*id);
             let parent = parents.get(id).filter(|_| !cyclic).and_then(|parent| self.cohort(*parent));
             if self.tree.parent(*node) != parent {
-                roots.insert(self.tree.root(*node));
+                touched.extend([self.tree.root(*node), *node]);
                 self.tree.set_parent(*node, parent);
             }
             if let Some(cohort) = self.cohorts.get_mut(*id) {
+                cycles_changed |= cohort.in_cycle != cyclic;
                 cohort.in_cycle = cyclic;
             }
         }
-        roots.extend(all.iter().map(|(_, node)| self.tree.root(*node)));
+        let roots: BTreeSet<NodeId> = touched.into_iter().map(|node| self.tree.root(node)).collect();
         for root in roots {
             self.tree.rebuild(root);
         }
-        self.refresh_all_queues();
+        if cycles_changed {
+            self.refresh_all_queues();
+        }
     }
 
     /// Adds or changes a queue.
     pub fn set_queue(&mut self, spec: QueueSpec) {
         let id = spec.id;
         let parent = spec.cohort.map(|cohort| self.cohort_node(cohort));
-        let known = self.queues.get(id).map(|row| row.queue.node);
-        let node = known.unwrap_or_else(|| self.tree.add(NodeKind::Queue(id)));
+        let known = self.queues.get(id).map(|row| Arc::clone(&row.queue));
+        let allocates_same = known
+            .as_ref()
+            .is_some_and(|known| known.spec.groups == spec.groups && known.spec.cohort == spec.cohort);
+        let node = known.as_ref().map_or_else(|| self.tree.add(NodeKind::Queue(id)), |known| known.node);
         let old_root = self.tree.root(node);
         self.tree.set_quotas(node, spec.quotas());
         self.tree.set_weight(node, spec.weight);
@@ -137,11 +153,16 @@ impl State {
                 self.queues.insert(id, QueueRow { queue: Arc::new(queue), reserved: BTreeSet::new() });
             }
         }
-        self.tree.rebuild(old_root);
-        if self.tree.root(node) != old_root {
-            self.tree.rebuild(node);
+        if !allocates_same {
+            self.tree.rebuild(old_root);
+            if self.tree.root(node) != old_root {
+                self.tree.rebuild(node);
+            }
         }
         self.refresh_queue(id);
+        if known.is_none() {
+            self.adopt_orphans(id);
+        }
     }
 
     /// Removes a queue; its workloads hold nothing any more.
@@ -149,19 +170,16 @@ impl State {
         let Some(reserved) = self.queues.get(id).map(|row| row.reserved.clone()) else {
             return;
         };
-        for workload in reserved {
-            self.release(workload);
+        for workload in &reserved {
+            self.release(*workload);
         }
         let Some(QueueRow { queue, .. }) = self.queues.remove(id) else {
             return;
         };
-        let old_root = self.tree.root(queue.node);
-        self.tree.clear_usage(queue.node);
-        self.tree.set_quotas(queue.node, []);
-        self.tree.set_parent(queue.node, None);
-        self.tree.set_active(queue.node, false);
-        self.tree.rebuild(queue.node);
-        self.tree.rebuild(old_root);
+        self.tree.remove(queue.node);
+        for workload in reserved {
+            self.account(workload);
+        }
     }
 
     /// A queue.
@@ -305,7 +323,11 @@ impl State {
         note(InactiveReason::CheckInactive(idle.clone()), !idle.is_empty());
         let list = |rules: &[&CheckRule]| rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
         note(InactiveReason::MultipleMultiKueue(list(&multikueue)), multikueue.len() > 1);
-        let per_flavor: Vec<_> = multikueue.iter().copied().filter(|rule| !rule.flavors.is_empty()).collect();
+        // Listing every flavor of the queue is the same as listing none.
+        let is_partial = |rule: &&CheckRule| {
+            !rule.flavors.is_empty() && rule.flavors.iter().copied().collect::<BTreeSet<_>>() != all
+        };
+        let per_flavor: Vec<_> = multikueue.iter().copied().filter(is_partial).collect();
         note(InactiveReason::MultiKueuePerFlavor(list(&per_flavor)), !per_flavor.is_empty());
         note(InactiveReason::MultiKueueWithProvisioning, !multikueue.is_empty() && !provisioning.is_empty());
         if self.settings.gates.tas && multikueue.is_empty() {

@@ -68,8 +68,24 @@ pub struct EncodedCounts {
     pub individual: Option<Vec<i32>>,
 }
 
-/// Decodes any split into slices.
-pub fn decode(encoded: &EncodedAssignment) -> TopologyAssignment {
+/// Decodes any split into slices; `None` if a slice is larger than the API allows, or has fewer values or
+/// counts than domains.
+pub fn decode(encoded: &EncodedAssignment) -> Option<TopologyAssignment> {
+    let is_whole = |slice: &EncodedSlice| {
+        let covers = |own: Option<usize>| own.is_none_or(|length| length >= slice.domain_count);
+        let roots = |values: &EncodedValues| match (&values.universal, &values.individual) {
+            (None, Some(individual)) => Some(individual.roots.len()),
+            _ => None,
+        };
+        let counts = &slice.pod_counts;
+        let individual = counts.individual.as_ref().filter(|_| counts.universal.is_none());
+        slice.domain_count <= MAX_DOMAINS
+            && slice.values_per_level.iter().all(|values| covers(roots(values)))
+            && covers(individual.map(Vec::len))
+    };
+    if encoded.slices.len() > MAX_SLICES || !encoded.slices.iter().all(is_whole) {
+        return None;
+    }
     let mut domains = Vec::new();
     for slice in &encoded.slices {
         for index in 0..slice.domain_count {
@@ -80,7 +96,8 @@ pub fn decode(encoded: &EncodedAssignment) -> TopologyAssignment {
                 .push(DomainAssignment { values, count: counts.universal.or_else(own).unwrap_or_default() });
         }
     }
-    TopologyAssignment { levels: encoded.levels.iter().map(|level| level.as_str().into()).collect(), domains }
+    let levels = encoded.levels.iter().map(|level| level.as_str().into()).collect();
+    Some(TopologyAssignment { levels, domains })
 }
 
 fn value_at(values: &EncodedValues, index: usize) -> Arc<str> {
@@ -240,5 +257,31 @@ fn encode_values(values: &[&str]) -> EncodedValues {
             prefix: text(first.get(..prefix)),
             suffix: text(first.get(first.len() - suffix..)),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EncodedAssignment, decode};
+
+    fn decoded(domains: usize, values: &str, counts: &str) -> Option<usize> {
+        let json = format!(
+            r#"{{"levels":["host"],"slices":[{{"domainCount":{domains},"valuesPerLevel":[{values}],"podCounts":{counts}}}]}}"#
+        );
+        let encoded: EncodedAssignment = serde_json::from_str(&json).ok()?;
+        decode(&encoded).map(|assignment| assignment.domains.len())
+    }
+
+    #[test]
+    fn slices_that_claim_more_than_they_have_are_refused() {
+        let (host, one) = (r#"{"universal":"h"}"#, r#"{"universal":1}"#);
+        let (two_hosts, two_counts) =
+            (r#"{"individual":{"prefix":"h","roots":["1","2"]}}"#, r#"{"individual":[1,2]}"#);
+        assert_eq!(decoded(2, two_hosts, two_counts), Some(2));
+        assert_eq!(decoded(3, two_hosts, one), None);
+        assert_eq!(decoded(3, host, two_counts), None);
+        assert_eq!(decoded(100_000, host, one), Some(100_000));
+        assert_eq!(decoded(100_001, host, one), None);
+        assert_eq!(decoded(usize::MAX, host, one), None);
     }
 }

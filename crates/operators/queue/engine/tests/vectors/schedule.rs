@@ -3,22 +3,29 @@
 use std::collections::BTreeMap;
 
 use quintet_queue_engine::cycle::{
-    CycleReport, Entry, compare_classical, compare_fair, reserved_without_targets,
+    CycleReport, Decision, Entry, EntryStatus, Fits, Outcome, Victims, compare_classical, compare_fair, fits,
+    reserved_without_targets,
 };
+use quintet_queue_engine::engine::charged_by;
 use quintet_queue_engine::fair::Share;
 use quintet_queue_engine::flavors::{Assignment, Progress, Subject};
 use quintet_queue_engine::intake;
-use quintet_queue_engine::model::ShapeHash;
+use quintet_queue_engine::model::{QueueSpec, ShapeHash};
 use quintet_queue_engine::outlet::{self, Event, Write};
+use quintet_queue_engine::preemption::Target;
 use quintet_queue_engine::queue::RequeueReason;
 use quintet_queue_engine::settings::RequeuingTimestamp;
+use quintet_queue_engine::state::State;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
 use crate::compare::{comparable_status, differences, set_differences};
 use crate::world::World;
 
-pub const OPS: [&str; 6] = [
+pub const OPS: [&str; 9] = [
+    "fits",
+    "requeueAndUpdate",
+    "shouldApplyEntryPenalty",
     "orderEntries",
     "entryLess",
     "lastAssignmentOutdated",
@@ -40,11 +47,21 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
     let now = world.now;
     let mut requeue_events = Vec::new();
     for decision in &report.decisions {
+        let mut decision = decision.clone();
         let mut eviction_failed = false;
+        let failed = !error.is_null();
+        if failed && let Outcome::Unadmitted(outcome) = &decision.outcome {
+            let victims: Vec<_> = outcome.evict.iter().map(|target| target.workload).collect();
+            log.status_writes += victims.len();
+            world.engine.preemptions_failed(&mut decision, &victims);
+        }
+        let decision = &decision;
         for write in outlet::writes(decision, &world.engine) {
             let key = world.key_of(write.workload());
-            let failed = !error.is_null();
             let object = world.api.entry(key).or_insert(Value::Null);
+            if case.calls()[CONCURRENT] == true && log.status_writes == 0 && object.is_object() {
+                object["metadata"]["labels"]["vector.example/changed"] = "meanwhile".into();
+            }
             let before = object.clone();
             let changed = !failed && write.apply(object, &world.engine, now);
             log.status_writes += usize::from(changed || failed);
@@ -82,6 +99,42 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
         let name = world.engine.state.names.queue_name(*queue).to_owned();
         *log.recomputations.entry((name, result)).or_default() += count;
     }
+}
+
+/// Another writer changes a label just before the first status write.
+const CONCURRENT: &str = "concurrentLabelUpdateBeforeFirstStatusPatch";
+
+/// What `schedule` may be told. Of `deleteLocalQueueFromApi` nothing is left to do: the engine asks the API
+/// for nothing, and knows LocalQueues as the queues do.
+const FLAGS: [&str; 7] = [
+    "op",
+    "cycles",
+    "queueSecondPass",
+    "statusPatchError",
+    "initialLocalQueueUsage",
+    "deleteLocalQueueFromApi",
+    CONCURRENT,
+];
+
+/// What `schedule` may expect.
+const EXPECTATIONS: [&str; 10] = [
+    "workloads",
+    "assignments",
+    "newAssignments",
+    "left",
+    "inadmissibleLeft",
+    "events",
+    "skippedPreemptions",
+    "preemptionTargetRecomputations",
+    "statusPatches",
+    "pendingPenalty",
+];
+
+fn unknown_keys(what: &str, value: &Value, known: &[&str]) -> Vec<String> {
+    let keys = value.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+    keys.filter(|key| !known.contains(key))
+        .map(|key| format!("{what}.{key}: not known to this runner"))
+        .collect()
 }
 
 fn prepare(case: &Case<'_>) -> World {
@@ -122,7 +175,10 @@ pub fn schedule(case: &Case<'_>) -> Verdict {
         let report = world.engine.schedule(world.now);
         apply(&mut world, &report, case, &mut log);
     }
-    Verdict::from_differences(check(case, &world, &log, &admitted_before))
+    let mut found = unknown_keys("calls", case.calls(), &FLAGS);
+    found.extend(unknown_keys("want", case.want(), &EXPECTATIONS));
+    found.extend(check(case, &world, &log, &admitted_before));
+    Verdict::from_differences(found)
 }
 
 fn check(case: &Case<'_>, world: &World, log: &Log, admitted_before: &[String]) -> Vec<String> {
@@ -198,8 +254,30 @@ fn check_workloads(case: &Case<'_>, world: &World, want: &Value) -> Vec<String> 
     let is_second_pass = table.contains("second_pass");
     let ignore_times = untimed.iter().any(|name| table.ends_with(name));
     let mut found = Vec::new();
+    for key in world.api.keys().filter(|key| want.get(key.as_str()).is_none()) {
+        found.push(format!("{key}: not expected in the API"));
+    }
     for (key, wanted) in want.as_object().into_iter().flatten() {
-        let got = world.api.get(key).map_or(Value::Null, |object| object["status"].clone());
+        let Some(object) = world.api.get(key) else {
+            found.push(format!("{key}: not in the API"));
+            continue;
+        };
+        // What is not mentioned is as it was.
+        let input = case.objects("workloads").into_iter().find(|input| crate::world::key(input) == *key);
+        for part in ["spec", "metadata"] {
+            let known = input.map_or(&Value::Null, |input| &input[part]);
+            if !wanted[part].is_null() {
+                found.extend(differences(&format!("{key}.{part}"), &object[part], &wanted[part]));
+            } else if case.calls()[CONCURRENT] != true {
+                found.extend(differences(&format!("{key}.{part}"), &object[part], known));
+            }
+        }
+        if case.calls()[CONCURRENT] == true
+            && object["metadata"]["labels"]["vector.example/changed"] != "meanwhile"
+        {
+            found.push(format!("{key}: the label another writer set is gone"));
+        }
+        let got = object["status"].clone();
         let (mut got, mut wanted) = comparable_status(&got, &wanted["status"], ignore_times);
         if is_second_pass {
             for value in [&mut got, &mut wanted] {
@@ -477,6 +555,127 @@ pub fn single(case: &Case<'_>) -> Verdict {
             let got = reserved_without_targets(&assignment, &world.engine.state, &queue);
             Verdict::equal("reserved", &world.usage_json(&got), &want["reserved"])
         }
+        "markSkipped" => {
+            let mut entry = entry(&mut world, &json!({ "workload": {} }));
+            let message = [&args["message"], &args["msg"], &args["inadmissibleMessage"], &want["message"]]
+                .into_iter()
+                .find_map(Value::as_str);
+            entry.subject.progress = Some(Progress::default());
+            let preserve = world.engine.state.settings.gates.preserve_scan_progress;
+            entry.skip(message.unwrap_or(""), "", preserve);
+            let cleared = entry.subject.progress.is_none();
+            let got = json!({
+                "status": if entry.status == EntryStatus::Skipped { "skipped" } else { "" },
+                "message": entry.message,
+                "lastAssignmentCleared": cleared,
+                "lastAssignmentNil": cleared,
+            });
+            known_fields(&got, want)
+        }
+        "shouldApplyEntryPenalty" => {
+            if !args["admissionFairSharing"].is_null() {
+                let config = json!({ "admissionFairSharing": args["admissionFairSharing"] });
+                let settings = intake::settings(&config, &mut world.engine.state.names).expect("settings");
+                world.engine.state.settings.admission_fair_sharing = settings.admission_fair_sharing;
+            }
+            let mut queue = QueueSpec::new(world.queue("cq"));
+            queue.usage_based_admission = args["admissionMode"] == "UsageBasedAdmissionFairSharing"
+                || args["admissionScope"]["admissionMode"] == "UsageBasedAdmissionFairSharing";
+            let workload = world.read_workload(&args["workload"]);
+            let charged = charged_by(&world.engine.state.settings, &queue, workload.has_reservation());
+            Verdict::equal("result", &json!(charged.is_some()), &want["result"])
+        }
+        "requeueAndUpdate" => requeue_and_update(case),
+        "fits" => check_fits(case),
         _ => Verdict::Unsupported,
     }
+}
+
+/// Compares the fields that are wanted; a field that is not there to compare is unsupported.
+fn known_fields(got: &Value, want: &Value) -> Verdict {
+    let mut found = Vec::new();
+    for (key, wanted) in want.as_object().into_iter().flatten() {
+        if got.get(key).is_none() {
+            return Verdict::Unsupported;
+        }
+        found.extend(differences(key, &got[key], wanted));
+    }
+    Verdict::from_differences(found)
+}
+
+/// Puts the popped head back with the given outcome, twice, and looks at what was written.
+fn requeue_and_update(case: &Case<'_>) -> Verdict {
+    let mut world = World::new(case);
+    let value = &case.calls()["entry"];
+    let now = world.now;
+    let Some(mut entry) = world.engine.take_heads(now, &State::is_queue_active).into_iter().next() else {
+        return Verdict::Differs("no head".to_owned());
+    };
+    entry.status = match value["status"].as_str().unwrap_or("") {
+        "nominated" => EntryStatus::Nominated,
+        "skipped" => EntryStatus::Skipped,
+        "preemptionGated" => EntryStatus::PreemptionGated,
+        "evicted" => EntryStatus::Evicted,
+        "assumed" => EntryStatus::Assumed,
+        "" | "notNominated" => EntryStatus::NotNominated,
+        _ => return Verdict::Unsupported,
+    };
+    value["inadmissibleMsg"].as_str().unwrap_or("").clone_into(&mut entry.message);
+    value["quotaReservedReason"].as_str().unwrap_or("").clone_into(&mut entry.reason);
+    entry.requeue = RequeueReason::parse(value["requeueReason"].as_str().unwrap_or(""));
+    let (workload, queue) = (entry.id, entry.subject.queue);
+    let key = world.key_of(workload);
+    let mut updates = 0;
+    for _ in 0..2 {
+        let outcome = world.engine.back_to_queue(entry.clone(), now);
+        let decision = Decision { workload, queue, outcome };
+        for write in outlet::writes(&decision, &world.engine) {
+            let object = world.api.entry(key.clone()).or_insert(Value::Null);
+            updates += usize::from(write.apply(object, &world.engine, now));
+        }
+    }
+    let want = case.want();
+    let status = world.api.get(&key).map_or(Value::Null, |object| object["status"].clone());
+    let (got, wanted) = comparable_status(&status, &want["status"], false);
+    let mut found = unknown_keys("want", want, &["left", "inadmissibleLeft", "status", "statusUpdates"]);
+    found.extend(differences("status", &got, &wanted));
+    found.extend(differences("statusUpdates", &json!(updates), &want["statusUpdates"]));
+    found.extend(check_left("left", &left(&world, true), &want["left"]));
+    found.extend(check_left("inadmissibleLeft", &left(&world, false), &want["inadmissibleLeft"]));
+    Verdict::from_differences(found)
+}
+
+/// Whether usage fits with the preempted and the targets gone.
+fn check_fits(case: &Case<'_>) -> Verdict {
+    let mut world = World::new(case);
+    let calls = if case.args().is_null() { case.calls() } else { case.args() };
+    let usage = &calls["usage"];
+    let quota = world.usage(if usage["quota"].is_null() { usage } else { &usage["quota"] });
+    let id = world.queue(calls["clusterQueue"].as_str().unwrap_or("cq"));
+    let wanted = [&case.want()["result"], &case.want()["fits"]].into_iter().find_map(Value::as_str);
+    let (Some(queue), Some(wanted)) = (world.engine.state.queue(id).cloned(), wanted) else {
+        return Verdict::Unsupported;
+    };
+    let targets = |list: &Value| -> Option<Vec<Target>> {
+        let keys = list.as_array().cloned().unwrap_or_default();
+        let find = |key: &Value| {
+            let key = key.as_str().or_else(|| key["workload"].as_str())?;
+            let state = &world.engine.state;
+            let found = state.workloads().find(|(_, workload)| state.key_text(&workload.key) == key)?;
+            Some(Target { workload: found.0, reason: None })
+        };
+        keys.iter().map(find).collect()
+    };
+    let (Some(preempted), Some(targets)) = (targets(&calls["preempted"]), targets(&calls["targets"])) else {
+        return Verdict::Unsupported;
+    };
+    let mut victims = Victims::default();
+    victims.add(&preempted, &world.engine.state);
+    let got = fits(&mut world.engine.state, &queue, (&quota, &[]), &victims, &targets);
+    let got = match got {
+        Fits::Ok => "Ok",
+        Fits::NoQuota => "NoQuota",
+        Fits::NoTas => "NoTAS",
+    };
+    Verdict::equal("fits", &json!(got), &json!(wanted))
 }

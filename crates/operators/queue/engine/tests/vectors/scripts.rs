@@ -1,13 +1,14 @@
 //! Scripts: calls in order, each with what it returns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quintet_queue_engine::afs;
+use quintet_queue_engine::flavors::Progress;
 use quintet_queue_engine::intake;
 use quintet_queue_engine::labels::Selector;
 use quintet_queue_engine::model::{QueueSpec, ShapeHash, Strategy, WorkloadKey};
-use quintet_queue_engine::names::{LocalQueueId, Names, QueueId, WorkloadId};
+use quintet_queue_engine::names::{LocalQueueId, Names, QueueId, ResourceId, WorkloadId};
 use quintet_queue_engine::outlet::time_text;
 use quintet_queue_engine::queue::{Pending, PendingQueue, RequeueReason};
 use quintet_queue_engine::settings::RequeuingTimestamp;
@@ -28,6 +29,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
     }
     match case.table_name().split('/').next() {
         Some("queue") => queue_script(case, &steps),
+        Some("cache") => cache_script(case, &steps),
         _ => Verdict::Unsupported,
     }
 }
@@ -53,6 +55,47 @@ fn calculations(steps: &[&Value]) -> Verdict {
     Verdict::from_differences(found)
 }
 
+/// The wait for ready pods, call by call.
+fn cache_script(case: &Case<'_>, steps: &[&Value]) -> Verdict {
+    let ends = "Cache.PodsReadyForAllAdmittedWorkloads";
+    if steps.last().is_none_or(|step| step["op"] != ends) {
+        return Verdict::Unsupported;
+    }
+    let mut world = World::without_workloads(case);
+    let mut found = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let args = &step["args"];
+        let op = step["op"].as_str().unwrap_or("");
+        let got = match op {
+            "Cache.new" => Value::Null,
+            "Cache.AddClusterQueue" => {
+                world.add(&args["clusterQueue"]);
+                Value::Null
+            }
+            "Cache.AddOrUpdateWorkload" => {
+                let id = world.add_workload(&args["workload"]);
+                json!(world.engine.state.held(id).is_some())
+            }
+            "Cache.DeleteWorkload" | "Cache.ForgetWorkload" => {
+                let known = world.api.iter().find(|(own, object)| {
+                    args["workload"] == own.as_str() || key(&args["workload"]) == key(object)
+                });
+                let Some(object) = known.map(|(_, object)| object.clone()) else {
+                    return Verdict::Unsupported;
+                };
+                let workload = world.read_workload(&object);
+                world.engine.remove_workload(&workload.key, world.now);
+                step["ret"].clone()
+            }
+            _ if op == ends => json!(world.engine.state.all_pods_ready()),
+            _ => return Verdict::Unsupported,
+        };
+        found.extend(differences(&format!("step {index} {op}"), &got, &step["ret"]));
+    }
+    found.extend(differences("ready", &json!(world.engine.state.all_pods_ready()), &case.want()["ready"]));
+    Verdict::from_differences(found)
+}
+
 /// Queues driven call by call.
 struct Machine {
     world: World,
@@ -62,6 +105,13 @@ struct Machine {
     active: Option<Vec<String>>,
     ids: BTreeMap<String, WorkloadId>,
     local_items: BTreeMap<String, Value>,
+    /// What the last call of every operation returned.
+    returned: BTreeMap<String, Value>,
+    /// Everything popped, per queue.
+    popped: BTreeMap<String, Vec<Value>>,
+    /// The names of forced shapes.
+    shape_names: BTreeMap<ShapeHash, String>,
+    last_shape: Option<ShapeHash>,
 }
 
 enum Step {
@@ -81,15 +131,31 @@ fn queue_script(case: &Case<'_>, steps: &[&Value]) -> Verdict {
         active,
         ids: BTreeMap::new(),
         local_items: BTreeMap::new(),
+        returned: BTreeMap::new(),
+        popped: BTreeMap::new(),
+        shape_names: BTreeMap::new(),
+        last_shape: None,
     };
     let mut found = Vec::new();
     for (index, step) in steps.iter().enumerate() {
-        let what = format!("step {index} {}", step["op"].as_str().unwrap_or(""));
-        match machine.step(step) {
+        let op = step["op"].as_str().unwrap_or("");
+        let what = format!("step {index} {op}");
+        let got = match machine.step(step) {
             Step::Unknown => return Verdict::Unsupported,
-            Step::Returns(got) => found.extend(differences(&what, &got, &step["ret"])),
-            Step::Set(got) => found.extend(unordered(&what, &got, &step["ret"])),
+            Step::Returns(got) => {
+                found.extend(differences(&what, &got, &step["ret"]));
+                got
+            }
+            Step::Set(got) => {
+                found.extend(unordered(&what, &got, &step["ret"]));
+                got
+            }
+        };
+        if op == "ClusterQueue.Pop" {
+            let queue = machine.popped.entry(step["on"].as_str().unwrap_or("").to_owned()).or_default();
+            queue.extend((!got.is_null()).then(|| got.clone()));
         }
+        machine.returned.insert(op.to_owned(), got);
     }
     found.extend(machine.check(case));
     Verdict::from_differences(found)
@@ -119,10 +185,13 @@ fn unordered(what: &str, got: &Value, want: &Value) -> Vec<String> {
 }
 
 impl Machine {
+    /// The queue a step names, which may not exist; the current one if it names none.
     fn queue_id(&mut self, step: &Value) -> QueueId {
         let named = step["on"].as_str().or_else(|| step["args"]["clusterQueue"].as_str());
-        let known = named.and_then(|name| self.queues.get(name).copied());
-        known.or(self.current).unwrap_or_else(|| self.world.queue(named.unwrap_or("")))
+        match named {
+            Some(name) => self.queues.get(name).copied().unwrap_or_else(|| self.world.queue(name)),
+            None => self.current.unwrap_or_else(|| self.world.queue("")),
+        }
     }
 
     fn pending(&mut self, step: &Value) -> &mut PendingQueue {
@@ -146,10 +215,30 @@ impl Machine {
         self.world.key_of(id)
     }
 
-    fn shape(value: &Value) -> Option<ShapeHash> {
+    fn shape(&mut self, value: &Value) -> Option<ShapeHash> {
         let text = value.as_str().unwrap_or("");
-        (text != "unknown")
-            .then(|| ShapeHash::new(text.bytes().fold(1, |hash, byte| hash * 257 + u128::from(byte))))
+        if text == "unknown" {
+            return None;
+        }
+        let hash = |hash: u128, byte| hash.wrapping_mul(257).wrapping_add(u128::from(byte));
+        let shape = ShapeHash::new(text.bytes().fold(1, hash));
+        self.shape_names.insert(shape, text.to_owned());
+        Some(shape)
+    }
+
+    /// Whether a shape counts; an empty text is none.
+    fn is_counted(&self, shape: ShapeHash) -> bool {
+        self.shape_names.get(&shape).is_none_or(|name| !name.is_empty())
+    }
+
+    /// Distinct shapes that are active or in flight, inadmissible, and any of these.
+    fn distinct_shapes(&self, queue: &PendingQueue) -> [usize; 3] {
+        let (active, inadmissible) = queue.shapes();
+        let counted = |shape: &ShapeHash| self.is_counted(*shape);
+        let active: BTreeSet<ShapeHash> =
+            active.into_keys().chain(queue.shape_in_flight()).filter(counted).collect();
+        let inadmissible: BTreeSet<ShapeHash> = inadmissible.into_keys().filter(counted).collect();
+        [active.len(), inadmissible.len(), active.union(&inadmissible).count()]
     }
 
     /// A workload info as it waits in a queue.
@@ -161,8 +250,9 @@ impl Machine {
         let workload = Arc::clone(self.world.engine.state.workload(id).expect("workload"));
         let mut pending = Pending::new(workload);
         if !info["schedulingHash"].is_null() {
-            pending.shape = Self::shape(&info["schedulingHash"]);
+            pending.shape = self.shape(&info["schedulingHash"]);
         }
+        self.last_shape = pending.shape;
         pending.evaluated_generation = info["lastEvaluatedGeneration"].as_i64().unwrap_or(0);
         if !info["lastAssignment"].is_null() {
             let progress = crate::flavors::progress(&mut self.world, &info["lastAssignment"], pending.shape);
@@ -229,10 +319,8 @@ impl Machine {
             }
             "clock.step" => {
                 let text = args["duration"].as_str().unwrap_or("0s");
-                let seconds: f64 = text.trim_end_matches('s').parse().unwrap_or(0.0);
-                #[expect(clippy::cast_possible_truncation, reason = "test clock")]
-                let nanos = (seconds * 1e9) as i64;
-                self.world.now = now + Span::nanos(nanos);
+                let step = duration(text).unwrap_or_else(|| panic!("not a duration: {text:?}"));
+                self.world.now = now + step;
                 done()
             }
             "Manager.new" => {
@@ -249,6 +337,9 @@ impl Machine {
                 let id = self.world.queue(&name);
                 self.queues.insert(name, id);
                 self.current.get_or_insert(id);
+                if args["specUpdated"] == true {
+                    self.world.engine.request_flush(id, now);
+                }
                 done()
             }
             "Manager.DeleteClusterQueue" => {
@@ -274,7 +365,7 @@ impl Machine {
             }
             "Manager.DeleteLocalQueue" => {
                 let id = self.local_queue(&key(&args["localQueue"]));
-                self.world.engine.set_local_queue(id, None, now);
+                self.world.engine.set_local_queue(id, None);
                 done()
             }
             "Manager.AddOrUpdateCohort" => {
@@ -305,6 +396,7 @@ impl Machine {
                 let id = self.id(args["workload"].as_str().unwrap_or(""));
                 let key = self.world.engine.state.workload(id).map(|workload| workload.key.clone());
                 self.world.engine.remove_workload(&key.expect("workload"), now);
+                self.ids.remove(args["workload"].as_str().unwrap_or(""));
                 done()
             }
             "Manager.RequeueWorkload" => self.requeue(args),
@@ -529,7 +621,9 @@ impl Machine {
                 Step::Returns(json!([active, inadmissible]))
             }
             "PendingSchedulingHashes" => {
-                let (active, inadmissible) = self.pending(step).shape_counts();
+                let id = self.queue_id(step);
+                let queue = self.world.engine.pending(id).expect("queue exists");
+                let [active, inadmissible, _] = self.distinct_shapes(queue);
                 Step::Returns(json!([active, inadmissible]))
             }
             "pendingResources" => {
@@ -568,13 +662,13 @@ impl Machine {
                 Step::Returns(json!(self.world.engine.flush(id, now)))
             }
             "handleInadmissibleHash" => {
-                let shape = Self::shape(&args["hash"]).expect("known hash");
+                let shape = self.shape(&args["hash"]).expect("known hash");
                 Step::Returns(json!(
                     self.pending(step).park_shape(shape, args["reason"].as_str().unwrap_or(""))
                 ))
             }
             "recordInadmissibleHash" => {
-                let shape = Self::shape(&args["hash"]).expect("known hash");
+                let shape = self.shape(&args["hash"]).expect("known hash");
                 self.pending(step).mark_unfit(shape, args["reason"].as_str().unwrap_or(""));
                 done()
             }
@@ -689,49 +783,175 @@ impl Machine {
         }
     }
 
-    /// Expectations on the final state that no step returned.
+    /// Expectations on the final state and on what was returned.
     fn check(&mut self, case: &Case<'_>) -> Vec<String> {
-        let want = case.want();
         let mut found = Vec::new();
-        let Some(queue) = self.current.and_then(|id| self.world.engine.pending(id)) else {
-            return found;
-        };
-        let (active, inadmissible) = queue.counts();
-        let keys =
-            |ids: Vec<WorkloadId>| json!(ids.into_iter().map(|id| self.key_of(id)).collect::<Vec<_>>());
-        let mut number = |key: &str, got: usize| {
-            if let Some(wanted) = want[key].as_u64()
-                && wanted != got as u64
-            {
-                found.push(format!("{key}: got {got}, want {wanted}"));
-            }
-        };
-        number("active", active);
-        number("pendingActive", active);
-        number("activeWorkloads", active);
-        number("inadmissible", inadmissible);
-        number("inadmissibleWorkloads", inadmissible);
-        for key in ["inadmissible", "activeWorkloads"] {
-            if want[key].is_array() {
-                let ids = if key == "inadmissible" { queue.inadmissible_ids() } else { queue.active_ids() };
-                found.extend(set_differences(key, &keys(ids), &want[key]));
-            }
-        }
-        if case.table_name() == "queue/update_carries_last_assignment" {
-            let carried = queue
-                .active_ids()
-                .iter()
-                .chain(&queue.inadmissible_ids())
-                .any(|id| queue.get(*id).is_some_and(|pending| pending.progress.is_some()));
-            let flying = self.ids.values().any(|id| {
-                queue.is_in_flight(*id) && queue.get(*id).is_some_and(|pending| pending.progress.is_some())
-            });
-            if want["carried"].as_bool().is_some_and(|wanted| wanted != (carried || flying)) {
-                found.push(format!("carried: got {}, want {}", carried || flying, want["carried"]));
+        for (key, wanted) in case.want().as_object().into_iter().flatten() {
+            match self.observed(key, wanted) {
+                None => found.push(format!("{key}: an expectation this runner does not know")),
+                Some(Step::Set(got)) => found.extend(unordered(key, &got, wanted)),
+                Some(Step::Returns(got)) => found.extend(differences(key, &got, wanted)),
+                Some(Step::Unknown) => {}
             }
         }
         found
     }
+
+    /// What the last call of the first of these operations that was called returned.
+    fn last(&self, ops: &[&str]) -> Value {
+        ops.iter().find_map(|op| self.returned.get(*op)).cloned().unwrap_or_default()
+    }
+
+    /// What there is to compare with an expectation; `None` if it is not known, [`Step::Unknown`] if
+    /// there is no counterpart.
+    fn observed(&self, key: &str, wanted: &Value) -> Option<Step> {
+        let empty = PendingQueue::new(Strategy::Unset, false);
+        let queue = self.current.and_then(|id| self.world.engine.pending(id)).unwrap_or(&empty);
+        let keys =
+            |ids: Vec<WorkloadId>| json!(ids.into_iter().map(|id| self.key_of(id)).collect::<Vec<_>>());
+        let (active, inadmissible) = queue.counts();
+        let shapes = self.distinct_shapes(queue);
+        let counts_shapes = self.returned.contains_key("ClusterQueue.PendingSchedulingHashes");
+        let value = match key {
+            // What calls returned.
+            "err" => {
+                let got = self.last(&["Manager.PendingWorkloads", "Manager.AddOrUpdateWorkload"]);
+                if got.is_array() { got[1].clone() } else { got }
+            }
+            "status" => self.last(&["Manager.PendingWorkloads"])[0].clone(),
+            "updated" => json!(self.last(&["Manager.AddOrUpdateWorkload"]).is_null()),
+            "popped" => self.last(&["ClusterQueue.Pop"]),
+            "result" => self.last(&["ClusterQueue.backoffWaitingTimeExpired"]),
+            "ok" => self.last(&["ClusterQueue.GetNoFitReason"])[1].clone(),
+            "reason" => self.last(&["ClusterQueue.GetNoFitReason"])[0].clone(),
+            "requeued" => self.last(&["Manager.RequeueWorkload"]),
+            "moved" | "movedCount" => {
+                self.last(&["ClusterQueue.handleInadmissibleHash", "Manager.processFlushes"])
+            }
+            "pending" => self.last(&["ClusterQueue.PendingTotal"]),
+            "inadmissibleWorkloadsRequeued" => match self.last(&["ClusterQueue.flushInadmissible"]) {
+                Value::Null => json!(0),
+                moved => moved,
+            },
+            "sticky" => self.last(&["ClusterQueue.preemptor.stickyMatches"]),
+            "updateQueued" if wanted.is_null() => return Some(Step::Unknown),
+            "updateQueued" => self.last(&["Manager.QueueSecondPassIfNeeded"]),
+            "heads" => return Some(Step::Set(self.last(&["Manager.Heads"]))),
+            "ready" => return Some(Step::Set(self.last(&["Manager.takeSecondPassReady"]))),
+            "workloads" => {
+                let heads = self.last(&["Manager.Heads"]);
+                let names = heads.as_array().into_iter().flatten().filter_map(Value::as_str);
+                let names = names.map(|key| key.rsplit('/').next().unwrap_or(key));
+                return Some(Step::Set(json!(names.collect::<Vec<_>>())));
+            }
+            "queueOrder" => json!(self.popped),
+            // Who is where.
+            "assigned" => json!(self.assigned()),
+            "queueMembers" => return Some(Step::Set(self.members())),
+            "active" if wanted.is_object() => return Some(Step::Set(self.dump(true))),
+            "inadmissible" if wanted.is_object() => return Some(Step::Set(self.dump(false))),
+            "active" | "activeWorkloads" if wanted.is_null() => return Some(Step::Set(self.dump(true))),
+            "inadmissible" if wanted.is_null() => return Some(Step::Set(self.dump(false))),
+            "activeWorkloads" if wanted.is_array() => return Some(Step::Set(keys(queue.active_ids()))),
+            "inadmissible" | "inadmissibleWorkloads" if wanted.is_array() => {
+                return Some(Step::Set(keys(queue.inadmissible_ids())));
+            }
+            "inadmissible" if wanted.is_boolean() => json!(inadmissible > 0),
+            "active" if counts_shapes => json!(shapes[0]),
+            "inadmissible" if counts_shapes => json!(shapes[1]),
+            "union" => json!(shapes[2]),
+            "active" | "pendingActive" | "activeWorkloads" => json!(active),
+            "inadmissible" | "inadmissibleWorkloads" => json!(inadmissible),
+            "inHeap" => json!(!queue.active_ids().is_empty()),
+            "inInadmissible" => json!(inadmissible > 0),
+            "inInflight" => json!(active > queue.active_ids().len()),
+            // Shapes.
+            "activeCounts" => self.named_shapes(&queue.shapes().0),
+            "inadmissibleCounts" => self.named_shapes(&queue.shapes().1),
+            "hash" => json!(self.last_shape.is_some_and(|shape| queue.is_unfit(shape))),
+            "cPU" => json!(queue.pending_requests().get(ResourceId::CPU) > 0),
+            // How far flavor search came.
+            "carried" => json!(self.progress(queue).is_some()),
+            "lastAssignment" => self.progress(queue).map_or(Value::Null, |progress| {
+                let names = &self.world.engine.state.names;
+                let tried = progress.tried.iter().map(|of_set| {
+                    let of_set = of_set.iter().map(|(resource, at)| (names.resource_name(*resource), *at));
+                    of_set.collect::<BTreeMap<_, _>>()
+                });
+                json!({
+                    "lastTriedFlavorIdx": tried.collect::<Vec<_>>(),
+                    "clusterQueueGeneration": progress.generation,
+                    "schedulingCycle": progress.cycle,
+                })
+            }),
+            // How often upstream logs.
+            "moveWorkloadsLogCount" => return Some(Step::Unknown),
+            _ => return None,
+        };
+        Some(Step::Returns(value))
+    }
+
+    fn named_shapes(&self, counts: &BTreeMap<ShapeHash, usize>) -> Value {
+        let name = |shape: &ShapeHash| self.shape_names.get(shape).cloned().unwrap_or_default();
+        let counts = counts.iter().map(|(shape, count)| (name(shape), *count));
+        json!(counts.filter(|(name, _)| !name.is_empty()).collect::<BTreeMap<_, _>>())
+    }
+
+    /// The progress of the only workload that has one.
+    fn progress<'q>(&self, queue: &'q PendingQueue) -> Option<&'q Progress> {
+        self.ids.values().find_map(|id| queue.get(*id)?.progress.as_deref())
+    }
+
+    /// The LocalQueue of every workload that waits in one or was taken from it.
+    fn assigned(&self) -> BTreeMap<String, String> {
+        let state = &self.world.engine.state;
+        let mut assigned = BTreeMap::new();
+        for (local_queue, feeds) in state.local_queues() {
+            let pending = self.world.engine.pending(feeds.queue);
+            let flying = state.workloads().filter(|(id, workload)| {
+                workload.local_queue == local_queue
+                    && pending.is_some_and(|pending| pending.is_in_flight(*id))
+            });
+            let all = self.world.engine.waiting_in(local_queue).chain(flying.map(|(id, _)| id));
+            assigned.extend(
+                all.map(|id| (self.key_of(id), state.names.local_queues.name(local_queue).to_owned())),
+            );
+        }
+        assigned
+    }
+
+    /// The workloads of every LocalQueue.
+    fn members(&self) -> Value {
+        let state = &self.world.engine.state;
+        let mut members = json!({});
+        for (local_queue, _) in state.local_queues() {
+            let keys: Vec<String> =
+                self.world.engine.waiting_in(local_queue).map(|id| self.key_of(id)).collect();
+            members[state.names.local_queues.name(local_queue)] = json!(keys);
+        }
+        members
+    }
+}
+
+/// A duration as Go writes it: `1h0m1s`, `1.5s`, `500ms`, `-2m`.
+fn duration(text: &str) -> Option<Span> {
+    let (sign, mut rest) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
+    if rest == "0" {
+        return Some(Span::nanos(0));
+    }
+    let mut nanos = 0.0;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest.get(..end)?.parse().ok()?;
+        rest = rest.get(end..)?;
+        let units =
+            [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
+        let (unit, factor) = units.into_iter().find(|(unit, _)| rest.starts_with(unit))?;
+        rest = rest.get(unit.len()..)?;
+        nanos += number * factor;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "test clock")]
+    (!text.is_empty()).then(|| Span::nanos((sign * nanos) as i64))
 }
 
 pub fn entry_penalties(case: &Case<'_>) -> Verdict {

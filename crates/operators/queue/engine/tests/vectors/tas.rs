@@ -27,7 +27,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
         "decodeTopologyAssignment" => {
             let input = first_of(case, &["encoded"]);
             let encoded: EncodedAssignment = serde_json::from_value(input).expect("encoded");
-            let got = internal_json(Some(&encoding::decode(&encoded)));
+            let got = internal_json(encoding::decode(&encoded).as_ref());
             Verdict::equal("assignment", &got, &want_of(case))
         }
         op => {
@@ -132,7 +132,7 @@ fn find(case: &Case<'_>) -> Verdict {
                 return None;
             }
             let encoded: EncodedAssignment = serde_json::from_value(encoded.clone()).expect("encoded");
-            Some(encoding::decode(&encoded))
+            encoding::decode(&encoded)
         })
         .collect();
     let workload =

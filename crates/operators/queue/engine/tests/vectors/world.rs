@@ -106,7 +106,7 @@ impl World {
             }
             "LocalQueue" => {
                 let (id, local_queue) = intake::local_queue(object, &mut state.names).expect("local queue");
-                self.engine.set_local_queue(id, Some(local_queue), now);
+                self.engine.set_local_queue(id, Some(local_queue));
             }
             other => panic!("unknown kind {other}"),
         }
