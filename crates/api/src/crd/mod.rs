@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions made from the Rust types.
 //!
-//! schemars describes each type once, under its name; [`kubernetes`] adds what is known about Kubernetes'
-//! own types; [`structural`] puts every definition in its place. Nothing here knows a single field of ours:
+//! schemars describes each type once, under its name; `kubernetes` adds what is known about Kubernetes'
+//! own types; `structural` puts every definition in its place. Nothing here knows a single field of ours:
 //! what a field promises is written at the field.
 
 mod kubernetes;
