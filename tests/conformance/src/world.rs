@@ -156,22 +156,31 @@ impl World {
         what: &str,
         holds: impl Fn(&Answer) -> bool,
     ) -> anyhow::Result<Answer> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        loop {
-            let answer = self.get(path).await?;
-            if holds(&answer) {
-                return Ok(answer);
-            }
-            if tokio::time::Instant::now() > deadline {
-                bail!("{what} did not come true in {} s; last: {}", PATIENCE.as_secs(), answer.text);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        repeat(what, || self.get(path), holds).await
     }
 
     /// Looks at a path until it is not found.
     pub async fn gone(&self, path: &str) -> anyhow::Result<()> {
         self.eventually(path, "deletion", |answer| answer.code == 404).await.map(drop)
+    }
+}
+
+/// Asks again and again until `holds` is true of the answer: servers act on some objects only after a moment.
+pub(crate) async fn repeat<F: Future<Output = anyhow::Result<Answer>>>(
+    what: &str,
+    ask: impl Fn() -> F,
+    holds: impl Fn(&Answer) -> bool,
+) -> anyhow::Result<Answer> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let answer = ask().await?;
+        if holds(&answer) {
+            return Ok(answer);
+        }
+        if tokio::time::Instant::now() > deadline {
+            bail!("{what} did not come true in {} s; last: {}", PATIENCE.as_secs(), answer.text);
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::cases;
 use crate::World;
+use crate::world::repeat;
 
 cases! { "access":
     "nobody without credentials gets past health and version" => anonymous,
@@ -85,14 +86,8 @@ async fn token(world: World) -> anyhow::Result<()> {
     .await?;
     let worker = impersonate(&world, "worker");
     let path = world.core("configmaps");
-    for attempt in 0.. {
-        let answer = world.send("GET", &path, &headers(&worker), "").await?;
-        if answer.code == 200 {
-            break;
-        }
-        ensure!(attempt < 100, "the role has no effect: {}", answer.text);
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let list = || async { world.send("GET", &path, &headers(&worker), "").await };
+    repeat("a role", list, |answer| answer.code == 200).await?;
     let answer = world.send("GET", &world.core("secrets"), &headers(&worker), "").await?;
     let message = format!(
         "secrets is forbidden: User \"system:serviceaccount:{ns}:worker\" cannot list resource \"secrets\" in API group \"\" in the namespace \"{ns}\"",
@@ -131,14 +126,8 @@ async fn access_review(world: World) -> anyhow::Result<()> {
         })
     };
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    for attempt in 0.. {
-        let answer = world.post(path, &review("create")).await?.expect(201)?;
-        if answer["status"]["allowed"] == true {
-            break;
-        }
-        ensure!(attempt < 100, "{answer}");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let ask = || async { world.post(path, &review("create")).await };
+    repeat("a role", ask, |answer| answer.body["status"]["allowed"] == true).await?;
     let answer = world.post(path, &review("delete")).await?.expect(201)?;
     ensure!(answer["status"]["allowed"] == false, "{answer}");
     let own = json!({
@@ -173,14 +162,8 @@ async fn escalation(world: World) -> anyhow::Result<()> {
     all.push(("content-type", "application/json"));
     let path = world.path("rbac.authorization.k8s.io/v1", "roles");
     let same = role("same", &json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] }]));
-    for attempt in 0.. {
-        let answer = world.send("POST", &path, &all, same.to_string()).await?;
-        if answer.code == 201 {
-            break;
-        }
-        ensure!(attempt < 100, "{}", answer.text);
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let create = || async { world.send("POST", &path, &all, same.to_string()).await };
+    repeat("a role", create, |answer| answer.code == 201).await?;
     let more = role("more", &json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }]));
     let answer = world.send("POST", &path, &all, more.to_string()).await?;
     let status = answer.expect_status(

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::cases;
+use crate::world::repeat;
 use crate::{Answer, World};
 
 cases! { "custom":
@@ -235,14 +236,8 @@ async fn ratcheting(world: World) -> anyhow::Result<()> {
         world.patch(&kind.definition_path(), "json-patch+json", &patch).await?.expect(200)?;
         // The new schema takes a moment to be used.
         let probe = format!("{}?dryRun=All", kind.path(""));
-        for attempt in 0.. {
-            let answer = world.post(&probe, &kind.widget("x", &json!({ "size": 5 }))).await?;
-            if answer.code == 422 {
-                break;
-            }
-            ensure!(attempt < 200, "the schema was not taken up");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        let small = kind.widget("x", &json!({ "size": 5 }));
+        repeat("a new schema", || world.post(&probe, &small), |answer| answer.code == 422).await?;
         let patch = json!({ "spec": { "free": { "a": 2 } } });
         world.patch(&kind.path("/w"), "merge-patch+json", &patch).await?.expect(200)?;
         let patch = json!({ "spec": { "size": 6 } });

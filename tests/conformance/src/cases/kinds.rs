@@ -4,7 +4,8 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::World;
+use crate::world::repeat;
+use crate::{Answer, World};
 
 cases! { "kinds":
     "a pod gets its defaults" => pod_defaults,
@@ -233,14 +234,10 @@ async fn limit_range(world: World) -> anyhow::Result<()> {
     let path = world.core("pods");
     let probe = format!("{path}?dryRun=All");
     // Admission reads limits from a cache that may lag.
-    let mut made = Value::Null;
-    for _ in 0..100 {
-        made = world.post(&probe, &pod("p", json!({}))).await?.expect(201)?;
-        if made["spec"]["containers"][0]["resources"]["limits"].is_object() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let plain = pod("p", json!({}));
+    let has_limits =
+        |answer: &Answer| answer.body["spec"]["containers"][0]["resources"]["limits"].is_object();
+    let made = repeat("a limit range", || world.post(&probe, &plain), has_limits).await?.body;
     let expected = json!({ "limits": { "cpu": "500m" }, "requests": { "cpu": "250m" } });
     ensure!(made["spec"]["containers"][0]["resources"] == expected, "{made}");
     let body = pod("q", json!({ "resources": { "limits": { "cpu": "2" } } }));
@@ -255,7 +252,7 @@ async fn quota(world: World) -> anyhow::Result<()> {
         "spec": { "hard": { "count/secrets": "1" } },
     });
     world.post(&world.core("resourcequotas"), &body).await?.expect(201)?;
-    let is_counted = |answer: &crate::Answer| answer.body["status"]["used"]["count/secrets"].is_string();
+    let is_counted = |answer: &Answer| answer.body["status"]["used"]["count/secrets"].is_string();
     world.eventually(&world.core("resourcequotas/q"), "a counted quota", is_counted).await?;
     let secret = |name: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name } });
     world.post(&world.core("secrets"), &secret("a")).await?.expect(201)?;
@@ -275,14 +272,8 @@ async fn priority(world: World) -> anyhow::Result<()> {
     world.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await?.expect(201)?;
     let mut body = pod("p", json!({}));
     body["spec"]["priorityClassName"] = json!(name);
-    let mut answer = world.post(&world.core("pods"), &body).await?;
-    for _ in 0..100 {
-        if answer.code == 201 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        answer = world.post(&world.core("pods"), &body).await?;
-    }
+    let pods = world.core("pods");
+    let answer = repeat("a priority class", || world.post(&pods, &body), |answer| answer.code == 201).await?;
     let made = answer.expect(201)?;
     ensure!(
         made["spec"]["priority"] == 7 && made["spec"]["preemptionPolicy"] == "PreemptLowerPriority",
