@@ -19,7 +19,7 @@ use crate::{
     leader::Leadership,
     metrics::Metrics,
     object::{ApiKind, ObjectKey},
-    plan::{Event, Next, Plan},
+    plan::{Action, Event, Next, Plan, Setback},
     queue::{Job, LaneId, Outcome, Queue, Reason},
     tasks::{Tasks, panic_text},
 };
@@ -45,6 +45,13 @@ pub trait Controller: Send + Sync + 'static {
         let _ = input;
         let error = Error::new(Class::Bug, format!("cannot call {name}"), "the controller has no such call");
         std::future::ready(Err(error))
+    }
+
+    /// What users should learn when `action` failed; the turn is tried again later in any case. Pure, like
+    /// [`Controller::plan`].
+    fn setback(&self, seen: &Self::Seen, action: &Action, error: &Error) -> Setback {
+        let _ = (seen, action, error);
+        Setback::default()
     }
 }
 
@@ -388,8 +395,20 @@ impl<C: Controller> Reconciler for Running<C> {
             let call = |name: String, input: Value| async move { self.controller.call(&name, &input).await };
             // Before anything is written: the plan may let the root go.
             let regarding = regarding(&shared, self, key);
-            let written = shared.executor.act_out(&plan.actions, call).await?;
-            // The actions took place, whatever becomes of the status.
+            let tell =
+                |event: &Event| report(&shared, self, regarding.as_ref(), std::slice::from_ref(event));
+            let written = match shared.executor.act_out(&plan.steps, call, tell).await {
+                Ok(written) => written,
+                Err(failed) => {
+                    let setback = self.controller.setback(&seen, &failed.action, &failed.error);
+                    report(&shared, self, regarding.as_ref(), &setback.events);
+                    // The failure that counts is the first one.
+                    let status = setback.status.as_ref();
+                    let _ = shared.executor.set_status(&self.kind, key, status, Vec::new()).await;
+                    return Err(failed.error);
+                }
+            };
+            // The steps took place, whatever becomes of the status.
             report(&shared, self, regarding.as_ref(), &plan.events);
             let done = shared.executor.set_status(&self.kind, key, plan.status.as_ref(), written).await?;
             Ok(match plan.next {

@@ -41,7 +41,7 @@
 //!             "data": { "text": format!("welcome to {name}") },
 //!         });
 //!         let apply = Action::apply(ApiKind::of::<ConfigMap>(), "greeter", &greeting);
-//!         Plan { actions: vec![apply], ..Plan::default() }
+//!         Plan { steps: vec![apply.into()], ..Plan::default() }
 //!     }
 //! }
 //!
@@ -78,4 +78,4 @@ pub mod webhook;
 pub use controller::{Controller, Runtime, RuntimeParts, RuntimeSettings};
 pub use error::{Class, Error};
 pub use object::{ApiKind, ObjectKey};
-pub use plan::{Action, Event, Next, Plan, StatusPatch};
+pub use plan::{Action, Event, Next, Plan, Setback, StatusPatch, Step};

@@ -17,7 +17,7 @@ use crate::{
 #[serde(rename_all = "camelCase", default)]
 pub struct Plan {
     /// Writes in order; the first that fails ends the turn.
-    pub actions: Vec<Action>,
+    pub steps: Vec<Step>,
     /// How the root's status has to change, if it has to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<StatusPatch>,
@@ -37,8 +37,33 @@ impl Plan {
     /// Whether carrying it out writes nothing. (An apply is skipped if it would change nothing, which
     /// only the executor can tell.)
     pub fn is_empty(&self) -> bool {
-        self.actions.is_empty() && self.status.is_none() && self.events.is_empty()
+        self.steps.is_empty() && self.status.is_none() && self.events.is_empty()
     }
+}
+
+/// One write, and what users hear of it once it is done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The write.
+    pub action: Action,
+    /// Recorded as soon as the write has taken place, whatever becomes of those after it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub event: Option<Event>,
+}
+
+impl From<Action> for Step {
+    fn from(action: Action) -> Self {
+        Self { action, event: None }
+    }
+}
+
+/// What follows from a write that failed: the turn is tried again later, but users hear of it now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Setback {
+    /// How the root's status has to change, if it has to.
+    pub status: Option<StatusPatch>,
+    /// What to tell users.
+    pub events: Vec<Event>,
 }
 
 /// When to look at the root again.
@@ -136,6 +161,12 @@ impl Action {
             propagation: Propagation::Background,
             grace_seconds: None,
         }
+    }
+
+    /// This write, and what users hear of it once it is done.
+    #[must_use]
+    pub fn telling(self, event: Event) -> Step {
+        Step { action: self, event: Some(event) }
     }
 
     /// The kind it writes, if it writes to Kubernetes.
@@ -276,7 +307,7 @@ mod tests {
     #[test]
     fn plans_survive_being_stored() {
         let plan = Plan {
-            actions: vec![Action::Call { name: "ring".to_owned(), input: json!({"times": 3}) }],
+            steps: vec![Action::Call { name: "ring".to_owned(), input: json!({"times": 3}) }.into()],
             events: vec![Event::normal("Rang", "Ring", "the bell rang")],
             next: Next::After(Duration::from_secs(3)),
             ..Plan::default()

@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use quintet_controller::{
-    Action, Class, Error, ObjectKey, Plan, StatusPatch,
+    Action, Class, Error, Event, ObjectKey, Plan, StatusPatch,
     api::PatchKind,
     cache::{Cache, Selector, WatchSpec},
     executor::{Done, Executor},
@@ -77,12 +77,13 @@ impl Fixture {
 
     async fn carry_out(&self, plan: Plan) -> Result<Done, Error> {
         let no_calls = |_, _| std::future::ready(Ok(()));
-        let written = self.executor.act_out(&plan.actions, no_calls).await?;
+        let written = self.executor.act_out(&plan.steps, no_calls, |_| ()).await;
+        let written = written.map_err(|failed| failed.error)?;
         self.executor.set_status(&garden_kind(), &root_key(), plan.status.as_ref(), written).await
     }
 
     async fn act(&self, action: Action) -> Result<Done, Error> {
-        self.carry_out(Plan { actions: vec![action], ..Plan::default() }).await
+        self.carry_out(Plan { steps: vec![action.into()], ..Plan::default() }).await
     }
 
     fn somebody_edits(&self, place: &Place, patch: &Value) {
@@ -150,7 +151,7 @@ fn a_plan_that_changes_the_root_leaves_the_status_to_the_next() {
         let fixture = Fixture::new().await;
         let label = json!({"metadata": {"labels": {"a": "b"}}});
         let plan = Plan {
-            actions: vec![Action::merge(garden_kind(), root_key(), label)],
+            steps: vec![Action::merge(garden_kind(), root_key(), label).into()],
             status: fixture.status(3),
             ..Plan::default()
         };
@@ -183,7 +184,7 @@ fn an_apply_that_changes_nothing_is_not_sent() {
         fixture.server.take_requests();
         for looks in [1, 0] {
             let no_calls = |_, _| std::future::ready(Ok(()));
-            let written = executor.act_out(&[apply("blue")], no_calls).await.unwrap();
+            let written = executor.act_out(&[apply("blue").into()], no_calls, |_| ()).await.unwrap();
             assert!(written.is_empty());
             assert_eq!(requests(&fixture.server), looks);
         }
@@ -209,7 +210,7 @@ fn a_watch_that_would_select_an_object_knows_that_it_is_not_there() {
             let metadata = json!({"name": name, "namespace": "default", "labels": {"garden": garden}});
             let apply = Action::apply(config_map_kind(), "us", &json!({"metadata": metadata}));
             let no_calls = |_, _| std::future::ready(Ok(()));
-            executor.act_out(&[apply], no_calls).await.unwrap();
+            executor.act_out(&[apply.into()], no_calls, |_| ()).await.unwrap();
             assert_eq!(requests(&server), expected, "{name}");
         }
         process.stop().await;
@@ -258,14 +259,15 @@ fn a_refused_action_ends_the_plan_there() {
     simulate(async {
         let fixture = Fixture::new().await;
         let plan = Plan {
-            actions: vec![
-                Action::apply(config_map_kind(), "us", &child("red")),
-                Action::apply(config_map_kind(), "us", &json!({"metadata": {"name": "x"}})),
+            steps: vec![
+                Action::apply(config_map_kind(), "us", &child("red")).into(),
+                Action::apply(config_map_kind(), "us", &json!({"metadata": {"name": "x"}})).into(),
                 Action::apply(
                     config_map_kind(),
                     "us",
                     &json!({"metadata": {"name": "y", "namespace": "default"}}),
-                ),
+                )
+                .into(),
             ],
             status: fixture.status(3),
             ..Plan::default()
@@ -273,6 +275,31 @@ fn a_refused_action_ends_the_plan_there() {
         let refused = fixture.carry_out(plan).await.unwrap_err();
         assert_eq!(refused.to_string(), "cannot write ConfigMap x: it has no namespace");
         assert_eq!(fixture.server.take_writes().len(), 1);
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn users_hear_of_every_step_that_took_place_though_another_failed() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let create = |name: &str| {
+            let object = json!({"metadata": {"name": name, "namespace": "default"}});
+            let event = Event::normal("Created", "Create", name);
+            Action::create(config_map_kind(), &object).telling(event)
+        };
+        let nameless = Action::create(config_map_kind(), &json!({"metadata": {}}));
+        let after = Action::merge(config_map_kind(), root_key(), json!({}));
+        let steps = [create("a"), nameless.into(), create("b"), after.into()];
+        let told = std::cell::RefCell::new(Vec::new());
+        let no_calls = |_, _| std::future::ready(Ok(()));
+        let tell = |event: &Event| told.borrow_mut().push(event.note.clone());
+        let failed = fixture.executor.act_out(&steps, no_calls, tell).await.unwrap_err();
+        assert_eq!(failed.action, steps[1].action);
+        let mut told = told.into_inner();
+        told.sort();
+        assert_eq!(told, ["a", "b"], "creations are independent of one another");
+        assert_eq!(fixture.server.take_writes().len(), 2, "and what comes after them does not take place");
         fixture.process.kill();
     });
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use quintet_controller::{
-    Action, Controller, Error, Event, Next, ObjectKey, Plan,
+    Action, Controller, Error, Event, Next, ObjectKey, Plan, Setback,
     cache::{Cache, WatchSpec},
 };
 use serde_json::{Value, json};
@@ -60,7 +60,13 @@ impl Controller for Puppet {
             Some(note) => vec![Event::normal("Said", "Say", note)],
             None => Vec::new(),
         };
-        Plan { actions, events, next, ..Plan::default() }
+        Plan { steps: actions.into_iter().map(Into::into).collect(), events, next, ..Plan::default() }
+    }
+
+    fn setback(&self, _: &Self::Seen, action: &Action, error: &Error) -> Setback {
+        let kind = action.kind().map(ToString::to_string).unwrap_or_default();
+        let event = Event::warning("Refused", "Create", format!("{kind}: {error}"));
+        Setback { events: vec![event], ..Setback::default() }
     }
 
     async fn call(&self, name: &str, input: &Value) -> Result<(), Error> {
@@ -167,6 +173,8 @@ fn an_object_of_somebody_else_is_not_taken_for_ours() {
         tell(&server, "thief", &json!({"do": "steal"}));
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(process.runtime.queue().report()[0].failing[0].0.name(), "thief");
+        let heard = events(&server);
+        assert!(heard.iter().any(|event| event["reason"] == "Refused"), "{heard:?}");
         assert_eq!(server.store(|store| store.objects[&place("theirs")]["data"]["of"].clone()), "them");
         process.stop().await;
     });

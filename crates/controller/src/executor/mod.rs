@@ -8,6 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
+use futures::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ use crate::{
     cache::{Caches, Knowledge},
     error::{Class, Error},
     object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
-    plan::{Action, StatusPatch},
+    plan::{Action, Event, Step, StatusPatch},
 };
 
 /// Carries out plans, and lets the caches know at once.
@@ -48,28 +49,71 @@ pub struct Done {
     pub status_waits: bool,
 }
 
+/// The step that ended a turn.
+#[derive(Debug)]
+pub struct Failed {
+    /// What was tried.
+    pub action: Action,
+    /// Why it did not work.
+    pub error: Error,
+}
+
+/// Writes of one plan under way at a time. A few hide most of the way to the API server; many would let one
+/// large object take it from all others.
+const ABREAST: usize = 8;
+
+/// Whether two steps that follow one another may be under way at the same time.
+fn are_independent(a: &Action, b: &Action) -> bool {
+    let alike = matches!(
+        (a, b),
+        (Action::Create { .. }, Action::Create { .. }) | (Action::Delete { .. }, Action::Delete { .. })
+    );
+    alike && a.kind() == b.kind()
+}
+
 impl Executor {
     /// Writes through `api` and into `caches`.
     pub fn new(api: Api, caches: Caches) -> Self {
         Self { api, caches }
     }
 
-    /// Carries the actions of a plan out, in order, up to the first that fails. `call` does what the operator
-    /// itself does.
+    /// Carries the steps of a plan out, in order, up to the first that fails. Creations of one kind that follow
+    /// one another are independent, and so are deletions: they are under way together. `call` does what the
+    /// operator itself does; `tell` hears of every step that has taken place.
     pub async fn act_out<F>(
         &self,
-        actions: &[Action],
+        steps: &[Step],
         call: impl Fn(String, Value) -> F,
-    ) -> Result<Vec<Written>, Error>
+        tell: impl Fn(&Event),
+    ) -> Result<Vec<Written>, Failed>
     where
         F: Future<Output = Result<(), Error>>,
     {
         let mut written = Vec::new();
-        for action in actions {
-            if let Action::Call { name, input } = action {
-                call(name.clone(), input.clone()).await?;
-            } else {
-                written.extend(self.act(action).await?);
+        let step = async |step: &Step| {
+            let result = match &step.action {
+                Action::Call { name, input } => call(name.clone(), input.clone()).await.map(|()| None),
+                action => self.act(action).await,
+            };
+            match result {
+                Ok(written) => {
+                    step.event.iter().for_each(&tell);
+                    Ok(written)
+                }
+                Err(error) => Err(Failed { action: step.action.clone(), error }),
+            }
+        };
+        for together in steps.chunk_by(|a, b| are_independent(&a.action, &b.action)) {
+            let mut results = stream::iter(together.iter().map(&step)).buffered(ABREAST);
+            let mut failed = None;
+            while let Some(result) = results.next().await {
+                match result {
+                    Ok(one) => written.extend(one),
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            if let Some(failed) = failed {
+                return Err(failed);
             }
         }
         Ok(written)

@@ -143,7 +143,7 @@ impl Controller for Gardener {
             if actions.is_empty() {
                 actions.push(finalizers(json!([])));
             }
-            return Plan { actions, ..Plan::default() };
+            return Plan { steps: actions.into_iter().map(Into::into).collect(), ..Plan::default() };
         }
         let mut actions = Vec::new();
         if !has_finalizer {
@@ -169,7 +169,7 @@ impl Controller for Gardener {
         let desired = GardenStatus { grown: grown.count(), observed_generation: metadata.generation };
         let done = desired.grown == spec.plants && status.grown != spec.plants;
         Plan {
-            actions,
+            steps: actions.into_iter().map(Into::into).collect(),
             status: StatusPatch::between(garden, status, &desired),
             events: done
                 .then(|| Event::normal("Grown", "Grow", "all plants have grown"))
