@@ -395,8 +395,7 @@ impl<C: Controller> Reconciler for Running<C> {
             let call = |name: String, input: Value| async move { self.controller.call(&name, &input).await };
             // Before anything is written: the plan may let the root go.
             let regarding = regarding(&shared, self, key);
-            let tell =
-                |event: &Event| report(&shared, self, regarding.as_ref(), std::slice::from_ref(event));
+            let tell = |event: &Event| report(&shared, self, regarding.as_ref(), std::slice::from_ref(event));
             let written = match shared.executor.act_out(&plan.steps, call, tell).await {
                 Ok(written) => written,
                 Err(failed) => {

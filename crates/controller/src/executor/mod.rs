@@ -17,7 +17,7 @@ use crate::{
     cache::{Caches, Knowledge},
     error::{Class, Error},
     object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
-    plan::{Action, Event, Step, StatusPatch},
+    plan::{Action, Event, StatusPatch, Step},
 };
 
 /// Carries out plans, and lets the caches know at once.
