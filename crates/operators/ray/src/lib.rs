@@ -7,4 +7,5 @@ pub mod pod_view;
 pub mod services;
 pub mod settings;
 pub mod spec_hash;
+pub mod validation;
 pub mod version;

@@ -158,7 +158,7 @@ impl<'a> Blueprint<'a> {
                     draft.pod.restart_policy = Some("Never".to_owned());
                 }
                 Some(AutoscalerVersion::V1) => {
-                    environment::set(draft.ray(), autoscaler::VERSION_ENV, "false")
+                    environment::set(draft.ray(), autoscaler::VERSION_ENV, "false");
                 }
                 None => {}
             }
@@ -378,5 +378,5 @@ pub fn is_embedded_storage(spec: &RayClusterSpec) -> bool {
 pub fn service_account(cluster: &RayCluster) -> &str {
     let pod = cluster.spec.head_group_spec.template.spec.as_ref();
     let own = pod.and_then(|pod| pod.service_account_name.as_deref()).filter(|name| !name.is_empty());
-    own.unwrap_or(cluster.metadata.name.as_deref().unwrap_or_default())
+    own.unwrap_or_else(|| cluster.metadata.name.as_deref().unwrap_or_default())
 }

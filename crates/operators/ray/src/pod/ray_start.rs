@@ -193,7 +193,7 @@ fn quoted(resources: &BTreeMap<String, serde_json::Number>) -> String {
 /// Lets the container start Ray: after whatever the user's command does, unless that starts Ray itself.
 pub(super) fn set_command(container: &mut Container, ray_start: &str, overwrites: bool, settings: &Settings) {
     let words = container.command.iter().flatten().chain(container.args.iter().flatten());
-    let own: String = words.map(|word| format!(" {word} ")).collect();
+    let own: String = words.flat_map(|word| [" ", word, " "]).collect();
     if overwrites || own.contains("ray start") {
         return;
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn cluster(spec: Value) -> RayCluster {
+fn cluster(spec: &Value) -> RayCluster {
     let value = json!({
         "metadata": {"name": "demo", "namespace": "ns", "uid": "uid-1"},
         "spec": spec,
@@ -14,7 +14,7 @@ fn cluster(spec: Value) -> RayCluster {
 }
 
 fn minimal() -> RayCluster {
-    cluster(json!({
+    cluster(&json!({
         "headGroupSpec": {"template": {"spec": {"containers": [{"name": "ray-head", "image": "ray"}]}}},
         "workerGroupSpecs": [{
             "groupName": "small", "replicas": 1, "minReplicas": 0, "maxReplicas": 5,
@@ -41,7 +41,7 @@ fn env<'a>(container: &'a Container, name: &str) -> Vec<&'a str> {
     all.iter().filter(|one| one.name == name).map(|one| one.value.as_deref().unwrap_or("<ref>")).collect()
 }
 
-fn resources(value: Value) -> Container {
+fn resources(value: &Value) -> Container {
     serde_json::from_value(json!({"name": "ray", "resources": value})).unwrap()
 }
 
@@ -121,7 +121,7 @@ fn resources_of_the_container_become_flags() {
         ),
     ] {
         let mut params = params(&given);
-        params.take_from_container(&resources(container));
+        params.take_from_container(&resources(&container));
         assert_eq!(params.command(Role::Worker), format!("ray start {expected}"), "{name}");
     }
 }
@@ -358,7 +358,7 @@ fn tokens_reach_everything_that_talks_to_ray() {
 fn shared_memory_is_as_large_as_the_container_may_become() {
     let mut cluster = minimal();
     let container = &mut cluster.spec.head_group_spec.template.spec.as_mut().unwrap().containers[0];
-    container.resources = resources(json!({"limits": {"memory": "4Gi"}})).resources;
+    container.resources = resources(&json!({"limits": {"memory": "4Gi"}})).resources;
     let pod = head(&cluster, &Settings::default());
     let volume = &pod.spec.unwrap().volumes.unwrap()[0];
     let directory = volume.empty_dir.as_ref().unwrap();
