@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{completion, crds, manifests, operator, output, simulate, up, version};
+use crate::{completion, crds, manifests, operator, output, simulate, simulate_nodes, up, version};
 
 /// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
 ///
@@ -38,6 +38,7 @@ pub(crate) enum Command {
     Manifests(manifests::Arguments),
     Operator(Box<operator::Arguments>),
     Simulate(simulate::Arguments),
+    SimulateNodes(simulate_nodes::Arguments),
     Version(version::Arguments),
     Completion(completion::Arguments),
 }
