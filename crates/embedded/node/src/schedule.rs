@@ -230,7 +230,7 @@ impl Controller for Scheduler {
                     "target": { "apiVersion": "v1", "kind": "Node", "name": node },
                 });
                 let bind = Action::Call { name: "bind".to_owned(), input: binding };
-                Plan { actions: vec![bind], ..Plan::default() }
+                Plan { steps: vec![bind.into()], ..Plan::default() }
             }
             Err(reason) => {
                 let current = &seen.pod.object.status;

@@ -262,13 +262,16 @@ impl Controller for Kubelets {
             ..Plan::default()
         };
         if remove {
-            plan.actions.push(Action::Delete {
-                kind: self.pods.kind().clone(),
-                key: pod.key.clone(),
-                uid: pod.uid.clone(),
-                propagation: Propagation::Background,
-                grace_seconds: Some(0),
-            });
+            plan.steps.push(
+                Action::Delete {
+                    kind: self.pods.kind().clone(),
+                    key: pod.key.clone(),
+                    uid: pod.uid.clone(),
+                    propagation: Propagation::Background,
+                    grace_seconds: Some(0),
+                }
+                .into(),
+            );
         }
         plan
     }

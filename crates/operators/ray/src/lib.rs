@@ -12,3 +12,27 @@ pub mod spec_hash;
 pub mod validation;
 pub mod version;
 pub mod watches;
+
+use std::sync::Arc;
+
+use quintet_controller::{Error, Runtime, clock::Clock};
+
+use settings::Settings;
+
+/// What all Ray controllers share.
+#[derive(Clone)]
+pub struct Context {
+    /// What changes their behaviour.
+    pub settings: Arc<Settings>,
+    /// The time of day.
+    pub clock: Clock,
+    /// Makes names repeatable, for simulations.
+    pub seed: Option<u64>,
+    /// Objects of one kind that are worked on at the same time.
+    pub concurrency: usize,
+}
+
+/// Adds all Ray controllers.
+pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
+    cluster::add(runtime, context)
+}

@@ -28,7 +28,7 @@ pub use seen::{ClaimView, Seen};
 pub(crate) use status::sum_of_templates;
 
 use crate::{
-    labels, names, pod,
+    Context, labels, names, pod,
     pod_view::PodView,
     services::head_service_name,
     settings::Settings,
@@ -85,19 +85,13 @@ impl Caches {
     }
 }
 
-/// Adds the controller of RayClusters. A `seed` makes the names of pods repeatable, for simulations.
-pub fn add(
-    runtime: &Runtime,
-    settings: &Arc<Settings>,
-    clock: &Clock,
-    seed: Option<u64>,
-    concurrency: usize,
-) -> Result<(), Error> {
+/// Adds the controller of RayClusters.
+pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
     let controller = ClusterController {
-        settings: Arc::clone(settings),
-        clock: clock.clone(),
-        caches: Caches::new(runtime.caches(), settings)?,
-        memory: Arc::new(Memory::new(seed)),
+        settings: Arc::clone(&context.settings),
+        clock: context.clock.clone(),
+        caches: Caches::new(runtime.caches(), &context.settings)?,
+        memory: Arc::new(Memory::new(context.seed)),
     };
     let Caches { clusters, pods, services, jobs, ingresses, service_accounts, .. } = &controller.caches;
     let Caches { roles, role_bindings, secrets, .. } = &controller.caches;
@@ -112,7 +106,7 @@ pub fn add(
         }
     });
     let mut setup = runtime
-        .add(controller, &clusters, concurrency)
+        .add(controller, &clusters, context.concurrency)
         .watches(&pods, |pod| watches::cluster_of(pod, &pod.object.labels).into_iter().collect())
         .watches(&services, clusters_of_service)
         .watches(&jobs, |job| watches::cluster_of(job, &job.object.labels).into_iter().collect());

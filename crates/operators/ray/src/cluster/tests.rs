@@ -354,7 +354,7 @@ fn replicas_of_several_hosts_live_and_die_together() {
     broken.pods[1].1["status"]["phase"] = json!("Failed");
     assert_eq!(broken.pod_deeds(), ["delete a0", "delete a1"], "one host takes the whole replica with it");
     broken.pods.remove(1);
-    assert_eq!(broken.pod_deeds(), ["delete a0"], "what is left of a replica goes");
+    assert_eq!(broken.pod_deeds(), ["delete a1"], "what is left of a replica goes");
     let mut named = broken.group("scaleStrategy", json!({"workersToDelete": ["b1"]}));
     named.pods.remove(1);
     assert_eq!(named.pod_deeds(), ["delete b0", "delete b1", "create worker 0", "create worker 0"]);
