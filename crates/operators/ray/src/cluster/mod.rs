@@ -28,7 +28,9 @@ pub use seen::{ClaimView, Seen};
 pub(crate) use status::sum_of_templates;
 
 use crate::{
-    Context, labels, names, pod,
+    Context, labels,
+    mtls::Pki,
+    names, pod,
     pod_view::PodView,
     services::head_service_name,
     settings::Settings,
@@ -61,6 +63,8 @@ struct Caches {
     routes: Option<Cache<ObjectMetadata>>,
     /// Only where claims are made.
     claims: Option<Cache<ClaimView>>,
+    /// Only where certificates are made.
+    pki: Option<Pki>,
 }
 
 impl Caches {
@@ -81,6 +85,7 @@ impl Caches {
             secrets: labelled(ApiKind::of::<Secret>())?,
             routes: settings.platform.routes.then(|| labelled(objects::route_kind())).transpose()?,
             claims: keeps_claims.then(|| caches.watch(claims)).transpose()?,
+            pki: Pki::watch(caches, settings)?,
         })
     }
 }
@@ -172,7 +177,7 @@ impl ClusterController {
                 .claims
                 .as_ref()
                 .and_then(|claims| claims.get(&in_namespace(&pod::claim_name(object)))),
-            certificates: Ok(()),
+            certificates: caches.pki.as_ref().map_or(Ok(()), |pki| pki.readiness(key)),
             new_token: needs_token.then(random_token).flatten(),
             names: self.memory.names(&cluster.uid),
             cluster,
