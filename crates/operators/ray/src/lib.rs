@@ -5,6 +5,7 @@ pub mod labels;
 pub mod mtls;
 pub mod names;
 pub mod network_policy;
+pub mod permissions;
 pub mod pod;
 pub mod pod_view;
 pub mod schedulers;
