@@ -29,22 +29,16 @@ fn apply(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
     let value = || operation.get("value").cloned().ok_or_else(|| rejected("operation without value"));
     match text("op") {
         Some("add") => add(target, path, value()?),
-        Some("replace") => {
-            let value = value()?;
-            let place = find_mut(target, path)?;
-            *place = value;
-            Ok(())
-        }
+        Some("replace") => replace(target, path, value()?),
         Some("remove") => remove(target, path).map(|_| ()),
         Some("test") => {
             let wanted = operation.get("value").unwrap_or(&Value::Null);
-            // A missing value equals null, as in the library Kubernetes uses.
-            let found = find(target, path).unwrap_or(&Value::Null);
+            let found = member(target, path)?;
             if found == wanted { Ok(()) } else { Err(rejected(&format!("testing value {path} failed"))) }
         }
         Some("copy") => {
             let from = text("from").ok_or_else(|| rejected("copy without from"))?;
-            let value = find(target, from).cloned().ok_or_else(|| missing(from))?;
+            let value = member(target, from)?.clone();
             add(target, path, value)
         }
         Some("move") => {
@@ -94,6 +88,20 @@ fn find<'v>(target: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
+/// The value at a path whose container is there. A member that an object does not have is null, as in the library
+/// Kubernetes uses; an element that a list does not have is a mistake.
+fn member<'v>(target: &'v Value, path: &str) -> Result<&'v Value, PatchError> {
+    let Some((above, last)) = path.rsplit_once('/') else {
+        return find(target, path).ok_or_else(|| missing(path));
+    };
+    match find(target, above) {
+        Some(Value::Object(fields)) => {
+            Ok(fields.get(&last.replace("~1", "/").replace("~0", "~")).unwrap_or(&Value::Null))
+        }
+        _ => find(target, path).ok_or_else(|| missing(path)),
+    }
+}
+
 fn find_mut<'v>(target: &'v mut Value, path: &str) -> Result<&'v mut Value, PatchError> {
     if path.is_empty() {
         return Ok(target);
@@ -139,6 +147,19 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
         }
         _ => Err(missing(path)),
     }
+}
+
+/// Sets a member of an object, whether it is there or not, as the library Kubernetes uses does; or an element that a
+/// list has.
+fn replace(target: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
+    if !path.is_empty()
+        && let (Value::Object(fields), name) = parent(target, path)?
+    {
+        fields.insert(name, value);
+        return Ok(());
+    }
+    *find_mut(target, path)? = value;
+    Ok(())
 }
 
 fn remove(target: &mut Value, path: &str) -> Result<Value, PatchError> {
