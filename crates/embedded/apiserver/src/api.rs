@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     admission, aggregation,
     auth::{self, Caller, rbac},
-    collector, crd, decode, discovery,
+    collector, compression, crd, decode, discovery,
     faults::Faults,
     model,
     request::{
@@ -289,7 +289,7 @@ impl Api {
             headers.insert("audit-id", id);
         }
         add_warnings(headers, &warnings.lock());
-        response
+        compression::compress(&parts, response).await
     }
 
     async fn dispatch(

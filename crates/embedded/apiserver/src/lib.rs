@@ -19,6 +19,7 @@ pub mod auth;
 mod client;
 mod clock;
 mod collector;
+mod compression;
 pub mod crd;
 mod decode;
 mod discovery;
