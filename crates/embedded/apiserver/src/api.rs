@@ -68,6 +68,7 @@ struct Inner {
     pub(crate) rbac: rbac::Cache,
     pub(crate) webhooks: admission::webhooks::Webhooks,
     pub(crate) documents: discovery::Documents,
+    ledger: admission::Ledger,
     /// Ends every watch when the server stops.
     stop: CancellationToken,
     /// Ends every watch once, when a fault says so; then replaced.
@@ -93,6 +94,7 @@ impl Api {
             rbac: rbac::Cache::default(),
             webhooks: admission::webhooks::Webhooks::default(),
             documents: discovery::Documents::default(),
+            ledger: admission::Ledger::default(),
             cut: RwLock::new(stop.child_token()),
             stop,
             tasks: TaskTracker::new(),
@@ -170,6 +172,10 @@ impl Api {
 
     pub(crate) fn webhooks(&self) -> &admission::webhooks::Webhooks {
         &self.0.webhooks
+    }
+
+    pub(crate) fn ledger(&self) -> &admission::Ledger {
+        &self.0.ledger
     }
 
     pub(crate) fn documents(&self) -> &discovery::Documents {
