@@ -13,6 +13,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     admission, aggregation,
     auth::{self, Caller, rbac},
+    chance::Chance,
+    clock::Clock,
     collector, compression, crd, decode, discovery,
     faults::Faults,
     model,
@@ -53,6 +55,10 @@ pub struct Parts {
     pub ca: String,
     /// Where clients reach the server, as `host:port`.
     pub address: String,
+    /// What time it is.
+    pub clock: Clock,
+    /// What is made up.
+    pub chance: Chance,
 }
 
 /// A Kubernetes API. Clones are the same one.
@@ -69,6 +75,7 @@ struct Inner {
     pub(crate) webhooks: admission::webhooks::Webhooks,
     pub(crate) documents: discovery::Documents,
     ledger: admission::Ledger,
+    services: aggregation::Services,
     /// Ends every watch when the server stops.
     stop: CancellationToken,
     /// Ends every watch once, when a fault says so; then replaced.
@@ -85,24 +92,55 @@ impl std::fmt::Debug for Api {
 impl Api {
     /// An API on a store, with the objects every cluster has. Needs a Tokio runtime for its background work.
     pub async fn start(parts: Parts) -> Result<Self, Failure> {
+        let api = Self::new(parts, Arc::new(Registry::new(Vec::new())));
+        crd::refresh(&api);
+        collector::bootstrap::install(&api).await?;
+        aggregation::publish(&api).await?;
+        api.run();
+        Ok(api)
+    }
+
+    fn new(parts: Parts, registry: Arc<Registry>) -> Self {
         let stop = CancellationToken::new();
-        let api = Self(Arc::new(Inner {
+        Self(Arc::new(Inner {
             parts,
-            registry: RwLock::new(Arc::new(Registry::new(Vec::new()))),
+            registry: RwLock::new(registry),
             renewal: parking_lot::Mutex::new(()),
             faults: Faults::default(),
             rbac: rbac::Cache::default(),
             webhooks: admission::webhooks::Webhooks::default(),
             documents: discovery::Documents::default(),
             ledger: admission::Ledger::default(),
+            services: aggregation::Services::default(),
             cut: RwLock::new(stop.child_token()),
             stop,
             tasks: TaskTracker::new(),
-        }));
-        crd::refresh(&api);
-        collector::bootstrap::install(&api).await?;
-        collector::start(&api);
-        Ok(api)
+        }))
+    }
+
+    fn run(&self) {
+        collector::start(self);
+        aggregation::start(self);
+    }
+
+    /// Another API that begins with the objects of this one, and has a time and a chance of its own. It shares what
+    /// does not change, so that a simulation can make thousands of them. What is written to one is not seen in the
+    /// other, and the other is not written to disk.
+    #[must_use]
+    pub fn fork(&self, clock: Clock, chance: Chance) -> Self {
+        let Parts { store, tokens, converter, ca, address, .. } = &self.0.parts;
+        let parts = Parts {
+            store: store.fork(),
+            tokens: tokens.clone(),
+            converter: converter.clone(),
+            ca: ca.clone(),
+            address: address.clone(),
+            clock,
+            chance,
+        };
+        let fork = Self::new(parts, self.registry());
+        fork.run();
+        fork
     }
 
     /// Ends watches and background work.
@@ -143,6 +181,15 @@ impl Api {
         self.0.documents.forget();
     }
 
+    /// What time it is for this API.
+    pub fn now(&self) -> jiff::Timestamp {
+        self.0.parts.clock.now()
+    }
+
+    pub(crate) fn chance(&self) -> &Chance {
+        &self.0.parts.chance
+    }
+
     pub(crate) fn watch_cut(&self) -> CancellationToken {
         self.0.cut.read().clone()
     }
@@ -176,6 +223,10 @@ impl Api {
 
     pub(crate) fn ledger(&self) -> &admission::Ledger {
         &self.0.ledger
+    }
+
+    pub(crate) fn services(&self) -> &aggregation::Services {
+        &self.0.services
     }
 
     pub(crate) fn documents(&self) -> &discovery::Documents {
@@ -265,6 +316,7 @@ impl Api {
             ("apiextensions.k8s.io", "customresourcedefinitions")
                 | ("", "namespaces")
                 | ("rbac.authorization.k8s.io", "clusterroles")
+                | ("apiregistration.k8s.io", "apiservices")
         );
         if !is_concerned {
             return Box::pin(std::future::ready(()));
@@ -273,6 +325,7 @@ impl Api {
             let outcome = match &*resource.plural {
                 "customresourcedefinitions" => crd::settle(self, name).await,
                 "namespaces" => collector::namespaces::settle(self, name).await,
+                "apiservices" => aggregation::settle(self, name).await,
                 _ => rbac::aggregate(self).await,
             };
             if let Err(failure) = outcome {
@@ -291,7 +344,7 @@ impl Api {
             .unwrap_or_else(|failure| show::failure(&failure));
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        if let Ok(id) = HeaderValue::from_str(&crate::json::uuid()) {
+        if let Ok(id) = HeaderValue::from_str(&self.chance().uuid()) {
             headers.insert("audit-id", id);
         }
         add_warnings(headers, &warnings.lock());
@@ -313,7 +366,7 @@ impl Api {
         let place = url::place(parts.uri.path()).ok_or_else(Failure::no_page)?;
         if let Place::Version { group, version } | Place::Resource(ResourcePath { group, version, .. }) =
             &place
-            && let Some(service) = aggregation::service(self, group, version)
+            && let Some(service) = self.services().remote(self, group, version)
         {
             match &place {
                 Place::Resource(path) => authorize(self, &caller, &parts.method, path, &query)?,
@@ -504,7 +557,7 @@ impl Call<'_> {
             subresource: subresource.clone(),
             options,
             manager,
-            now: crate::clock::now(),
+            now: self.api.now(),
             warnings: Arc::clone(&self.warnings),
         };
         if !subresource.is_empty() {

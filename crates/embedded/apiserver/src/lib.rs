@@ -16,6 +16,7 @@ mod admission;
 mod aggregation;
 pub mod api;
 pub mod auth;
+mod chance;
 mod client;
 mod clock;
 mod collector;
@@ -37,6 +38,8 @@ mod verbs;
 
 pub use api::{Api, Converter, Parts};
 pub use auth::{Caller, tokens::Tokens};
+pub use chance::Chance;
 pub use client::InProcess;
+pub use clock::Clock;
 pub use server::cluster::{Cluster, Settings, StartError};
 pub use store::Store;

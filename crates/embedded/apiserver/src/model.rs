@@ -408,8 +408,8 @@ pub(crate) fn table(
     metadata: &Value,
     include: IncludeObject,
     with_definitions: bool,
+    now: jiff::Timestamp,
 ) -> Value {
-    let now = crate::clock::now();
     match &resource.model {
         Model::BuiltIn(kind) => {
             Printer::builtin(kind).table(objects, metadata, include, with_definitions, now)

@@ -100,19 +100,42 @@ pub(crate) fn endpoint(api: &Api, service: &Value) -> Result<(String, u16), Stri
     else {
         return Err(format!("no service port {wanted} found for service {name:?}"));
     };
-    let none = || format!("no endpoints available for service {name:?}");
-    let endpoints = api.store().get("core/endpoints", &key).ok_or_else(none)?;
-    let endpoints: Value = serde_json::from_slice(&endpoints.body).unwrap_or_default();
-    for subset in items(&endpoints, "/subsets") {
-        let address = items(subset, "/addresses").first().map(|address| text(address, "/ip").to_owned());
-        let target = items(subset, "/ports").iter().find(|one| text(one, "/name") == text(port, "/name"));
-        let target =
-            target.and_then(|one| one.get("port")?.as_u64()).and_then(|port| u16::try_from(port).ok());
-        if let (Some(address), Some(target)) = (address, target) {
-            return Ok((address, target));
-        }
+    if text(&object, "/spec/type") == "ExternalName" {
+        let port = u16::try_from(wanted).map_err(|_| format!("port {wanted} is none"))?;
+        return Ok((text(&object, "/spec/externalName").to_owned(), port));
     }
-    Err(none())
+    ready(api, namespace, name, text(port, "/name"))
+        .ok_or_else(|| format!("no endpoints available for service {name:?}"))
+}
+
+/// A ready endpoint of a service for one of its ports.
+pub(crate) fn ready(api: &Api, namespace: &str, service: &str, port: &str) -> Option<(String, u16)> {
+    let named = |ports: &[Value]| {
+        let found = ports.iter().find(|one| text(one, "/name") == port)?;
+        u16::try_from(found.get("port")?.as_u64()?).ok()
+    };
+    let endpoints = api.store().get("core/endpoints", &key_of(namespace, service));
+    let endpoints: Value =
+        endpoints.and_then(|entry| serde_json::from_slice(&entry.body).ok()).unwrap_or_default();
+    let listed = items(&endpoints, "/subsets").iter().find_map(|subset| {
+        let address = items(subset, "/addresses").first()?;
+        Some((text(address, "/ip").to_owned(), named(items(subset, "/ports"))?))
+    });
+    listed.or_else(|| {
+        let slices =
+            api.store().list("discovery.k8s.io/endpointslices", &format!("{namespace}/"), None, None);
+        slices.ok()?.0.iter().find_map(|(_, entry)| {
+            if entry.head.label("kubernetes.io/service-name") != Some(service) {
+                return None;
+            }
+            let slice: Value = serde_json::from_slice(&entry.body).ok()?;
+            let is_ready =
+                |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
+            let endpoint = items(&slice, "/endpoints").iter().find(is_ready)?;
+            let address = items(endpoint, "/addresses").first()?.as_str()?.to_owned();
+            Some((address, named(items(&slice, "/ports"))?))
+        })
+    })
 }
 
 /// Believes anybody: for APIServices with `insecureSkipTLSVerify` only.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Operation;
 use crate::{
     api::Api,
-    json::{self, items, text, texts, uuid},
+    json::{self, items, text, texts},
     model,
     outbound::{self, Target, Trust},
     request::options::Propagation,
@@ -281,7 +281,7 @@ async fn ask_hook(
     let fails = text(hook, "/failurePolicy") != "Ignore";
     let version =
         texts(hook, "/admissionReviewVersions").find(|one| matches!(*one, "v1" | "v1beta1")).unwrap_or("v1");
-    let uid = uuid();
+    let uid = ask.api.chance().uuid();
     let resource = &ask.resource;
     let object_name = object.or(old).map(|object| text(object, "/metadata/name")).unwrap_or_default();
     let mut request = json!({

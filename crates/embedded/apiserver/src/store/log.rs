@@ -354,7 +354,7 @@ fn record_rv(record: &Record) -> u64 {
 }
 
 fn replay(state: &mut State, record: Record) {
-    let now = std::time::Instant::now();
+    let now = tokio::time::Instant::now();
     match record {
         Record::Put { rv, bucket, key, version, body } => {
             let head = Head::of_body(&body);

@@ -194,7 +194,7 @@ fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
         json::as_map(&mut bound).insert(kind, json!({"name": name, "uid": &*object.head.uid}));
     }
     let claims = json!({"iss": tokens::ISSUER, "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
-        "jti": json::uuid(), "sub": format!("system:serviceaccount:{}:{}", ask.namespace, ask.name), "kubernetes.io": bound});
+        "jti": ask.api.chance().uuid(), "sub": format!("system:serviceaccount:{}:{}", ask.namespace, ask.name), "kubernetes.io": bound});
     let token = ask.api.tokens().sign(&claims).map_err(Failure::internal)?;
     let expires = timestamp(ask.now + jiff::SignedDuration::from_secs(seconds));
     let spec = json::child(json::as_map(&mut request), "spec");
@@ -248,7 +248,7 @@ async fn bind(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Valu
         for (key, value) in annotations {
             json::child(metadata, "annotations").insert(key.clone(), value.clone());
         }
-        let now = timestamp(crate::clock::now());
+        let now = timestamp(ask.api.now());
         let status = json::child(json::as_map(&mut object), "status");
         if let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() {
             conditions.retain(|condition| text(condition, "/type") != "PodScheduled");
@@ -349,7 +349,7 @@ async fn spend_budget(ask: &Ask, pod: &crate::store::Head) -> Result<(), Failure
         let status = json::child(json::as_map(&mut budget), "status");
         let left = status.get("disruptionsAllowed").and_then(Value::as_i64).unwrap_or(0);
         status.insert("disruptionsAllowed".into(), (left - 1).max(0).into());
-        let now = timestamp(crate::clock::now());
+        let now = timestamp(ask.api.now());
         json::child(status, "disruptedPods").insert(pod_name.clone(), now.into());
         Ok(budget)
     })

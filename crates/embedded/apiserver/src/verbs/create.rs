@@ -33,7 +33,7 @@ pub(crate) async fn create(ask: &Ask, mut object: Value) -> Result<Shown, Failur
 pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Failure> {
     model::prepare_create(&ask.resource, &mut object);
     admission::mutate(ask, Operation::Create, &mut object, None).await?;
-    let is_generated = metadata::generate_name(&mut object);
+    let is_generated = metadata::generate_name(ask, &mut object);
     metadata::identify(ask, &mut object);
     admission::allocate(ask, &mut object, None)?;
     model::finish_create(&ask.resource, &mut object);
@@ -73,7 +73,7 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
             }
             Err(WriteError::Conflict) if is_generated && attempt + 1 < NAMES_TRIED => {
                 crate::json::metadata(&mut object).remove("name");
-                metadata::generate_name(&mut object);
+                metadata::generate_name(ask, &mut object);
                 if let Some(reservation) = &reservation {
                     reservation.rename(text(&object, "/metadata/name"));
                 }

@@ -111,7 +111,7 @@ impl Ask {
                 force: None,
             },
             manager: "quintet".into(),
-            now: crate::clock::now(),
+            now: api.now(),
             warnings: Arc::default(),
         }
     }

@@ -229,7 +229,15 @@ impl Watch {
         } else {
             let object = self.api.load(&self.resource, entry).await?;
             let is_first = std::mem::replace(&mut self.is_first, false);
-            show::event(&self.resource, self.accepted, self.include_object, kind, object, is_first)
+            show::event(
+                &self.resource,
+                self.accepted,
+                self.include_object,
+                kind,
+                object,
+                is_first,
+                self.api.now(),
+            )
         };
         self.ready.push_back(piece);
         Ok(())
@@ -245,6 +253,7 @@ impl Watch {
             EventType::Bookmark,
             object,
             is_first,
+            self.api.now(),
         );
         self.ready.push_back(piece);
         debug_assert!(self.accepted.format != Format::Yaml, "watches are never YAML");
