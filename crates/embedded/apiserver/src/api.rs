@@ -378,11 +378,22 @@ impl Api {
             auth::authorize_path(self, &caller, &parts.method, parts.uri.path())?;
             return discovery::serve(self, parts, &place, &query);
         };
+        if path.subresource.as_deref() == Some("proxy") && path.group.is_empty() {
+            authorize(self, &caller, &parts.method, &path, &query)?;
+            let registry = self.registry();
+            let resource = registry.get("", &path.version, &path.resource);
+            let is_served = resource.is_some_and(|resource| {
+                resource.subresource("proxy").is_some() && resource.is_namespaced == path.namespace.is_some()
+            });
+            if !is_served {
+                return Err(Failure::no_resource());
+            }
+            return verbs::proxy::serve(self, &path, parts, body).await;
+        }
         let call = Call {
             api: self.clone(),
             headers: &parts.headers,
             method: &parts.method,
-            uri: &parts.uri,
             query,
             caller: Arc::new(caller),
             warnings: Arc::clone(warnings),
@@ -413,7 +424,6 @@ struct Call<'a> {
     api: Api,
     headers: &'a HeaderMap,
     method: &'a Method,
-    uri: &'a http::Uri,
     query: Query,
     caller: Arc<Caller>,
     warnings: Arc<parking_lot::Mutex<Vec<String>>>,
@@ -574,17 +584,9 @@ impl Call<'_> {
         } else if !resource.allows(verb) || (verb == "create" && path.name.is_some()) {
             return Err(Failure::method_not_allowed());
         }
-        if let Some(response) = verbs::connect::serve(
-            &ask,
-            verb,
-            &self.query,
-            self.header(header::CONTENT_TYPE),
-            &body,
-            wanted,
-            self.headers,
-            self.uri,
-        )
-        .await
+        if let Some(response) =
+            verbs::connect::serve(&ask, verb, &self.query, self.header(header::CONTENT_TYPE), &body, wanted)
+                .await
         {
             return response;
         }

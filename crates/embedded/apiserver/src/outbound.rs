@@ -14,7 +14,10 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _};
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 
 use crate::{
     api::Api,
@@ -29,6 +32,8 @@ pub(crate) enum Trust<'a> {
     Bundle(&'a [u8]),
     /// Anybody's, because somebody said so.
     Anybody,
+    /// Nobody has one: the connection is not encrypted.
+    Unencrypted,
 }
 
 /// Where a request goes.
@@ -51,9 +56,23 @@ pub(crate) async fn send(
         .await
         .map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
     let _ = stream.set_nodelay(true);
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config(target.trust)?));
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verified = match target.trust {
+        Trust::Unencrypted => return exchange(stream, request).await,
+        Trust::Anybody => Verified::Nobody(provider),
+        Trust::Bundle(bundle) => Verified::Bundle(bundle, provider),
+    };
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config(verified)?));
     let name = ServerName::try_from(target.name.clone()).map_err(|error| error.to_string())?;
     let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+    exchange(stream, request).await
+}
+
+/// Sends a request on a connection that is there.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, String> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| error.to_string())?;
@@ -66,20 +85,26 @@ pub(crate) async fn send(
     sender.send_request(request).await.map_err(|error| error.to_string())
 }
 
-fn config(trust: Trust<'_>) -> Result<ClientConfig, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+/// How an encrypted connection is verified.
+enum Verified<'a> {
+    Bundle(&'a [u8], Arc<CryptoProvider>),
+    Nobody(Arc<CryptoProvider>),
+}
+
+fn config(verified: Verified<'_>) -> Result<ClientConfig, String> {
+    let (Verified::Bundle(_, provider) | Verified::Nobody(provider)) = &verified;
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    Ok(match trust {
-        Trust::Bundle(bundle) => {
+    Ok(match verified {
+        Verified::Bundle(bundle, _) => {
             let mut roots = RootCertStore::empty();
             for certificate in CertificateDer::pem_slice_iter(bundle).flatten() {
                 let _ = roots.add(certificate);
             }
             builder.with_root_certificates(roots).with_no_client_auth()
         }
-        Trust::Anybody => builder
+        Verified::Nobody(provider) => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
             .with_no_client_auth(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, Uri};
+use http::Response;
 use serde_json::{Value, json};
 
 use super::{Ask, Shown, delete, update};
@@ -24,13 +24,12 @@ use crate::{
 
 type Outcome = Result<Response<Answer>, Failure>;
 
-/// Subresources that pass any request on.
+/// Subresources that are streams, however they are asked for.
 pub(crate) fn takes_any_verb(subresource: &str) -> bool {
-    matches!(subresource, "proxy" | "exec" | "attach" | "portforward")
+    matches!(subresource, "exec" | "attach" | "portforward")
 }
 
 /// Serves a request that is special; `None` if it is not.
-#[expect(clippy::too_many_arguments, reason = "everything there is to know about a request")]
 pub(crate) async fn serve(
     ask: &Ask,
     verb: &str,
@@ -38,8 +37,6 @@ pub(crate) async fn serve(
     content_type: Option<&str>,
     body: &Bytes,
     wanted: Wanted,
-    _headers: &HeaderMap,
-    _uri: &Uri,
 ) -> Option<Outcome> {
     let group = &*ask.resource.group;
     let is_create = verb == "create";
@@ -55,11 +52,6 @@ pub(crate) async fn serve(
         ("", "pods", "eviction") if is_create => evict(ask, content_type, body).await,
         ("", "pods", "log") => return Some(log(ask, query)),
         ("", "pods", "exec" | "attach" | "portforward") => Err(stream(ask)),
-        ("", _, "proxy") => Err(Failure::new(
-            503,
-            "ServiceUnavailable",
-            format!("no endpoints available for service {:?}", ask.name),
-        )),
         ("", "componentstatuses", "") => {
             if verb == "list" {
                 Ok(json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []}))
@@ -271,7 +263,7 @@ async fn evict(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Val
     };
     let is_exempt = entry.head.is_terminating
         || matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending" | "");
-    if !is_exempt {
+    if !is_exempt && !options.is_dry_run && !ask.options.is_dry_run {
         spend_budget(ask, &entry.head).await?;
     }
     let plain = Ask { subresource: String::new(), ..ask_again(ask) };
