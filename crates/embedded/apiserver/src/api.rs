@@ -75,6 +75,7 @@ struct Inner {
     pub(crate) webhooks: admission::webhooks::Webhooks,
     pub(crate) documents: discovery::Documents,
     ledger: admission::Ledger,
+    policies: admission::Policies,
     services: aggregation::Services,
     /// Ends every watch when the server stops.
     stop: CancellationToken,
@@ -111,6 +112,7 @@ impl Api {
             webhooks: admission::webhooks::Webhooks::default(),
             documents: discovery::Documents::default(),
             ledger: admission::Ledger::default(),
+            policies: admission::Policies::default(),
             services: aggregation::Services::default(),
             cut: RwLock::new(stop.child_token()),
             stop,
@@ -223,6 +225,10 @@ impl Api {
 
     pub(crate) fn ledger(&self) -> &admission::Ledger {
         &self.0.ledger
+    }
+
+    pub(crate) fn policies(&self) -> &admission::Policies {
+        &self.0.policies
     }
 
     pub(crate) fn services(&self) -> &aggregation::Services {

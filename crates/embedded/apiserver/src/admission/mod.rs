@@ -4,6 +4,7 @@ mod allocate;
 mod conditions;
 mod limits;
 mod plugins;
+mod policies;
 mod quota;
 mod usage;
 pub(crate) mod webhooks;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use crate::{request::options::DeleteOptions, status::Failure, verbs::Ask};
 
 pub(crate) use allocate::allocate;
+pub(crate) use policies::Policies;
 pub(crate) use quota::{Ledger, reserve};
 pub(crate) use usage::{counted_by, usage};
 
@@ -61,5 +63,6 @@ pub(crate) async fn validate(
     old: Option<&Value>,
 ) -> Result<(), Failure> {
     plugins::validate(ask, operation, object, old)?;
+    policies::validate(ask, operation, object, old).await?;
     webhooks::validate(ask, operation, object, old).await
 }
