@@ -36,6 +36,11 @@ const READ_DEADLINE: Duration = Duration::from_mins(1);
 /// Longest a write may take.
 const WRITE_DEADLINE: Duration = Duration::from_secs(34);
 
+/// The largest object that is kept: as large as a request may be.
+const OBJECT_AT_MOST: usize = decode::BODY_AT_MOST;
+/// The deepest one: JSON is read up to 128 levels, and an object must be readable again.
+const DEPTH_AT_MOST: usize = 120;
+
 /// How long the end of the server waits for requests under way.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
@@ -312,7 +317,16 @@ impl Api {
                 }
             }
         };
-        Ok(Put::new(Arc::clone(&resource.storage_version), &object, resource.epoch))
+        if is_deeper(&object, DEPTH_AT_MOST) {
+            return Err(Failure::bad_request(format!(
+                "the object is nested too deeply: at most {DEPTH_AT_MOST} levels can be stored"
+            )));
+        }
+        let put = Put::new(Arc::clone(&resource.storage_version), &object, resource.epoch);
+        if put.body.len() > OBJECT_AT_MOST {
+            return Err(Failure::too_large(OBJECT_AT_MOST));
+        }
+        Ok(put)
     }
 
     /// What follows from a write at once, before its answer.
@@ -408,16 +422,30 @@ impl Api {
     }
 }
 
+/// Whether a value has more than this many levels.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(items) => items.iter().any(below),
+        Value::Object(fields) => fields.values().any(below),
+        _ => false,
+    }
+}
+
 /// Longest text of all warnings together before each is cut.
 const WARNINGS_AT_MOST: usize = 4096;
 
 fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     let is_long = warnings.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_AT_MOST;
+    let mut left = WARNINGS_AT_MOST;
     for warning in warnings {
         let mut text: String = warning.chars().filter(|c| !c.is_control()).collect();
         if is_long {
             text = text.chars().take(256).collect();
         }
+        // Headers that no client reads to their end would make a success look like a failure.
+        let Some(rest) = left.checked_sub(text.chars().count()) else { break };
+        left = rest;
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
             headers.append(header::WARNING, value);
@@ -469,14 +497,19 @@ fn authorize(
     // A list of one name is a request for that name.
     let fields = query.get("fieldSelector").and_then(|fields| FieldSelector::parse(fields).ok());
     let field_name = fields.as_ref().and_then(|fields| fields.required("metadata.name"));
+    let verb = verb(method, path, is_watch);
     let attributes = rbac::Attributes {
-        verb: verb(method, path, is_watch),
+        verb,
         group: &path.group,
         version: &path.version,
         resource: &path.resource,
         subresource: path.subresource.as_deref().unwrap_or_default(),
         namespace,
-        name: path.name.as_deref().or(field_name).unwrap_or_default(),
+        name: path
+            .name
+            .as_deref()
+            .or_else(|| field_name.filter(|_| matches!(verb, "list" | "watch")))
+            .unwrap_or_default(),
     };
     auth::authorize(api, caller, &attributes)
 }
@@ -654,12 +687,14 @@ impl Call<'_> {
             }
             "delete" => {
                 let options = self.delete_options(&body)?;
+                let ask = ask.for_show(options.is_dry_run);
                 let shown = verbs::delete::delete(&ask, &options).await?;
                 show::object(&self.api, &resource, 200, shown, wanted).await
             }
             "deletecollection" => {
                 let list = ListOptions::parse(&self.query, false)?;
                 let options = self.delete_options(&body)?;
+                let ask = ask.for_show(options.is_dry_run);
                 let items = verbs::delete::delete_collection(&ask, &list, &options).await?;
                 let rv = self.api.store().version().to_string();
                 let list = json!({

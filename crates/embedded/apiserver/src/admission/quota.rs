@@ -252,10 +252,10 @@ fn grant(
 
 /// Containers of a pod that do not say how much they want of something that is limited.
 fn silent_containers<'a>(pod: &'a Value, resource: &str) -> Vec<&'a str> {
-    let is_amount = resource.starts_with("requests.")
-        || resource.starts_with("limits.")
-        || matches!(resource, "cpu" | "memory");
-    if !is_amount || resource.ends_with("storage") {
+    // Only these must be said; a pod without a device does not ask for one.
+    let must_be_said = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"]
+        .contains(&resource);
+    if !must_be_said {
         return Vec::new();
     }
     let (kind, plain) = resource.split_once('.').unwrap_or(("requests", resource));
