@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use parking_lot::RwLock;
 use quintet_objects::{field_selector::FieldSelector, table::IncludeObject};
@@ -16,7 +16,7 @@ use crate::{
     chance::Chance,
     clock::Clock,
     collector, compression, crd, decode, discovery,
-    faults::Faults,
+    faults::{Faults, Twist},
     model,
     request::{
         body::Answer,
@@ -102,7 +102,29 @@ impl Api {
         crd::refresh(&api);
         collector::bootstrap::install(&api).await?;
         aggregation::publish(&api).await?;
+        api.catch_up().await;
         api.run();
+        Ok(api)
+    }
+
+    /// An API that keeps nothing and listens nowhere, with definitions of custom kinds installed: for tests, and for
+    /// simulations to [fork](Self::fork) from.
+    pub async fn in_memory(definitions: &[Value]) -> Result<Self, Failure> {
+        let (tokens, _) = auth::tokens::Tokens::generate().map_err(Failure::internal)?;
+        let parts = Parts {
+            store: Store::in_memory(),
+            tokens,
+            converter: None,
+            ca: String::new(),
+            address: "127.0.0.1:6443".into(),
+            clock: Clock::system(),
+            chance: Chance::seeded(0),
+        };
+        let api = Self::start(parts).await?;
+        let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
+        for definition in definitions {
+            verbs::create::create(&Ask::internal(&api, &resource, "", ""), definition.clone()).await?;
+        }
         Ok(api)
     }
 
@@ -341,17 +363,52 @@ impl Api {
         if !is_concerned {
             return Box::pin(std::future::ready(()));
         }
+        // The client waits for it, but does not carry it: one that leaves, or that waits no longer, stops nothing.
+        let (api, plural, name) = (self.clone(), Arc::clone(&resource.plural), name.to_owned());
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        self.spawn(Box::pin(async move {
+            api.follow_up(&plural, &name).await;
+            let _ = done.send(());
+        }));
         Box::pin(async move {
-            let outcome = match &*resource.plural {
+            let _ = is_done.await;
+        })
+    }
+
+    fn follow_up<'a>(&'a self, plural: &'a str, name: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let outcome = match plural {
                 "customresourcedefinitions" => crd::settle(self, name).await,
                 "namespaces" => collector::namespaces::settle(self, name).await,
                 "apiservices" => aggregation::settle(self, name).await,
                 _ => rbac::aggregate(self).await,
             };
             if let Err(failure) = outcome {
-                tracing::warn!("after a write of {} {name}: {failure}", resource.plural);
+                tracing::warn!("after a write of {plural} {name}: {failure}");
             }
         })
+    }
+
+    /// Does what was left undone when the process ended between a write and what follows from it.
+    async fn catch_up(&self) {
+        let names = |bucket: &str| -> Vec<Arc<str>> {
+            let listed = self.store().list(bucket, "", None, None).map(|(entries, _)| entries);
+            listed.unwrap_or_default().into_iter().map(|(name, _)| name).collect()
+        };
+        let registry = self.registry();
+        for name in names(crd::BUCKET) {
+            let is_settled = registry
+                .all()
+                .filter_map(|resource| resource.as_custom())
+                .any(|custom| *custom.definition == *name && !custom.is_terminating);
+            if !is_settled {
+                self.follow_up("customresourcedefinitions", &name).await;
+            }
+        }
+        for name in names("core/namespaces") {
+            self.follow_up("namespaces", &name).await;
+        }
+        self.follow_up("clusterroles", "").await;
     }
 
     /// Answers a request of somebody whose identity is known.
@@ -532,12 +589,15 @@ impl Call<'_> {
         };
         let is_read = matches!(verb, "get" | "list" | "watch");
         let name = path.name.as_deref().unwrap_or_default();
-        let stale = self.api.faults().meet(verb, &path.resource, name).await?;
+        let Twist { stale, lost, breaks_after } = self.api.faults().meet(verb, &path.resource, name).await?;
         let deadline = if is_read { READ_DEADLINE } else { WRITE_DEADLINE };
         let stale = stale.map(|changes| self.api.store().version().saturating_sub(changes));
-        let work = self.verb(verb, Arc::clone(resource), path, body, stale);
+        let work = self.verb(verb, Arc::clone(resource), path, body, (stale, breaks_after));
         match tokio::time::timeout(deadline, work).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => match lost {
+                Some(failure) => Err(failure),
+                None => outcome,
+            },
             Err(_) => Err(Failure::new(
                 504,
                 "Timeout",
@@ -573,7 +633,7 @@ impl Call<'_> {
         resource: Arc<Resource>,
         path: ResourcePath,
         body: Bytes,
-        stale: Option<u64>,
+        (stale, breaks_after): (Option<u64>, Option<u64>),
     ) -> Result<Response<Answer>, Failure> {
         let is_watch = verb == "watch";
         let wanted = self.wanted(&resource, is_watch)?;
@@ -655,7 +715,11 @@ impl Call<'_> {
             "watch" => {
                 let options = ListOptions::parse(&self.query, true)?;
                 let events = verbs::watch::watch(&ask, &options, wanted.accepted, wanted.include).await?;
-                let mut response = Response::new(Answer::stream(events));
+                let events = match breaks_after {
+                    None => Answer::stream(events),
+                    Some(count) => Answer::stream(events.take(usize::try_from(count).unwrap_or(usize::MAX))),
+                };
+                let mut response = Response::new(events);
                 let content_type = wanted.accepted.format.content_type(true);
                 response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
                 Ok(response)
