@@ -34,7 +34,7 @@ impl Up {
     }
 
     fn kubeconfig(&self) -> PathBuf {
-        self.directory.join("kubeconfig")
+        self.directory.join("kubeconfig-in-memory")
     }
 
     fn client(&self, runtime: &tokio::runtime::Runtime) -> kube::Client {

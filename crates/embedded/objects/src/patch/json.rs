@@ -7,6 +7,11 @@ use super::PatchError;
 /// The operations one patch may have.
 pub const MAX_OPERATIONS: usize = 10_000;
 
+/// What all copies of one patch may add up to, in bytes of JSON: as much as a request may bring.
+const COPIED_AT_MOST: usize = 3 << 20;
+/// No object is this deep; deeper ones could not be read again.
+const MAX_DEPTH: usize = 100;
+
 /// Applies a JSON patch. The target is unchanged if any operation fails.
 pub fn json_patch(target: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let Value::Array(operations) = patch else {
@@ -16,14 +21,15 @@ pub fn json_patch(target: &mut Value, patch: &Value) -> Result<(), PatchError> {
         return Err(PatchError::TooLong(operations.len()));
     }
     let mut copy = target.clone();
+    let mut copied = COPIED_AT_MOST;
     for operation in operations {
-        apply(&mut copy, operation)?;
+        apply(&mut copy, operation, &mut copied)?;
     }
     *target = copy;
     Ok(())
 }
 
-fn apply(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
+fn apply(target: &mut Value, operation: &Value, left: &mut usize) -> Result<(), PatchError> {
     let text = |key: &str| operation.get(key).and_then(Value::as_str);
     let path = text("path").ok_or_else(|| rejected("operation without path"))?;
     let value = || operation.get("value").cloned().ok_or_else(|| rejected("operation without value"));
@@ -38,7 +44,11 @@ fn apply(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
         }
         Some("copy") => {
             let from = text("from").ok_or_else(|| rejected("copy without from"))?;
-            let value = member(target, from)?.clone();
+            let value = member(target, from)?;
+            *left = left
+                .checked_sub(size(value))
+                .ok_or_else(|| rejected("the copies of the patch are too large"))?;
+            let value = value.clone();
             add(target, path, value)
         }
         Some("move") => {
@@ -50,6 +60,28 @@ fn apply(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
             add(target, path, value)
         }
         _ => Err(rejected("unexpected kind of operation")),
+    }
+}
+
+/// About the bytes a value takes as JSON.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(size).sum::<usize>() + items.len() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| key.len() + 4 + size(value)).sum::<usize>() + 2
+        }
+        _ => 8,
+    }
+}
+
+/// Whether a value has more than this many levels.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(items) => items.iter().any(below),
+        Value::Object(fields) => fields.values().any(below),
+        _ => false,
     }
 }
 
@@ -126,6 +158,10 @@ fn parent<'v>(target: &'v mut Value, path: &str) -> Result<(&'v mut Value, Strin
 }
 
 fn add(target: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
+    let depth = path.matches('/').count();
+    if depth > MAX_DEPTH || is_deeper(&value, MAX_DEPTH - depth) {
+        return Err(rejected("the patch nests too deeply"));
+    }
     if path.is_empty() {
         *target = value;
         return Ok(());
