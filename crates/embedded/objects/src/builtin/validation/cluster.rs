@@ -123,7 +123,8 @@ pub(super) fn rbac(kind: &Kind, new: &Value, old: Option<&Value>, errors: &mut V
         }
         match text(subject, "/kind") {
             "ServiceAccount" => {
-                if text(subject, "/namespace").is_empty() {
+                // In a RoleBinding it is the binding's own.
+                if text(subject, "/namespace").is_empty() && !kind.is_namespaced {
                     errors.push(FieldError::required(&at.field("namespace"), ""));
                 }
             }
