@@ -23,7 +23,8 @@ use crate::{completion, crds, manifests, operator, output, simulate, simulate_no
   quintet manifests | kubectl apply --server-side -f -
                                            install the operator
   quintet operator --kubeconfig FILE       run it from here instead
-  quintet simulate FILE                    try queues and quotas without a cluster"
+  quintet simulate FILE                    try queues and quotas without a cluster
+  quintet simulate-nodes --count 100       add nodes that take pods without running them"
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]

@@ -11,7 +11,9 @@ use quintet_controller::api::{Api, PatchKind, Propagation};
 use quintet_controller::cache::{Cache, Entry, Selector, WatchSpec};
 use quintet_controller::clock::Clock;
 use quintet_controller::tasks::Tasks;
-use quintet_controller::{Action, ApiKind, Controller, Error, Next, ObjectKey, Plan, Runtime, StatusPatch};
+use quintet_controller::{
+    Action, ApiKind, Controller, Error, Next, ObjectKey, Plan, Runtime, RuntimeSettings, StatusPatch,
+};
 use serde_json::{Value, json};
 
 use crate::addresses::{self, Addresses};
