@@ -107,6 +107,8 @@ pub(super) struct Store<T> {
     checksum: u64,
     /// The newest version seen, of whatever object.
     newest: ResourceVersion,
+    /// The newest version that the watch has shown: it has nothing more to say of what is older.
+    shown: ResourceVersion,
     /// The server has gone back in time, as after a restore: the list at hand is right, however old it looks.
     rewound: bool,
 }
@@ -120,6 +122,7 @@ impl<T> Default for Store<T> {
             epoch: 0,
             checksum: 0,
             newest: ResourceVersion::default(),
+            shown: ResourceVersion::default(),
             rewound: false,
         }
     }
@@ -175,11 +178,19 @@ impl<T> Store<T> {
             }
             self.tombstones.remove(&entry.key);
         }
-        if let Some(known) = self.entries.get(&entry.key) {
-            let comparable = entry.version != ResourceVersion::default();
-            if comparable && entry.version <= known.version && !self.rewound {
-                return None;
+        match self.entries.get(&entry.key) {
+            Some(known) => {
+                let comparable = entry.version != ResourceVersion::default();
+                if comparable && entry.version <= known.version && !self.rewound {
+                    return None;
+                }
             }
+            // The watch was faster than the answer, and has shown the end of the object as well.
+            None if cause == Cause::Write && entry.version <= self.shown => return None,
+            None => {}
+        }
+        if cause == Cause::Watch {
+            self.shown = self.shown.max(entry.version);
         }
         self.newest = self.newest.max(entry.version);
         let entry = Arc::new(entry);
@@ -204,6 +215,7 @@ impl<T> Store<T> {
         uid: &Uid,
         version: ResourceVersion,
     ) -> Option<Change<T>> {
+        self.shown = self.shown.max(version);
         if self.tombstones.get(key).is_some_and(|tombstone| tombstone.uid == *uid) {
             self.tombstones.remove(key);
         }
@@ -242,6 +254,7 @@ impl<T> Store<T> {
             self.newest = version;
             self.tombstones.clear();
         }
+        self.shown = version;
     }
 
     /// One listed object.

@@ -82,6 +82,20 @@ fn a_late_answer_does_not_take_the_watch_back() {
 }
 
 #[test]
+fn a_late_answer_does_not_bring_back_what_the_watch_has_shown_to_be_gone() {
+    let mut store = Fixture::default();
+    store.watch("u", 1);
+    store.watch_deleted("u", 3);
+    assert!(store.written("u", 2).is_none(), "the answer to a delete shows the object once more");
+    assert_eq!(store.held(), None);
+    assert!(store.written("v", 4).is_some(), "another incarnation is news");
+    let mut listed = Fixture::default();
+    listed.0.list_is_at(ResourceVersion(7));
+    listed.relist(&[], 7);
+    assert!(listed.written("u", 6).is_none(), "a list would have had it");
+}
+
+#[test]
 fn what_we_deleted_stays_gone_until_the_watch_has_shown_it() {
     let mut store = Fixture::default();
     store.watch("u", 1);
