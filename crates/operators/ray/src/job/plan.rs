@@ -1,0 +1,621 @@
+//! What to do about a RayJob: one function per state.
+//!
+//! ```text
+//!   New -> Initializing -> [Waiting ->] Running -> Complete | Failed
+//!    ^          |                          |
+//!    |          +--- suspend: Suspending -> Suspended --+
+//!    +------ Retrying (a failure with attempts left) <--+
+//! ```
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Service},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use quintet_api::{
+    owners,
+    ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobInfo, RayJobStatus},
+};
+use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step, cache::Entry};
+use serde_json::json;
+
+use super::{
+    Seen, cleanup, objects,
+    state::{State, reason},
+    submission::{self, Progress},
+};
+use crate::{
+    dashboard::{self, Address, JobInfo, JobQuestion, JobStatus},
+    finalizers, labels, names, service_update,
+    validation::job::{Invalid, Mode, validate},
+};
+
+/// As upstream: a little more patience than the time itself.
+pub(super) const POLL: std::time::Duration = std::time::Duration::from_secs(3);
+/// How long Ray may take to notice the end of a job whose submitter has ended.
+const SUBMITTER_GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Decides.
+pub(super) fn plan(seen: &Seen) -> Plan {
+    let job = seen.object();
+    if labels::is_managed_elsewhere(job.spec.managed_by.as_deref()) {
+        return Plan::nothing();
+    }
+    if seen.job.deleting {
+        return let_go(seen);
+    }
+    let state = State::of(job);
+    if let Err(invalid) = validate(job, &seen.settings) {
+        return refuse(seen, state, &invalid);
+    }
+    let draft = Draft::new(seen);
+    match state {
+        State::New => begin(draft),
+        State::Initializing => initialize(draft),
+        State::Waiting => wait_for_user(draft),
+        State::Running => run(draft),
+        State::Suspending | State::Retrying => tear_down(draft, state),
+        State::Suspended if job.spec.suspend == Some(true) => Plan::nothing(),
+        State::Suspended => draft.turn(State::New),
+        State::Complete | State::Failed => cleanup::plan(seen),
+        State::ValidationFailed | State::Unknown => recover(draft),
+    }
+}
+
+/// What to ask Ray about a RayJob, if anything.
+pub(super) fn question(job: &RayJob, cluster: Option<&RayCluster>) -> Option<JobQuestion> {
+    let status = job.status.as_ref()?;
+    if State::of(job) != State::Running || job.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    let at = Address::of(cluster?, &text(&status.dashboard_url)?);
+    Some(JobQuestion { at, id: text(&status.job_id)? })
+}
+
+/// A status in the making, and what has to be done before it is true.
+struct Draft<'a> {
+    seen: &'a Seen,
+    status: RayJobStatus,
+    steps: Vec<Step>,
+    events: Vec<Event>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(seen: &'a Seen) -> Self {
+        let status = seen.status().cloned().unwrap_or_default();
+        Self { seen, status, steps: Vec::new(), events: Vec::new() }
+    }
+
+    fn job(&self) -> &'a RayJob {
+        self.seen.object()
+    }
+
+    /// The time `seconds` after this attempt began.
+    fn deadline(&self, seconds: Option<i32>) -> Option<Timestamp> {
+        let start = self.status.start_time.as_ref()?.0;
+        start.checked_add(SignedDuration::from_secs(seconds?.into())).ok()
+    }
+
+    fn fail(mut self, reason: &str, message: impl Into<String>) -> Plan {
+        self.status.reason = Some(reason.to_owned());
+        self.status.message = Some(message.into());
+        self.turn(State::Failed)
+    }
+
+    /// Goes on in another state.
+    fn turn(mut self, state: State) -> Plan {
+        self.status.job_deployment_status = Some(state.as_str().to_owned());
+        self.done(Next::AwaitChange)
+    }
+
+    /// Counts attempts, and writes the status if something changed that is worth writing.
+    fn done(mut self, next: Next) -> Plan {
+        let seen = self.seen;
+        let state = State::of_status(Some(&self.status));
+        if state == State::Failed {
+            let failed = self.status.failed.unwrap_or_default() + 1;
+            self.status.failed = Some(failed);
+            let may_retry = !matches!(
+                self.status.reason.as_deref(),
+                Some(reason::DEADLINE_EXCEEDED | reason::STATUS_CHECK_TIMEOUT)
+            );
+            if may_retry && failed <= self.job().spec.backoff_limit.unwrap_or_default() {
+                self.status.job_deployment_status = Some(State::Retrying.as_str().to_owned());
+            }
+        }
+        if state == State::Complete && self.status.job_status.as_deref() == Some("SUCCEEDED") {
+            self.status.succeeded = Some(self.status.succeeded.unwrap_or_default() + 1);
+        }
+        let before = seen.status().cloned().unwrap_or_default();
+        let status = if is_worth_writing(&before, &self.status) {
+            if State::of_status(Some(&self.status)).is_terminal() {
+                self.status.end_time = Some(Time(seen.now));
+            }
+            StatusPatch::between(&seen.job, &before, &self.status)
+        } else {
+            None
+        };
+        Plan { steps: self.steps, status, events: self.events, next }
+    }
+}
+
+/// Whether a change is one that clients are told of; messages alone are not.
+fn is_worth_writing(before: &RayJobStatus, after: &RayJobStatus) -> bool {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    text(&before.job_status) != text(&after.job_status)
+        || text(&before.job_deployment_status) != text(&after.job_deployment_status)
+        || before.job_status_check_failure_start_time != after.job_status_check_failure_start_time
+        || lasting(before.ray_cluster_status.as_ref()) != lasting(after.ray_cluster_status.as_ref())
+}
+
+/// A cluster's status without what changes all the time.
+fn lasting(status: Option<&RayClusterStatus>) -> RayClusterStatus {
+    let status = status.cloned().unwrap_or_default();
+    RayClusterStatus {
+        last_update_time: None,
+        observed_generation: None,
+        state_transition_times: None,
+        desired_cpu: None,
+        desired_gpu: None,
+        desired_memory: None,
+        desired_tpu: None,
+        ..status
+    }
+}
+
+/// Look again at the first of these times that is still to come, if nothing happens before.
+fn at_first(now: Timestamp, times: impl IntoIterator<Item = Option<Timestamp>>) -> Next {
+    let waits = times.into_iter().flatten().filter(|time| *time > now).map(|time| time.duration_since(now));
+    match waits.min().and_then(|wait| std::time::Duration::try_from(wait).ok()) {
+        Some(wait) => Next::After(wait),
+        None => Next::AwaitChange,
+    }
+}
+
+fn has_passed(now: Timestamp, time: Option<Timestamp>) -> bool {
+    time.is_some_and(|time| now >= time)
+}
+
+/// The RayJob is being deleted: the Ray job is stopped if somebody still can.
+fn let_go(seen: &Seen) -> Plan {
+    let Some(release) = finalizers::remove(&seen.job, &seen.object().metadata, labels::JOB_FINALIZER) else {
+        return Plan::nothing();
+    };
+    let status = seen.status().cloned().unwrap_or_default();
+    let is_over = status.job_status.as_deref().is_some_and(submission::is_terminal);
+    let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    let mut steps = Vec::new();
+    if let (false, Some(cluster), Some(host), Some(id)) =
+        (is_over, &seen.cluster, text(&status.dashboard_url), text(&status.job_id))
+    {
+        steps.push(super::Order::Stop { at: Address::of(&cluster.object, &host), id }.action().into());
+    }
+    steps.push(release.into());
+    Plan { steps, ..Plan::default() }
+}
+
+/// The user has to mend something first. What has ended stays as it ended.
+fn refuse(seen: &Seen, state: State, invalid: &Invalid) -> Plan {
+    let mut draft = Draft::new(seen);
+    let is_known = state == State::ValidationFailed
+        && draft.status.message.as_deref() == Some(invalid.message.as_str());
+    if is_known {
+        return Plan::nothing();
+    }
+    draft.events.push(Event::warning(invalid.reason, "Validate", invalid.message.clone()));
+    if state.is_terminal() {
+        return draft.done(Next::AwaitChange);
+    }
+    draft.status.job_deployment_status = Some(State::ValidationFailed.as_str().to_owned());
+    draft.status.reason = Some(reason::VALIDATION_FAILED.to_owned());
+    draft.status.message = Some(invalid.message.clone());
+    // Another mistake in place of the first changes nothing but the message, and users wait for that one.
+    let before = seen.status().cloned().unwrap_or_default();
+    let status = StatusPatch::between(&seen.job, &before, &draft.status);
+    Plan { status, events: draft.events, ..Plan::default() }
+}
+
+/// What was wrong has been mended: go on where it was noticed.
+fn recover(mut draft: Draft<'_>) -> Plan {
+    let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+    let state = match &draft.status {
+        status if is_set(&status.dashboard_url) => State::Running,
+        status if is_set(&status.ray_cluster_name) => State::Initializing,
+        _ => State::New,
+    };
+    draft.status.reason = None;
+    draft.status.message = None;
+    draft.turn(state)
+}
+
+fn begin(mut draft: Draft<'_>) -> Plan {
+    let (seen, job) = (draft.seen, draft.job());
+    let name = seen.job.key.name();
+    let finalizer = finalizers::add(&seen.job, &job.metadata, labels::JOB_FINALIZER);
+    draft.steps.extend(finalizer.map(Into::into));
+    // The name is written down before anything is made under it, so that it is chosen once.
+    let fresh = |what: &str| {
+        let moment = seen.now.as_nanosecond();
+        format!("{name}-{}", names::suffix((seen.job.uid.as_str(), moment, what)))
+    };
+    let given = job.spec.job_id.clone().filter(|id| !id.is_empty());
+    let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+    let status = &mut draft.status;
+    if !is_set(&status.job_id) && Mode::of(&job.spec) != Mode::Interactive {
+        status.job_id = Some(given.unwrap_or_else(|| fresh("job")));
+    }
+    if !is_set(&status.ray_cluster_name) {
+        status.ray_cluster_name = Some(selected_cluster(job).map_or_else(|| fresh("cluster"), str::to_owned));
+    }
+    status.failed = status.failed.or(Some(0));
+    status.succeeded = status.succeeded.or(Some(0));
+    status.start_time = Some(Time(seen.now));
+    status.end_time = None;
+    draft.turn(State::Initializing)
+}
+
+/// The name of the existing cluster that a RayJob wants to use.
+pub(super) fn selected_cluster(job: &RayJob) -> Option<&str> {
+    let name = job.spec.cluster_selector.as_ref()?.get(labels::CLUSTER)?;
+    Some(name.as_str()).filter(|name| !name.is_empty())
+}
+
+fn initialize(mut draft: Draft<'_>) -> Plan {
+    let (seen, job) = (draft.seen, draft.job());
+    if job.spec.suspend == Some(true) {
+        return draft.turn(State::Suspending);
+    }
+    let active = draft.deadline(job.spec.active_deadline_seconds);
+    let pre_running = draft.deadline(job.spec.pre_running_deadline_seconds);
+    if has_passed(seen.now, active) {
+        return miss_deadline(draft);
+    }
+    if has_passed(seen.now, pre_running) {
+        return miss_pre_running_deadline(draft);
+    }
+    let next = at_first(seen.now, [active, pre_running]);
+    let Some(cluster) = &seen.cluster else {
+        return match ask_for_cluster(&mut draft) {
+            Ok(()) => draft.done(next),
+            // Somebody has to make it; the cluster's coming wakes us.
+            Err(event) => Plan { events: vec![event], next, ..Plan::default() },
+        };
+    };
+    let host = draft.status.dashboard_url.clone().filter(|url| !url.is_empty());
+    let cluster_status = cluster.object.status.as_ref();
+    if host.is_none() && cluster_status.and_then(|status| status.state.as_deref()) != Some("ready") {
+        draft.status.ray_cluster_status = cluster_status.cloned();
+        return draft.done(next);
+    }
+    let service = seen.cluster_service.as_ref();
+    let host = host.or_else(|| dashboard::host(service?, &seen.settings.cluster_domain));
+    let Some(host) = host else {
+        // The Service wakes us when it comes.
+        return draft.done(next);
+    };
+    draft.status.dashboard_url = Some(host);
+    match Mode::of(&job.spec) {
+        Mode::Interactive => return draft.turn(State::Waiting),
+        Mode::K8sJob if seen.submitter.is_none() => {
+            let submitter = objects::submitter(job, &draft.status, &cluster.object, &seen.settings);
+            let submitter = match submitter {
+                Ok(submitter) => submitter,
+                Err(error) => {
+                    let note = format!("Failed to create new Kubernetes Job {}: {error}", seen.job.key);
+                    let event = Event::warning("FailedToCreateRayJobSubmitter", "Create", note);
+                    return Plan { events: vec![event], next, ..Plan::default() };
+                }
+            };
+            let note = format!("Created Kubernetes Job {}", seen.job.key);
+            let create = Action::create(ApiKind::of::<Job>(), &submitter);
+            draft.steps.push(create.telling(Event::normal("CreatedRayJobSubmitter", "Create", note)));
+        }
+        _ => {}
+    }
+    draft.turn(State::Running)
+}
+
+/// Makes the cluster, unless it is somebody else's to make.
+fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
+    let (seen, job) = (draft.seen, draft.job());
+    let namespace = seen.job.key.namespace().unwrap_or_default();
+    if let Some(name) = selected_cluster(job) {
+        let note = format!("RayCluster {namespace}/{name} set in the clusterSelector is not found. It must be created manually");
+        return Err(Event::warning("RayClusterNotFound", "Validate", note));
+    }
+    let name = draft.status.ray_cluster_name.clone().unwrap_or_default();
+    let cluster = objects::cluster(job, &name, &seen.settings).map_err(|error| {
+        let note = format!("Failed to create RayCluster {namespace}/{name}: {error}");
+        Event::warning("FailedToCreateRayCluster", "Create", note)
+    })?;
+    let note = format!("Created RayCluster {namespace}/{name}");
+    let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
+    draft.steps.push(create.telling(Event::normal("CreatedRayCluster", "Create", note)));
+    Ok(())
+}
+
+fn miss_deadline(draft: Draft<'_>) -> Plan {
+    let seconds = draft.job().spec.active_deadline_seconds.unwrap_or_default();
+    let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
+    let message = format!(
+        "The RayJob has passed the activeDeadlineSeconds. StartTime: {start}. ActiveDeadlineSeconds: {seconds}"
+    );
+    draft.fail(reason::DEADLINE_EXCEEDED, message)
+}
+
+fn miss_pre_running_deadline(draft: Draft<'_>) -> Plan {
+    let seconds = draft.job().spec.pre_running_deadline_seconds.unwrap_or_default();
+    let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
+    let message = format!(
+        "The RayJob has passed the preRunningDeadlineSeconds. StartTime: {start}. \
+         PreRunningDeadlineSeconds: {seconds}"
+    );
+    draft.fail(reason::PRE_RUNNING_DEADLINE_EXCEEDED, message)
+}
+
+fn wait_for_user(mut draft: Draft<'_>) -> Plan {
+    let (now, job) = (draft.seen.now, draft.job());
+    let deadline = draft.deadline(job.spec.pre_running_deadline_seconds);
+    if has_passed(now, deadline) {
+        return miss_pre_running_deadline(draft);
+    }
+    match job.spec.job_id.clone().filter(|id| !id.is_empty()) {
+        Some(id) => {
+            draft.status.job_id = Some(id);
+            draft.turn(State::Running)
+        }
+        None => Plan { next: at_first(now, [deadline]), ..Plan::default() },
+    }
+}
+
+fn run(mut draft: Draft<'_>) -> Plan {
+    let (seen, job) = (draft.seen, draft.job());
+    let settings = &seen.settings;
+    if job.spec.suspend == Some(true) {
+        return draft.turn(State::Suspending);
+    }
+    let active = draft.deadline(job.spec.active_deadline_seconds);
+    if has_passed(seen.now, active) {
+        return miss_deadline(draft);
+    }
+    let recorded = draft.status.job_status.clone().unwrap_or_default();
+    let ended = draft.status.ray_job_info.as_ref().and_then(|info| info.end_time.as_ref());
+    let grace_ends = ended
+        .filter(|_| submission::is_terminal(&recorded))
+        .and_then(|ended| ended.0.checked_add(settings.job_transition_grace).ok());
+    if has_passed(seen.now, grace_ends) {
+        return out_of_grace(draft, &recorded);
+    }
+    let failing_since = draft.status.job_status_check_failure_start_time.as_ref().map(|time| time.0);
+    let check_ends = failing_since.and_then(|since| since.checked_add(settings.job_status_check_timeout).ok());
+    if let (true, Some(since)) = (has_passed(seen.now, check_ends), failing_since) {
+        let seconds = settings.job_status_check_timeout.as_secs();
+        let message = format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
+        return draft.fail(reason::STATUS_CHECK_TIMEOUT, message);
+    }
+    match &seen.cluster {
+        Some(cluster) => reconcile_head_service(&mut draft, cluster),
+        None => {
+            if let Err(event) = ask_for_cluster(&mut draft) {
+                draft.events.push(event);
+            }
+        }
+    }
+    let progress = match submission::inspect(seen) {
+        Ok(progress) => progress,
+        Err(gone) => return draft.fail(reason::APP_FAILED, gone),
+    };
+    let submitter_ends = progress.finished_at.and_then(|at| at.checked_add(SUBMITTER_GRACE).ok());
+    let next = at_first(seen.now, [active, grace_ends, check_ends, submitter_ends]);
+    listen(draft, &progress, next)
+}
+
+fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
+    let seconds = draft.seen.settings.job_transition_grace.as_secs();
+    draft.status.reason = Some(reason::GRACE_EXCEEDED.to_owned());
+    draft.status.message = Some(format!(
+        "The Ray job ended as {recorded}, but the RayJob did not follow within {seconds}s"
+    ));
+    draft.turn(if recorded == "FAILED" { State::Failed } else { State::Complete })
+}
+
+/// Goes by what Ray last said, and by how far the submitter is.
+fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
+    let seen = draft.seen;
+    let mode = Mode::of(&draft.job().spec);
+    // An answer from before the submitter's end says nothing about what comes after it.
+    let heard = seen.heard.as_ref().filter(|heard| progress.finished_at.is_none_or(|at| heard.at >= at));
+    let Some(heard) = heard else {
+        // Ray is being asked; the answer wakes us.
+        return draft.done(next);
+    };
+    match &heard.answer {
+        Ok(Some(info)) => {
+            take(&mut draft, info);
+            if let Some(message) = &progress.failure {
+                return submitter_failed(draft, message);
+            }
+            if info.status.is_terminal() && (!mode.has_submitter() || progress.finished_at.is_some()) {
+                return end(draft, info);
+            }
+            match progress.finished_at {
+                Some(at) if heard.at.duration_since(at) >= SUBMITTER_GRACE => submitter_left(draft, at),
+                _ => draft.done(next),
+            }
+        }
+        _ if progress.failure.is_some() => {
+            let message = progress.failure.clone().unwrap_or_default();
+            submitter_failed(draft, &message)
+        }
+        Ok(None) if mode == Mode::Http => submit(draft),
+        Ok(None) if progress.finished_at.is_some() => {
+            draft.fail(reason::APP_FAILED, "Submitter completed but Ray job not found in RayCluster.")
+        }
+        Ok(None) => draft.done(next),
+        Err(_) => {
+            let since = draft.status.job_status_check_failure_start_time.get_or_insert(Time(seen.now)).0;
+            // After an outage of ours, Ray gets the same time to answer as it has otherwise.
+            match progress.finished_at {
+                Some(at) if seen.now.duration_since(at.max(since)) >= SUBMITTER_GRACE => submitter_left(draft, at),
+                Some(at) => {
+                    let again = at.max(since).checked_add(SUBMITTER_GRACE).ok();
+                    draft.done(at_first(seen.now, [again]))
+                }
+                None => {
+                    let ends = since.checked_add(seen.settings.job_status_check_timeout).ok();
+                    let Next::After(sooner) = next else { return draft.done(at_first(seen.now, [ends])) };
+                    let sooner = SignedDuration::try_from(sooner).ok();
+                    let sooner = sooner.and_then(|wait| seen.now.checked_add(wait).ok());
+                    draft.done(at_first(seen.now, [ends, sooner]))
+                }
+            }
+        }
+    }
+}
+
+/// Takes over what Ray says.
+fn take(draft: &mut Draft<'_>, info: &JobInfo) {
+    let status = &mut draft.status;
+    status.job_status_check_failure_start_time = None;
+    if let Some(cluster) = &draft.seen.cluster {
+        status.ray_cluster_status.clone_from(&cluster.object.status);
+    }
+    status.job_status = Some(info.status.as_str().to_owned());
+    status.message = Some(info.message.clone());
+    status.reason = None;
+    let time = |time: Option<Timestamp>| time.map(Time);
+    status.ray_job_info =
+        Some(RayJobInfo { start_time: time(info.start_time), end_time: time(info.end_time) });
+}
+
+fn end(mut draft: Draft<'_>, info: &JobInfo) -> Plan {
+    if info.status == JobStatus::Failed {
+        draft.status.reason = Some(reason::APP_FAILED.to_owned());
+        return draft.turn(State::Failed);
+    }
+    draft.turn(State::Complete)
+}
+
+fn submitter_failed(draft: Draft<'_>, message: &str) -> Plan {
+    let is_app = draft.status.job_status.as_deref() == Some("FAILED");
+    draft.fail(if is_app { reason::APP_FAILED } else { reason::SUBMISSION_FAILED }, message)
+}
+
+fn submitter_left(mut draft: Draft<'_>, at: Timestamp) -> Plan {
+    draft.status.job_status = Some("FAILED".to_owned());
+    let seconds = SUBMITTER_GRACE.as_secs();
+    let message = format!(
+        "The RayJob submitter finished at {at} but the ray job did not reach terminal state within {seconds}s"
+    );
+    draft.fail(reason::GRACE_EXCEEDED, message)
+}
+
+/// Ray does not know the job: the operator submits it, again if Ray has lost it.
+fn submit(mut draft: Draft<'_>) -> Plan {
+    let seen = draft.seen;
+    let Some(JobQuestion { at, id }) = question(seen.object(), seen.cluster.as_ref().map(|c| &c.object)) else {
+        return draft.done(Next::AwaitChange);
+    };
+    match objects::submission(draft.job(), &id) {
+        Ok(job) => {
+            draft.status.job_status_check_failure_start_time = None;
+            let root = seen.job.key.clone();
+            draft.steps.push(super::Order::Submit { root, at, job }.action().into());
+            draft.done(Next::AwaitChange)
+        }
+        Err(error) => draft.fail(reason::SUBMISSION_FAILED, error),
+    }
+}
+
+/// The RayJob's own Service in front of the head, made once and moved when the cluster is another one.
+fn reconcile_head_service(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
+    let (seen, job) = (draft.seen, draft.job());
+    if selected_cluster(job).is_some() {
+        return;
+    }
+    let wanted = objects::head_service(job, &cluster.object, &seen.settings);
+    let step = match &seen.head_service {
+        None => {
+            let key = wanted.metadata.name.clone().unwrap_or_default();
+            let namespace = seen.job.key.namespace().unwrap_or_default();
+            let note = format!("Created service {namespace}/{key}");
+            Action::create(ApiKind::of::<Service>(), &wanted)
+                .telling(Event::normal("CreatedService", "Create", note))
+        }
+        Some(live) => {
+            let Some(patch) = service_update::to_select(live, &wanted) else { return };
+            let note = format!("Updated service {}", live.key);
+            patch.telling(Event::normal("UpdatedService", "Update", note))
+        }
+    };
+    draft.steps.push(step);
+}
+
+/// Deletes what the attempt has made; once it is gone, the names can be forgotten.
+fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
+    let (seen, job) = (draft.seen, draft.job());
+    let uid = seen.job.uid.as_str();
+    let mut is_clear = true;
+    let cluster = seen.cluster.as_ref().filter(|cluster| owners::is_controlled_by(&cluster.object.metadata, uid));
+    if let Some(cluster) = cluster {
+        is_clear = false;
+        if !cluster.deleting {
+            draft.steps.push(delete_cluster(cluster));
+        }
+    }
+    let submitter = seen.submitter.as_ref().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
+    if let Some(submitter) = submitter {
+        is_clear = false;
+        if !submitter.deleting {
+            let note = format!("Deleted Kubernetes Job {}", submitter.key);
+            draft.steps.push(
+                Action::delete(ApiKind::of::<Job>(), submitter)
+                    .telling(Event::normal("DeletedRayJobSubmitter", "Delete", note)),
+            );
+        }
+    }
+    if !is_clear {
+        return Plan { steps: draft.steps, next: Next::AwaitChange, ..Plan::default() };
+    }
+    let status = &mut draft.status;
+    status.ray_cluster_status = None;
+    status.ray_cluster_name = None;
+    status.dashboard_url = None;
+    status.job_id = None;
+    status.message = None;
+    status.reason = None;
+    status.ray_job_info = None;
+    status.job_status_check_failure_start_time = None;
+    status.job_status = Some(String::new());
+    draft.turn(if state == State::Suspending { State::Suspended } else { State::New })
+}
+
+/// Deletes a RayJob's cluster.
+pub(super) fn delete_cluster(cluster: &Entry<RayCluster>) -> Step {
+    let note = format!("Deleted RayCluster {}", cluster.key);
+    Action::delete(ApiKind::of::<RayCluster>(), cluster)
+        .telling(Event::normal("DeletedRayCluster", "Delete", note))
+}
+
+/// Suspends every worker group of a cluster that is not suspended yet.
+pub(super) fn suspend_workers(cluster: &Entry<RayCluster>) -> Step {
+    let groups = cluster.object.spec.worker_group_specs.as_deref().unwrap_or_default();
+    let operations = groups.iter().enumerate().filter(|(_, group)| group.suspend != Some(true));
+    let operations = operations.flat_map(|(index, group)| {
+        let path = format!("/spec/workerGroupSpecs/{index}");
+        [
+            json!({ "op": "test", "path": format!("{path}/groupName"), "value": group.group_name }),
+            json!({ "op": "add", "path": format!("{path}/suspend"), "value": true }),
+        ]
+    });
+    let action = Action::Patch {
+        kind: ApiKind::of::<RayCluster>(),
+        key: cluster.key.clone(),
+        subresource: None,
+        patch_kind: quintet_controller::plan::PatchKind::Json,
+        patch: operations.collect(),
+    };
+    let note = format!("Updated RayCluster {}: all worker groups are suspended", cluster.key);
+    action.telling(Event::normal("UpdatedRayCluster", "Update", note))
+}
