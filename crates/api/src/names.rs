@@ -16,6 +16,35 @@ pub fn is_dns_label(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_LABEL && ends_well && name.bytes().all(is_inner)
 }
 
+/// Whether a text is a DNS label that begins with a letter, as the names of Services are.
+pub fn is_dns_1035_label(name: &str) -> bool {
+    is_dns_label(name) && name.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+/// Whether a text is the key of a label or annotation: a word, maybe after a DNS subdomain and a slash.
+pub fn is_qualified_name(name: &str) -> bool {
+    let is_prefix = |prefix: &str| prefix.len() <= MAX_SUBDOMAIN && prefix.split('.').all(is_dns_label);
+    match name.split_once('/') {
+        Some((prefix, word)) => is_prefix(prefix) && is_word(word),
+        None => is_word(name),
+    }
+}
+
+/// Whether a text is the value of a label.
+pub fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_word(value)
+}
+
+fn is_word(word: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let mut bytes = word.bytes();
+    word.len() <= MAX_LABEL
+        && word.bytes().all(is_inner)
+        && is_end(bytes.next())
+        && is_end(word.bytes().next_back())
+}
+
 /// At most the first `max` bytes, never splitting a character.
 pub fn head(name: &str, max: usize) -> &str {
     name.get(..name.floor_char_boundary(max)).unwrap_or(name)
@@ -74,6 +103,23 @@ mod tests {
         assert!(["a", "a-1", "0", longest.as_str()].into_iter().all(is_dns_label));
         let too_long = "a".repeat(64);
         assert!(!["", "-a", "a-", "A", "a.b", "a_b", "ä", too_long.as_str()].into_iter().any(is_dns_label));
+    }
+
+    #[test]
+    fn names_of_services_begin_with_a_letter() {
+        assert!(is_dns_1035_label("a1") && !is_dns_1035_label("1a") && !is_dns_1035_label(""));
+    }
+
+    #[test]
+    fn keys_and_values_of_labels_are_words() {
+        for name in ["a", "A.b_c-1", "ray.io/cluster", "a.b/C"] {
+            assert!(is_qualified_name(name), "{name}");
+        }
+        let long = "a".repeat(64);
+        for name in ["", "-a", "a-", "/a", "a/", "a/b/c", "A.b/c", "a b", long.as_str()] {
+            assert!(!is_qualified_name(name), "{name}");
+        }
+        assert!(is_label_value("") && is_label_value("1.2") && !is_label_value("a/b"));
     }
 
     #[test]

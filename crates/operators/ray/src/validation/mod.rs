@@ -1,0 +1,18 @@
+//! What users can get wrong, and what they are told. Each rule is checked in the controller before anything is made;
+//! webhooks check names and uniqueness only, as upstream's do.
+
+pub mod cluster;
+mod fault_tolerance;
+mod history;
+mod isolation;
+pub mod metadata;
+#[cfg(test)]
+mod tests;
+
+/// Nothing, or what to mend.
+pub type Verdict = Result<(), String>;
+
+/// Says what is wrong unless it is right.
+fn ensure(is_right: bool, wrong: impl FnOnce() -> String) -> Verdict {
+    if is_right { Ok(()) } else { Err(wrong()) }
+}
