@@ -9,6 +9,7 @@ mod manifests;
 mod operator;
 mod output;
 mod simulate;
+mod submitter;
 mod up;
 mod version;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Manifests(arguments) => manifests::run(arguments),
         Command::Operator(arguments) => operator::run(*arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Submitter(arguments) => submitter::run(&arguments),
         Command::Version(arguments) => version::run(&arguments),
         Command::Completion(arguments) => completion::run(&arguments),
     };
