@@ -1,5 +1,5 @@
 # The recipes people and CI use; nothing is hidden behind them.
-.PHONY: help build test lint fmt deny docs bench crds
+.PHONY: help build test conformance lint fmt deny docs bench crds
 
 help: ## Show the recipes
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -9,6 +9,9 @@ build: ## Build the program, optimised
 
 test: ## Run all tests
 	cargo test --workspace
+
+conformance: ## Check the API's promises on a real Kubernetes (built with Go, once), or on $$KUBECONFIG_UNDER_TEST
+	tests/kubernetes/with-cluster cargo run -q -p quintet-conformance
 
 lint: ## Check format and lints, warnings as errors
 	cargo fmt --all --check

@@ -391,7 +391,9 @@ impl<C: Controller> Reconciler for Running<C> {
                 return Ok(Outcome::Done);
             };
             let plan = self.controller.plan(&seen);
-            tracing::trace!(plan = %serde_json::to_string(&plan).unwrap_or_default(), "planned");
+            for step in &plan.steps {
+                tracing::debug!(step = %step.action, "planned");
+            }
             let call = |name: String, input: Value| async move { self.controller.call(&name, &input).await };
             // Before anything is written: the plan may let the root go.
             let regarding = regarding(&shared, self, key);

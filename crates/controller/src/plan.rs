@@ -1,6 +1,6 @@
 //! Plans: what a controller has decided, as plain data.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -97,6 +97,9 @@ pub enum Action {
         kind: ApiKind,
         /// The object.
         object: Value,
+        /// Whether an object of that name will do, whoever made it.
+        #[serde(default)]
+        or_anybodys: bool,
     },
     /// A narrow patch, of the object or of a subresource.
     Patch {
@@ -144,7 +147,12 @@ impl Action {
 
     /// Creates a typed or JSON object.
     pub fn create(kind: ApiKind, object: &impl Serialize) -> Self {
-        Self::Create { object: typed(&kind, object), kind }
+        Self::Create { object: typed(&kind, object), kind, or_anybodys: false }
+    }
+
+    /// Creates a typed or JSON object, unless somebody has made one of that name.
+    pub fn ensure(kind: ApiKind, object: &impl Serialize) -> Self {
+        Self::Create { object: typed(&kind, object), kind, or_anybodys: true }
     }
 
     /// Changes the fields in `patch`, removing those that are `null`.
@@ -169,6 +177,18 @@ impl Action {
         Step { action: self, event: Some(event) }
     }
 
+    /// The object it is about, if it writes to Kubernetes.
+    pub fn target(&self) -> Option<ObjectKey> {
+        match self {
+            Self::Apply { object, .. } | Self::Create { object, .. } => {
+                let field = |name| object.pointer(name).and_then(Value::as_str).unwrap_or_default();
+                Some(ObjectKey::new(field("/metadata/namespace"), field("/metadata/name")))
+            }
+            Self::Patch { key, .. } | Self::Delete { key, .. } => Some(key.clone()),
+            Self::Call { .. } => None,
+        }
+    }
+
     /// The kind it writes, if it writes to Kubernetes.
     pub fn kind(&self) -> Option<&ApiKind> {
         match self {
@@ -177,6 +197,23 @@ impl Action {
             | Self::Patch { kind, .. }
             | Self::Delete { kind, .. } => Some(kind),
             Self::Call { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    /// What is done to which object, without its contents: they may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self {
+            Self::Apply { .. } => "apply",
+            Self::Create { .. } => "create",
+            Self::Patch { .. } => "patch",
+            Self::Delete { .. } => "delete",
+            Self::Call { name, .. } => return write!(f, "call {name}"),
+        };
+        match (self.kind(), self.target()) {
+            (Some(kind), Some(target)) => write!(f, "{verb} {kind} {target}"),
+            _ => f.write_str(verb),
         }
     }
 }

@@ -305,6 +305,25 @@ fn users_hear_of_every_step_that_took_place_though_another_failed() {
 }
 
 #[test]
+fn what_has_to_be_there_may_be_anybodys() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        fixture.server.store(|store| store.create(&child_place("child"), json!({"metadata": {}})).unwrap());
+        assert!(fixture.act(Action::create(config_map_kind(), &child("red"))).await.is_err());
+        let done = fixture.act(Action::ensure(config_map_kind(), &child("red"))).await.unwrap();
+        assert!(done.written.is_empty(), "it is left alone");
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn an_action_is_named_without_its_contents() {
+    let secret = json!({"metadata": {"name": "a", "namespace": "b"}, "data": {"token": "hush"}});
+    let kind = quintet_controller::ApiKind::of::<k8s_openapi::api::core::v1::Secret>();
+    assert_eq!(Action::create(kind, &secret).to_string(), "create Secret b/a");
+}
+
+#[test]
 fn a_server_that_never_answers_is_given_up() {
     simulate(async {
         let fixture = Fixture::new().await;

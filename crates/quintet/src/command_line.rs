@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{completion, crds, manifests, operator, output, simulate, submitter, up, version};
+use crate::{
+    completion, crds, manifests, operator, output, simulate, simulate_nodes, submitter, up, version,
+};
 
 /// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
 ///
@@ -40,6 +42,7 @@ pub(crate) enum Command {
     Manifests(manifests::Arguments),
     Operator(Box<operator::Arguments>),
     Simulate(simulate::Arguments),
+    SimulateNodes(simulate_nodes::Arguments),
     Submitter(submitter::Arguments),
     Version(version::Arguments),
     Completion(completion::Arguments),

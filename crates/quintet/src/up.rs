@@ -82,7 +82,7 @@ async fn up(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// Waits for ctrl-c, or for a polite kill.
-async fn stopped() -> anyhow::Result<()> {
+pub(crate) async fn stopped() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     tokio::select! {

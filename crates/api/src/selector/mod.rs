@@ -81,6 +81,9 @@ pub enum SelectorError {
         /// The operator.
         operator: String,
     },
+    /// One of the requirements is not complete.
+    #[error("unable to parse requirement: {0}")]
+    Requirement(Box<Self>),
     /// The text does not follow the grammar; worded as the API server words it.
     #[error("found '{found}', expected: {expected}")]
     Text {

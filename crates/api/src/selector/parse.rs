@@ -13,12 +13,19 @@ impl FromStr for Selector {
         if reader.rest.is_empty() {
             return Ok(Self { requirements });
         }
+        if !reader.is_at_requirement() {
+            return Err(reader.expected("!, identifier, or 'end of string'"));
+        }
         loop {
-            requirements.push(reader.requirement()?);
+            requirements
+                .push(reader.requirement().map_err(|error| SelectorError::Requirement(error.into()))?);
             if reader.rest.is_empty() {
                 return Ok(Self { requirements });
             }
             reader.take(",").ok_or_else(|| reader.expected("',' or 'end of string'"))?;
+            if !reader.is_at_requirement() {
+                return Err(reader.expected("identifier after ','"));
+            }
         }
     }
 }
@@ -28,6 +35,12 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Whether a requirement may begin here: with a key or with `!`.
+    fn is_at_requirement(&self) -> bool {
+        let begins_a_key = |c: char| !c.is_whitespace() && !"=!<>(),".contains(c);
+        self.rest.starts_with(begins_a_key) || (self.rest.starts_with('!') && !self.rest.starts_with("!="))
+    }
+
     fn requirement(&mut self) -> Result<Requirement, SelectorError> {
         if self.take("!").is_some() {
             return Ok(Requirement { key: self.key()?, test: Test::DoesNotExist });
@@ -71,7 +84,7 @@ impl<'a> Reader<'a> {
             if self.take(")").is_some() {
                 return Ok(values);
             }
-            self.take(",").ok_or_else(|| self.expected("',', or ')'"))?;
+            self.take(",").ok_or_else(|| self.expected("',' or ')'"))?;
         }
     }
 

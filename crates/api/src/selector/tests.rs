@@ -48,14 +48,14 @@ fn each_form_selects_as_kubectl_does() {
 #[test]
 fn wrong_text_says_where_and_what_was_expected() {
     for (text, message) in [
-        ("==a", "found '==', expected: identifier"),
-        ("a b", "found 'b', expected: in, notin, =, ==, !=, gt, lt"),
-        ("a in b", "found 'b', expected: '('"),
-        ("a in (b", "found '', expected: ',', or ')'"),
-        ("a>b", "found 'b', expected: integer"),
+        ("==a", "found '==', expected: !, identifier, or 'end of string'"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a in b", "unable to parse requirement: found 'b', expected: '('"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a>b", "unable to parse requirement: found 'b', expected: integer"),
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
-        ("a,", "found '', expected: identifier"),
-        ("!", "found '', expected: identifier"),
+        ("a,", "found '', expected: identifier after ','"),
+        ("!", "unable to parse requirement: found '', expected: identifier"),
     ] {
         assert_eq!(text.parse::<Selector>().unwrap_err().to_string(), message, "{text}");
     }

@@ -30,6 +30,21 @@ pub struct Entry<T> {
     pub(crate) applied: AtomicU64,
 }
 
+impl<T> Entry<T> {
+    /// An entry as no server has given it, for tables of decisions: set the other fields as the case needs.
+    pub fn new(key: ObjectKey, object: T) -> Self {
+        Self {
+            key,
+            uid: Uid::default(),
+            version: ResourceVersion::default(),
+            content: 0,
+            deleting: false,
+            object,
+            applied: AtomicU64::new(0),
+        }
+    }
+}
+
 /// Why a cache changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {

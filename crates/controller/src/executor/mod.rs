@@ -97,7 +97,10 @@ impl Executor {
             };
             match result {
                 Ok(written) => {
-                    step.event.iter().for_each(&tell);
+                    // Nothing is said of an apply that changed nothing.
+                    if written.is_some() || matches!(step.action, Action::Call { .. }) {
+                        step.event.iter().for_each(&tell);
+                    }
                     Ok(written)
                 }
                 Err(error) => Err(Failed { action: step.action.clone(), error }),
@@ -141,7 +144,7 @@ impl Executor {
     async fn act(&self, action: &Action) -> Result<Option<Written>, Error> {
         match action {
             Action::Apply { kind, object, manager } => self.apply(kind, object, manager).await,
-            Action::Create { kind, object } => self.create(kind, object).await.map(Some),
+            Action::Create { kind, object, or_anybodys } => self.create(kind, object, *or_anybodys).await,
             Action::Patch { kind, key, subresource, patch_kind, patch } => {
                 let subresource = subresource.as_deref();
                 let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
@@ -225,12 +228,20 @@ impl Executor {
         Ok(unchanged)
     }
 
-    async fn create(&self, kind: &ApiKind, object: &Value) -> Result<Written, Error> {
+    async fn create(
+        &self,
+        kind: &ApiKind,
+        object: &Value,
+        or_anybodys: bool,
+    ) -> Result<Option<Written>, Error> {
         let key = key_of(kind, object)?;
         match self.api.create(kind, &key, object).await {
-            Ok(answer) => Ok(self.wrote(kind, &key, &answer)),
+            Ok(answer) => Ok(Some(self.wrote(kind, &key, &answer))),
             Err(error) if error.status().is_some_and(kube::core::Status::is_already_exists) => {
-                self.adopt_ours(kind, &key, object, error).await
+                if or_anybodys {
+                    return Ok(None);
+                }
+                self.adopt_ours(kind, &key, object, error).await.map(Some)
             }
             Err(error) => Err(error),
         }

@@ -1,5 +1,6 @@
 //! Ray on Kubernetes: RayCluster, RayJob, RayService and RayCronJob.
 
+pub mod cluster;
 pub mod cron;
 pub mod dashboard;
 mod finalizers;
@@ -9,6 +10,7 @@ pub mod labels;
 pub mod names;
 pub mod pod;
 pub mod pod_view;
+pub mod schedulers;
 pub mod service;
 mod service_update;
 pub mod services;
@@ -20,3 +22,27 @@ mod testing;
 pub mod validation;
 pub mod version;
 pub mod watches;
+
+use std::sync::Arc;
+
+use quintet_controller::{Error, Runtime, clock::Clock};
+
+use settings::Settings;
+
+/// What all Ray controllers share.
+#[derive(Clone)]
+pub struct Context {
+    /// What changes their behaviour.
+    pub settings: Arc<Settings>,
+    /// The time of day.
+    pub clock: Clock,
+    /// Makes names repeatable, for simulations.
+    pub seed: Option<u64>,
+    /// Objects of one kind that are worked on at the same time.
+    pub concurrency: usize,
+}
+
+/// Adds all Ray controllers.
+pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
+    cluster::add(runtime, context)
+}

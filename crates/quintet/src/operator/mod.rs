@@ -2,6 +2,7 @@
 
 mod addresses;
 mod arguments;
+mod components;
 mod process;
 
 use std::time::Duration;

@@ -27,7 +27,7 @@ use quintet_controller::{ObjectKey, Runtime, RuntimeParts, RuntimeSettings};
 
 use tokio::net::TcpListener;
 
-use super::addresses;
+use super::{addresses, components};
 use crate::cluster::Cluster;
 
 /// How long the endpoints of a Service name a pod that is no longer ready.
@@ -97,6 +97,7 @@ impl Process {
             api,
             tasks: tasks.clone(),
         };
+        components::add(&runtime, &configuration, &cluster, &clock).await?;
         for listener in [listeners.health, listeners.metrics].into_iter().flatten() {
             admin.clone().serve(listener);
         }

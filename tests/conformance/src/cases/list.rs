@@ -129,12 +129,15 @@ async fn unknown_field(world: World) -> anyhow::Result<()> {
 }
 
 async fn bad_label_selector(world: World) -> anyhow::Result<()> {
-    let answer = world.get(&format!("{}?labelSelector=%3D%3Da", world.core("configmaps"))).await?;
-    answer.expect_status(
-        400,
-        "BadRequest",
-        "unable to parse requirement: found '==', expected: identifier",
-    )?;
+    for (text, message) in [
+        ("%3D%3Da", "found '==', expected: !, identifier, or 'end of string'"),
+        ("a%20b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a%3Db%20c", "found 'c', expected: ',' or 'end of string'"),
+        ("a%2C", "found '', expected: identifier after ','"),
+    ] {
+        let answer = world.get(&format!("{}?labelSelector={text}", world.core("configmaps"))).await?;
+        answer.expect_status(400, "BadRequest", message)?;
+    }
     Ok(())
 }
 

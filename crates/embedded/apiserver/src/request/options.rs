@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quintet_api::selector::Selector;
+use quintet_api::selector::{Selector, SelectorError};
 use quintet_objects::{error::quoted, field_selector::FieldSelector};
 use serde_json::Value;
 
@@ -228,9 +228,8 @@ impl ListOptions {
         let labels = match query.get("labelSelector") {
             None => None,
             Some(text) => {
-                let selector: Selector = text
-                    .parse()
-                    .map_err(|error| Failure::bad_request(format!("unable to parse requirement: {error}")))?;
+                let selector: Selector =
+                    text.parse().map_err(|error: SelectorError| Failure::bad_request(error.to_string()))?;
                 Some(selector).filter(|selector| !selector.selects_all())
             }
         };

@@ -18,7 +18,7 @@ use quintet_controller::{
     clock::Clock,
 };
 
-use crate::{labels, settings::Settings, validation};
+use crate::{Context, labels, settings::Settings, validation};
 
 /// Everything that is known about a RayCronJob at one time.
 pub struct Seen {
@@ -40,18 +40,14 @@ struct CronController {
 }
 
 /// Adds the controller of RayCronJobs, if its gate is open.
-pub fn add(
-    runtime: &Runtime,
-    settings: Arc<Settings>,
-    clock: Clock,
-    concurrency: usize,
-) -> Result<(), Error> {
-    if !settings.gates.cron_job {
+pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
+    if !context.settings.gates.cron_job {
         return Ok(());
     }
     let crons = runtime.caches().watch(WatchSpec::typed())?;
+    let (settings, clock) = (Arc::clone(&context.settings), context.clock.clone());
     let controller = CronController { crons: crons.clone(), settings, clock };
-    runtime.add(controller, &crons, concurrency).done();
+    runtime.add(controller, &crons, context.concurrency).done();
     Ok(())
 }
 

@@ -27,6 +27,7 @@ use serde_json::Value;
 pub use state::State;
 
 use crate::{
+    Context,
     dashboard::{
         Address, Dashboard, DashboardError, JobInfo, JobQuestion, Observation, Poller, Pollers, Submission,
     },
@@ -108,10 +109,9 @@ struct JobController {
 /// Adds the controller of RayJobs.
 pub fn add(
     runtime: &Runtime,
-    settings: Arc<Settings>,
+    context: &Context,
     pollers: &Pollers,
     metrics: Option<&MetricsRegistry>,
-    concurrency: usize,
 ) -> Result<(), Error> {
     let caches = runtime.caches();
     let controller = JobController {
@@ -122,20 +122,20 @@ pub fn add(
         pods: caches.watch(watches::pods())?,
         poller: Poller::new(plan::POLL),
         dashboard: Arc::clone(&pollers.dashboard),
-        settings,
-        clock: pollers.clock.clone(),
+        settings: Arc::clone(&context.settings),
+        clock: context.clock.clone(),
     };
     let (jobs, clusters) = (controller.jobs.clone(), controller.clusters.clone());
     let (services, submitters) = (controller.services.clone(), controller.submitters.clone());
     let (pods, poller) = (controller.pods.clone(), controller.poller.clone());
     if let Some(registry) = metrics {
-        metrics::register(registry, &jobs, pollers.clock.clone());
+        metrics::register(registry, &jobs, context.clock.clone());
     }
     let all_jobs = jobs.clone();
     let of_cluster = move |cluster: &ObjectKey| using(&all_jobs, cluster);
     let (of_service, of_pod) = (of_cluster.clone(), of_cluster.clone());
     let setup = runtime
-        .add(controller, &jobs, concurrency)
+        .add(controller, &jobs, context.concurrency)
         .watches(&clusters, move |entry| {
             let mut roots = of_cluster(&entry.key);
             roots.extend(entry.object.metadata.labels.as_ref().and_then(|given| origin(&entry.key, given)));

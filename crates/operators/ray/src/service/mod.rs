@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    Context,
     dashboard::{
         self, Address, Applications, Dashboard, HealthQuestion, Observation, Poller, Pollers, ProxyAddress,
         ServeQuestion,
@@ -182,14 +183,13 @@ fn slices() -> WatchSpec<SliceView> {
 /// Adds the controller of RayServices.
 pub fn add(
     runtime: &Runtime,
-    settings: Arc<Settings>,
+    context: &Context,
     pollers: &Pollers,
     metrics: Option<&MetricsRegistry>,
-    concurrency: usize,
 ) -> Result<(), Error> {
     let caches = runtime.caches();
     let raw = |kind| WatchSpec::projected(kind, |text| serde_json::from_str::<Value>(text)).optional();
-    let routing = if settings.gates.incremental_upgrade {
+    let routing = if context.settings.gates.incremental_upgrade {
         Some(Routing {
             gateways: caches.watch(raw(gateway::gateway_kind()))?,
             routes: caches.watch(raw(gateway::route_kind()))?,
@@ -207,8 +207,8 @@ pub fn add(
         applications: Poller::new(POLL),
         health: Poller::new(POLL),
         dashboard: Arc::clone(&pollers.dashboard),
-        settings,
-        clock: pollers.clock.clone(),
+        settings: Arc::clone(&context.settings),
+        clock: context.clock.clone(),
     };
     let root = controller.rayservices.clone();
     let (clusters, services) = (controller.clusters.clone(), controller.services.clone());
@@ -227,7 +227,7 @@ pub fn add(
     let (of_pod, of_service) = (of_cluster.clone(), of_cluster);
     let all = root.clone();
     let mut setup = runtime
-        .add(controller, &root, concurrency)
+        .add(controller, &root, context.concurrency)
         .watches(&clusters, |entry| {
             let given = entry.object.metadata.labels.as_ref();
             given.and_then(|given| origin(&entry.key, given)).into_iter().collect()

@@ -206,20 +206,20 @@ fn every_rule_says_what_to_mend() {
             vec![("/historyServerOptions".into(), json!({"collectorOptions": {}}))],
             "collectorOptions.image must be set",
         ),
-        (vec![collector(json!([{"name": "POD_IP"}]))], "must not contain POD_IP"),
-        (vec![collector(json!([]))], "must contain STORAGE_BACKEND"),
-        (vec![collector(json!([{"name": "STORAGE_BACKEND", "value": "gcs"}]))], "must contain GCS_BUCKET"),
-        (vec![collector(json!([{"name": "STORAGE_BACKEND", "value": "s3"}]))], "must contain S3_REGION"),
+        (vec![collector(&json!([{"name": "POD_IP"}]))], "must not contain POD_IP"),
+        (vec![collector(&json!([]))], "must contain STORAGE_BACKEND"),
+        (vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "gcs"}]))], "must contain GCS_BUCKET"),
+        (vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "s3"}]))], "must contain S3_REGION"),
         (
-            vec![collector(json!([{"name": "STORAGE_BACKEND", "value": "AliyunOSS"}]))],
+            vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "AliyunOSS"}]))],
             "must contain OSS_BUCKET",
         ),
         (
-            vec![collector(json!([{"name": "STORAGE_BACKEND", "value": "AzureBlob"}]))],
+            vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "AzureBlob"}]))],
             "AZURE_STORAGE_CONNECTION_STRING",
         ),
         (
-            vec![collector(json!([
+            vec![collector(&json!([
                 {"name": "STORAGE_BACKEND", "value": "AzureBlob"},
                 {"name": "AZURE_STORAGE_AUTH_MODE", "value": "workload_identity"},
             ]))],
@@ -227,7 +227,7 @@ fn every_rule_says_what_to_mend() {
         ),
         (
             vec![
-                collector(json!([{"name": "STORAGE_BACKEND", "value": "local"}])),
+                collector(&json!([{"name": "STORAGE_BACKEND", "value": "local"}])),
                 (at(GROUP, "template/spec/containers/1"), json!({"name": "ray-history-collector"})),
             ],
             "the template of small must not have a container named ray-history-collector",
@@ -309,7 +309,7 @@ fn every_rule_says_what_to_mend() {
     }
 }
 
-fn collector(env: Value) -> (String, Value) {
+fn collector(env: &Value) -> (String, Value) {
     let options = json!({"collectorOptions": {"image": "collector", "env": env}});
     ("/historyServerOptions".to_owned(), options)
 }
@@ -329,7 +329,7 @@ fn what_is_right_passes() {
         vec![("/gcsFaultToleranceOptions".into(), json!({"redisAddress": "redis:6379"}))],
         vec![("/gcsFaultToleranceOptions".into(), json!({"backend": "rocksdb", "storage": {"size": "1Gi"}}))],
         vec![collector(
-            json!([{"name": "STORAGE_BACKEND", "value": "s3"}, {"name": "S3_REGION", "value": "x"}]),
+            &json!([{"name": "STORAGE_BACKEND", "value": "s3"}, {"name": "S3_REGION", "value": "x"}]),
         )],
         vec![("/authOptions".into(), json!({"mode": "token", "enableK8sTokenAuth": true}))],
         vec![(

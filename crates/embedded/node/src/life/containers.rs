@@ -1,0 +1,191 @@
+//! The containers of a pod.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Wake, second};
+use crate::pod::{Container, ContainerState, ContainerStatus, Pod, RestartPolicy, Spec, Status};
+
+/// Says of every container that nothing has been heard of yet that it waits.
+pub(super) fn prepare(spec: &Spec, status: &mut Status) {
+    let reason = if spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+    let wait = |containers: &[Container]| -> Vec<_> {
+        let waiting = |container: &Container| ContainerStatus {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            state: ContainerState::waiting(reason, None),
+            ..ContainerStatus::default()
+        };
+        containers.iter().map(waiting).collect()
+    };
+    if status.container_statuses.is_empty() {
+        status.container_statuses = wait(&spec.containers);
+    }
+    if status.init_container_statuses.is_empty() {
+        status.init_container_statuses = wait(&spec.init_containers);
+    }
+}
+
+/// Gives all containers a reason for not starting; `false` if something has started already.
+pub(super) fn hold(status: &mut Status, reason: &str, message: Option<&String>) -> bool {
+    let mut all = status.init_container_statuses.iter().chain(&status.container_statuses);
+    if all.any(|container| container.state.waiting.is_none() || container.restart_count > 0) {
+        return false;
+    }
+    for container in status.init_container_statuses.iter_mut().chain(&mut status.container_statuses) {
+        container.state = ContainerState::waiting(reason, message.cloned());
+    }
+    true
+}
+
+/// Takes the containers as far as they come at this moment.
+pub(super) fn advance(pod: &Pod, status: &mut Status, wake: &mut Wake) {
+    let mut initialised = true;
+    for (container, said) in pod.spec.init_containers.iter().zip(&mut status.init_container_statuses) {
+        initialised = initialise(pod, container, said, wake);
+        if !initialised {
+            break;
+        }
+    }
+    if initialised {
+        for said in &mut status.container_statuses {
+            run(pod, said, wake);
+        }
+    }
+}
+
+/// An init container; `true` when the next one may start.
+fn initialise(pod: &Pod, container: &Container, said: &mut ContainerStatus, wake: &mut Wake) -> bool {
+    let now = second(wake.now);
+    if said.state.waiting.is_some() {
+        start(said, now);
+    }
+    if container.is_sidecar() {
+        (said.ready, said.started) = (true, true);
+        return true;
+    }
+    if let Some(running) = &said.state.running
+        && wake.is_past(running.started_at, pod.wishes.init_for)
+    {
+        said.end(0, now);
+        said.ready = true;
+    }
+    said.state.terminated.is_some()
+}
+
+/// A container proper.
+fn run(pod: &Pod, said: &mut ContainerStatus, wake: &mut Wake) {
+    let now = second(wake.now);
+    loop {
+        if let Some(running) = &said.state.running {
+            let started = running.started_at;
+            said.started = true;
+            said.ready = wake.is_past(started, pod.wishes.ready_after);
+            match pod.wishes.run_for {
+                Some(time) if wake.is_past(started, time) => said.end(pod.wishes.exit_code, now),
+                _ => return,
+            }
+        } else if let Some(ended) = said.state.terminated.clone() {
+            let again = match pod.spec.restart_policy {
+                RestartPolicy::Always => true,
+                RestartPolicy::OnFailure => ended.exit_code != 0,
+                RestartPolicy::Never => false,
+            };
+            if !again {
+                return;
+            }
+            said.last_state = said.state.clone();
+            said.state = ContainerState::waiting("CrashLoopBackOff", None);
+        } else {
+            let ended = said.last_state.terminated.as_ref().and_then(|ended| ended.finished_at);
+            if let Some(ended) = ended {
+                let pause = backoff(said.restart_count);
+                if !wake.is_past(ended, pause) {
+                    let message =
+                        format!("back-off {}s restarting failed container={}", pause.as_secs(), said.name);
+                    said.state = ContainerState::waiting("CrashLoopBackOff", Some(message));
+                    return;
+                }
+                said.restart_count += 1;
+            }
+            start(said, now);
+        }
+    }
+}
+
+/// How long a kubelet waits before it starts a container again: not at all the first time, then ten seconds,
+/// twice that each time, and at most five minutes.
+fn backoff(restarts: i32) -> Duration {
+    match u32::try_from(restarts) {
+        Ok(0) | Err(_) => Duration::ZERO,
+        Ok(restarts) => Duration::from_secs(10_u64 << (restarts - 1).min(5)).min(Duration::from_mins(5)),
+    }
+}
+
+fn start(said: &mut ContainerStatus, now: Timestamp) {
+    said.state = ContainerState::running(now);
+    said.container_id = Some(format!("simulated://{}-{}", said.name, said.restart_count));
+    said.image_id.clone_from(&said.image);
+}
+
+/// Ends everything that runs.
+pub(super) fn end_all(status: &mut Status, exit_code: i32, now: Timestamp) {
+    for container in status.init_container_statuses.iter_mut().chain(&mut status.container_statuses) {
+        container.end(exit_code, now);
+    }
+}
+
+/// Phase and conditions follow from the containers.
+pub(super) fn summarise(pod: &Pod, status: &mut Status, now: Timestamp) {
+    let containers = &status.container_statuses;
+    let ended: Vec<_> =
+        containers.iter().filter_map(|container| container.state.terminated.as_ref()).collect();
+    if !containers.is_empty() && ended.len() == containers.len() {
+        let succeeded = ended.iter().all(|ended| ended.exit_code == 0);
+        for sidecar in &mut status.init_container_statuses {
+            sidecar.end(0, now);
+        }
+        status.phase = Some(if succeeded { "Succeeded" } else { "Failed" }.to_owned());
+        return not_ready(pod, status, if succeeded { "PodCompleted" } else { "PodFailed" }, now);
+    }
+    let never_started =
+        |said: &ContainerStatus| said.state.waiting.is_some() && said.last_state.terminated.is_none();
+    let pending = containers.iter().any(never_started);
+    let unready: Vec<_> =
+        containers.iter().filter(|said| !said.ready).map(|said| said.name.clone()).collect();
+    let has_sandbox = status.pod_ip.is_some();
+    let initialised =
+        pod.spec.init_containers.iter().zip(&status.init_container_statuses).all(|(container, said)| {
+            said.state.terminated.is_some() || container.is_sidecar() && said.started
+        });
+    let waits = format!("containers with unready status: [{}]", unready.join(" "));
+    let gate = pod.spec.readiness_gates.iter().find(|gate| !status.is_true(&gate.condition_type));
+    let gate = gate
+        .map(|gate| format!("the status of pod readiness gate \"{}\" is not \"True\"", gate.condition_type));
+
+    status.phase = Some(if pending { "Pending" } else { "Running" }.to_owned());
+    status.set("PodReadyToStartContainers", has_sandbox, None, now);
+    let missing = || {
+        let unfinished = status.init_container_statuses.iter().filter(|said| said.state.terminated.is_none());
+        let names: Vec<_> = unfinished.map(|said| said.name.as_str()).collect();
+        format!("containers with incomplete status: [{}]", names.join(" "))
+    };
+    let why = (!initialised).then(|| ("ContainersNotInitialized", Some(missing())));
+    status.set("Initialized", initialised, why, now);
+    let why = (!unready.is_empty()).then_some(("ContainersNotReady", Some(waits)));
+    status.set("ContainersReady", unready.is_empty(), why.clone(), now);
+    let why = why.or_else(|| gate.map(|message| ("ReadinessGatesNotReady", Some(message))));
+    status.set("Ready", why.is_none(), why, now);
+}
+
+/// The conditions of a pod that has ended.
+pub(super) fn not_ready(pod: &Pod, status: &mut Status, reason: &str, now: Timestamp) {
+    let initialised = status.is_true("Initialized") || pod.spec.init_containers.is_empty();
+    if initialised {
+        status.set("Initialized", true, Some((reason, None)).filter(|(why, _)| *why == "PodCompleted"), now);
+    }
+    status.set("PodReadyToStartContainers", false, None, now);
+    status.set("ContainersReady", false, Some((reason, None)), now);
+    status.set("Ready", false, Some((reason, None)), now);
+}

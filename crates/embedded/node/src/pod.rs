@@ -1,0 +1,168 @@
+//! What the simulation keeps of a pod: a fraction of its size, since there may be many.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use quintet_api::Quantity;
+use serde::Deserialize;
+
+pub use crate::status::{Condition, ContainerState, ContainerStatus, Running, Status, Terminated, Waiting};
+pub use crate::wishes::Wishes;
+
+/// A pod.
+#[derive(Clone, Debug, Default)]
+pub struct Pod {
+    /// Counts changes of the spec.
+    pub generation: Option<i64>,
+    /// When it was created; ties are broken by name.
+    pub created: Option<Timestamp>,
+    /// Being deleted: when it has to be gone, and how many seconds it got.
+    pub deletion: Option<(Timestamp, i64)>,
+    /// What its annotations ask for.
+    pub wishes: Wishes,
+    /// What should run.
+    pub spec: Spec,
+    /// What is said to run.
+    pub status: Status,
+}
+
+/// What should run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "Kubernetes' own fields")]
+pub struct Spec {
+    pub node_name: Option<String>,
+    pub restart_policy: RestartPolicy,
+    pub active_deadline_seconds: Option<i64>,
+    pub host_network: bool,
+    pub scheduler_name: Option<String>,
+    pub scheduling_gates: Vec<SchedulingGate>,
+    pub node_selector: BTreeMap<String, String>,
+    pub readiness_gates: Vec<ReadinessGate>,
+    pub init_containers: Vec<Container>,
+    pub containers: Vec<Container>,
+    pub overhead: BTreeMap<String, Quantity>,
+}
+
+/// What happens to containers that end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "Kubernetes' own words")]
+pub enum RestartPolicy {
+    #[default]
+    Always,
+    OnFailure,
+    Never,
+}
+
+/// A reason not to schedule yet; which one does not matter.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SchedulingGate {}
+
+/// A condition without which the pod is not ready.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "Kubernetes' own fields")]
+pub struct ReadinessGate {
+    pub condition_type: String,
+}
+
+/// A container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "Kubernetes' own fields")]
+pub struct Container {
+    pub name: String,
+    pub image: String,
+    pub restart_policy: Option<RestartPolicy>,
+    pub resources: Resources,
+}
+
+impl Container {
+    /// Whether an init container goes on beside the others.
+    pub(crate) fn is_sidecar(&self) -> bool {
+        self.restart_policy == Some(RestartPolicy::Always)
+    }
+}
+
+/// What a container needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "Kubernetes' own fields")]
+pub struct Resources {
+    pub requests: BTreeMap<String, Quantity>,
+}
+
+impl Pod {
+    /// Reads a pod's JSON.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Whole {
+            metadata: Metadata,
+            #[serde(default)]
+            spec: Spec,
+            #[serde(default)]
+            status: Status,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            generation: Option<i64>,
+            creation_timestamp: Option<Timestamp>,
+            deletion_timestamp: Option<Timestamp>,
+            deletion_grace_period_seconds: Option<i64>,
+            #[serde(default)]
+            annotations: BTreeMap<String, String>,
+        }
+        let Whole { metadata, spec, status } = serde_json::from_str(text)?;
+        let grace = metadata.deletion_grace_period_seconds.unwrap_or_default();
+        Ok(Self {
+            generation: metadata.generation,
+            created: metadata.creation_timestamp,
+            deletion: metadata.deletion_timestamp.map(|at| (at, grace)),
+            wishes: Wishes::read(&metadata.annotations),
+            spec,
+            status,
+        })
+    }
+
+    /// What it takes of a node: the larger of what runs together and what any init container needs.
+    pub fn requests(&self) -> BTreeMap<String, Quantity> {
+        let mut total = self.spec.overhead.clone();
+        add(&mut total, self.spec.containers.iter().map(|container| &container.resources.requests));
+        let mut sidecars = BTreeMap::new();
+        let mut peak: BTreeMap<String, Quantity> = BTreeMap::new();
+        for container in &self.spec.init_containers {
+            let mut together = sidecars.clone();
+            add(&mut together, [&container.resources.requests]);
+            if container.is_sidecar() {
+                sidecars.clone_from(&together);
+            }
+            raise(&mut peak, &together);
+        }
+        add(&mut total, [&sidecars]);
+        raise(&mut total, &peak);
+        total.insert("pods".to_owned(), Quantity::from_units(1, quintet_api::quantity::Notation::DecimalSi));
+        total
+    }
+
+    /// Whether it takes room on its node.
+    pub fn takes_room(&self) -> bool {
+        self.spec.node_name.is_some() && !self.status.is_terminal()
+    }
+}
+
+fn add<'a>(
+    total: &mut BTreeMap<String, Quantity>,
+    parts: impl IntoIterator<Item = &'a BTreeMap<String, Quantity>>,
+) {
+    for (name, amount) in parts.into_iter().flatten() {
+        *total.entry(name.clone()).or_default() += *amount;
+    }
+}
+
+fn raise(total: &mut BTreeMap<String, Quantity>, least: &BTreeMap<String, Quantity>) {
+    for (name, amount) in least {
+        let entry = total.entry(name.clone()).or_default();
+        *entry = (*entry).max(*amount);
+    }
+}

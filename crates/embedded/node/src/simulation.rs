@@ -1,0 +1,278 @@
+//! Everything that talks to the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1 as core;
+use quintet_controller::api::{Api, ApiSettings, PatchKind, Propagation};
+use quintet_controller::cache::{Cache, Caches, Entry, Selector, WatchSpec};
+use quintet_controller::clock::Clock;
+use quintet_controller::events::Recorder;
+use quintet_controller::leader::Leadership;
+use quintet_controller::limiter::{Limiter, LimiterSettings};
+use quintet_controller::metrics::{Metrics, MetricsRegistry};
+use quintet_controller::queue::Queue;
+use quintet_controller::tasks::Tasks;
+use quintet_controller::{
+    Action, ApiKind, Controller, Error, Next, ObjectKey, Plan, Runtime, RuntimeParts, RuntimeSettings,
+    StatusPatch,
+};
+use serde_json::{Value, json};
+
+use crate::addresses::{self, Addresses};
+use crate::life::{self, Place, Step};
+use crate::nodes::{NodeShape, SIMULATED};
+use crate::pod::Pod;
+use crate::schedule::{Ledger, Node, Scheduler};
+
+/// Where nodes keep their leases.
+const LEASES: &str = "kube-node-lease";
+/// Every node renews its lease this often; Kubernetes gives it 40 seconds.
+const RENEWAL: Duration = Duration::from_secs(15);
+/// Requests at a time while nodes are registered or removed.
+const AT_A_TIME: usize = 16;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The nodes.
+    pub nodes: NodeShape,
+    /// Bind pending pods to the nodes, for clusters without a scheduler.
+    pub schedule: bool,
+}
+
+/// Why a simulation cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A real node, or one of another simulation, has the name.
+    #[error("there is a node {0} already that is not one of these; choose another name")]
+    Taken(String),
+    /// The cluster refuses.
+    #[error(transparent)]
+    Refused(#[from] Error),
+}
+
+/// Simulated nodes at work.
+pub struct Simulation {
+    api: Api,
+    nodes: NodeShape,
+    runtime: Runtime,
+}
+
+impl Simulation {
+    /// Registers the nodes, and returns when they take pods.
+    pub async fn start(client: kube::Client, settings: Settings) -> Result<Self, StartError> {
+        let Settings { nodes, schedule } = settings;
+        let (clock, tasks) = (Clock::system(), Tasks::new());
+        let metrics = Metrics::register(&MetricsRegistry::new());
+        let limiter = Limiter::adaptive(LimiterSettings::default());
+        let api = Api::new(client, limiter, ApiSettings::default(), Arc::clone(&metrics));
+        let caches = Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), None);
+        let parts = RuntimeParts {
+            api: api.clone(),
+            caches: caches.clone(),
+            queue: Queue::new(Arc::clone(&metrics), None),
+            recorder: Recorder::start(
+                api.clone(),
+                clock.clone(),
+                Arc::clone(&metrics),
+                &tasks,
+                "simulated-nodes",
+            ),
+            leadership: Leadership::always(),
+            metrics,
+            tasks: tasks.clone(),
+        };
+        let runtime = Runtime::new(parts, RuntimeSettings::default());
+        register(&api, &nodes, clock.now()).await?;
+        let pods = caches.watch(WatchSpec::projected(ApiKind::of::<core::Pod>(), Pod::read))?;
+        run_pods(&runtime, &pods, &nodes, &clock);
+        if schedule {
+            let of_ours = Selector::all().label(SIMULATED, &nodes.name);
+            let spec = WatchSpec::projected(ApiKind::of::<core::Node>(), Node::read).select(of_ours);
+            run_scheduler(&runtime, &api, &pods, &caches.watch(spec)?, &clock);
+        }
+        tasks.spawn("leases", keep_leases(api.clone(), nodes.clone(), clock, tasks.clone()));
+        runtime.start();
+        pods.synced().await;
+        Ok(Self { api, nodes, runtime })
+    }
+
+    /// Stops, and removes the nodes.
+    pub async fn stop(self) -> Result<(), Error> {
+        self.runtime.shut_down().await;
+        let kind = ApiKind::of::<core::Node>();
+        futures::stream::iter(0..self.nodes.count)
+            .map(|number| ObjectKey::cluster(&self.nodes.name_of(number)))
+            .map(|key| {
+                let (api, kind) = (&self.api, &kind);
+                async move {
+                    let outcome = api.delete(kind, &key, None, Propagation::Background, None).await;
+                    outcome.map(drop).or_else(|error| if error.is_not_found() { Ok(()) } else { Err(error) })
+                }
+            })
+            .buffer_unordered(AT_A_TIME)
+            .try_collect()
+            .await
+    }
+
+    /// Stops, and leaves the nodes as they are.
+    pub async fn leave(self) {
+        let late = self.runtime.shut_down().await;
+        if !late.is_empty() {
+            tracing::warn!("stopped without waiting for: {}", late.join(", "));
+        }
+    }
+}
+
+/// Registers all nodes; those of an earlier run are taken over.
+async fn register(api: &Api, nodes: &NodeShape, now: Timestamp) -> Result<(), StartError> {
+    futures::stream::iter(0..nodes.count)
+        .map(|number| register_one(api, nodes, number, now))
+        .buffer_unordered(AT_A_TIME)
+        .try_collect()
+        .await
+}
+
+async fn register_one(api: &Api, nodes: &NodeShape, number: u32, now: Timestamp) -> Result<(), StartError> {
+    let (kind, name) = (ApiKind::of::<core::Node>(), nodes.name_of(number));
+    let key = ObjectKey::cluster(&name);
+    match api.create(&kind, &key, &nodes.node(number, now)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.has_code(409) => {
+            let there = api.get(&kind, &key).await?.unwrap_or_default();
+            let there: Value = serde_json::from_str(&there).unwrap_or_default();
+            if there["metadata"]["labels"][SIMULATED] != nodes.name.as_str() {
+                return Err(StartError::Taken(name));
+            }
+            let labels = json!({ "metadata": { "labels": nodes.labels_of(number) } });
+            api.patch(&kind, &key, None, &PatchKind::Merge, &labels).await?;
+            let status = json!({ "status": nodes.status(number, now) });
+            api.patch(&kind, &key, Some("status"), &PatchKind::Merge, &status).await?;
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Renews the leases, one after the other: as many requests in a second as in any other.
+async fn keep_leases(api: Api, nodes: NodeShape, clock: Clock, tasks: Tasks) {
+    let pause = RENEWAL / nodes.count.max(1);
+    let mut ticks = tokio::time::interval(pause);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for number in (0..nodes.count).cycle() {
+        tokio::select! {
+            () = tasks.stopping() => return,
+            _ = ticks.tick() => {}
+        }
+        let name = nodes.name_of(number);
+        if let Err(error) = renew(&api, &name, clock.now()).await {
+            tracing::warn!("the node may be taken for dead: {error}");
+        }
+    }
+}
+
+async fn renew(api: &Api, node: &str, now: Timestamp) -> Result<(), Error> {
+    let (kind, key) = (ApiKind::of::<Lease>(), ObjectKey::new(LEASES, node));
+    let spec = json!({
+        "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": format!("{now:.6}"),
+    });
+    match api.patch(&kind, &key, None, &PatchKind::Merge, &json!({ "spec": spec })).await {
+        Err(error) if error.is_not_found() => {
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": { "name": node, "namespace": LEASES }, "spec": spec,
+            });
+            api.create(&kind, &key, &lease).await.map(drop)
+        }
+        outcome => outcome.map(drop),
+    }
+}
+
+fn run_pods(runtime: &Runtime, pods: &Cache<Pod>, nodes: &NodeShape, clock: &Clock) {
+    let addresses = Arc::new(Addresses::default());
+    let kept = Arc::clone(&addresses);
+    pods.subscribe(move |change| match (&change.old, &change.new) {
+        (None, Some(new)) => {
+            if let Some(address) = new.object.status.pod_ip.as_ref().filter(|_| !new.object.spec.host_network)
+            {
+                kept.keep(&new.uid, address);
+            }
+        }
+        (Some(old), new) if new.as_ref().is_none_or(|new| new.uid != old.uid) => kept.free(&old.uid),
+        _ => {}
+    });
+    let kubelets = Kubelets { pods: pods.clone(), nodes: nodes.clone(), clock: clock.clone(), addresses };
+    // Pods are independent of each other: as many at a time as there are workers.
+    runtime.add(kubelets, pods, RuntimeSettings::default().workers).done();
+}
+
+fn run_scheduler(runtime: &Runtime, api: &Api, pods: &Cache<Pod>, nodes: &Cache<Node>, clock: &Clock) {
+    let ledger = Arc::new(Ledger::default());
+    let scheduler = Scheduler {
+        api: api.clone(),
+        clock: clock.clone(),
+        pods: pods.clone(),
+        nodes: nodes.clone(),
+        ledger: Arc::clone(&ledger),
+    };
+    let (of_pods, of_nodes) = (Arc::clone(&ledger), ledger);
+    runtime
+        .add(scheduler, pods, 8)
+        .watches_changes(pods, move |change| of_pods.follow(change))
+        .watches_changes(nodes, move |_| of_nodes.waiting())
+        .done();
+}
+
+/// The kubelets of all nodes.
+struct Kubelets {
+    pods: Cache<Pod>,
+    nodes: NodeShape,
+    clock: Clock,
+    addresses: Arc<Addresses>,
+}
+
+struct Seen {
+    pod: Arc<Entry<Pod>>,
+    place: Place,
+    now: Timestamp,
+}
+
+impl Controller for Kubelets {
+    type Seen = Seen;
+    const NAME: &'static str = "simulated-kubelets";
+
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+        let Some(pod) = self.pods.get(key) else { return Ok(None) };
+        let node = pod.object.spec.node_name.as_ref().and_then(|name| self.nodes.number_of(name));
+        let Some(node) = node else { return Ok(None) };
+        let place = Place { host_ip: addresses::of_node(node), pod_ip: self.addresses.of_pod(&pod.uid) };
+        Ok(Some(Seen { pod, place, now: self.clock.now() }))
+    }
+
+    fn plan(&self, seen: &Seen) -> Plan {
+        let pod = &seen.pod;
+        let Step { status, remove, wake } = life::step(&pod.object, &seen.place, seen.now);
+        let mut plan = Plan {
+            status: StatusPatch::between(pod, &pod.object.status, &status),
+            next: wake.map_or(Next::AwaitChange, Next::After),
+            ..Plan::default()
+        };
+        if remove {
+            plan.steps.push(
+                Action::Delete {
+                    kind: self.pods.kind().clone(),
+                    key: pod.key.clone(),
+                    uid: pod.uid.clone(),
+                    propagation: Propagation::Background,
+                    grace_seconds: Some(0),
+                }
+                .into(),
+            );
+        }
+        plan
+    }
+}

@@ -1,0 +1,246 @@
+//! RayCluster: one head, groups of workers, and what leads to them.
+
+mod deletion;
+mod groups;
+mod objects;
+mod plan;
+mod pod_names;
+mod pods;
+mod seen;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use base64::Engine as _;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, ServiceAccount};
+use k8s_openapi::api::networking::v1::Ingress;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use quintet_api::ray::v1::RayCluster;
+use quintet_controller::{
+    Action, ApiKind, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback, StatusPatch,
+    cache::{Cache, Entry, ObjectMetadata, Selector, WatchSpec},
+    clock::Clock,
+};
+
+pub use seen::{ClaimView, Seen};
+pub(crate) use status::sum_of_templates;
+
+use crate::{
+    Context, labels, names, pod,
+    pod_view::PodView,
+    services::head_service_name,
+    settings::Settings,
+    watches::{self, BY_CLUSTER, JobView, ServiceView},
+};
+use pod_names::Memory;
+use seen::Present;
+use status::Failure;
+
+/// Looks after RayClusters.
+pub struct ClusterController {
+    settings: Arc<Settings>,
+    clock: Clock,
+    caches: Caches,
+    memory: Arc<Memory>,
+}
+
+/// What it looks at.
+struct Caches {
+    clusters: Cache<RayCluster>,
+    pods: Cache<PodView>,
+    services: Cache<ServiceView>,
+    jobs: Cache<JobView>,
+    ingresses: Cache<ObjectMetadata>,
+    service_accounts: Cache<ObjectMetadata>,
+    roles: Cache<ObjectMetadata>,
+    role_bindings: Cache<ObjectMetadata>,
+    secrets: Cache<ObjectMetadata>,
+    /// Only where routes are served.
+    routes: Option<Cache<ObjectMetadata>>,
+    /// Only where claims are made.
+    claims: Option<Cache<ClaimView>>,
+}
+
+impl Caches {
+    fn new(caches: &quintet_controller::cache::Caches, settings: &Settings) -> Result<Self, Error> {
+        let ours = || Selector::all().has_label(labels::CLUSTER);
+        let labelled = |kind| caches.watch(WatchSpec::metadata(kind).select(ours()));
+        let claims = WatchSpec::projected(ApiKind::of::<PersistentVolumeClaim>(), ClaimView::project);
+        let keeps_claims = settings.gates.embedded_storage;
+        Ok(Self {
+            clusters: caches.watch(watches::clusters())?,
+            pods: caches.watch(watches::pods())?,
+            services: caches.watch(watches::services())?,
+            jobs: caches.watch(watches::jobs())?,
+            ingresses: caches.watch(WatchSpec::metadata(ApiKind::of::<Ingress>()))?,
+            service_accounts: caches.watch(WatchSpec::metadata(ApiKind::of::<ServiceAccount>()))?,
+            roles: labelled(ApiKind::of::<Role>())?,
+            role_bindings: labelled(ApiKind::of::<RoleBinding>())?,
+            secrets: labelled(ApiKind::of::<Secret>())?,
+            routes: settings.platform.routes.then(|| labelled(objects::route_kind())).transpose()?,
+            claims: keeps_claims.then(|| caches.watch(claims)).transpose()?,
+        })
+    }
+}
+
+/// Adds the controller of RayClusters.
+pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
+    let controller = ClusterController {
+        settings: Arc::clone(&context.settings),
+        clock: context.clock.clone(),
+        caches: Caches::new(runtime.caches(), &context.settings)?,
+        memory: Arc::new(Memory::new(context.seed)),
+    };
+    let Caches { clusters, pods, services, jobs, ingresses, service_accounts, .. } = &controller.caches;
+    let Caches { roles, role_bindings, secrets, .. } = &controller.caches;
+    let (clusters, pods, services, jobs) = (clusters.clone(), pods.clone(), services.clone(), jobs.clone());
+    let owned = [ingresses, service_accounts, roles, role_bindings, secrets].map(Clone::clone);
+    let memory = Arc::clone(&controller.memory);
+    pods.subscribe(move |change| memory.heed(change));
+    let memory = Arc::clone(&controller.memory);
+    clusters.subscribe(move |change| {
+        if let (Some(gone), None) = (&change.old, &change.new) {
+            memory.forget(&gone.uid);
+        }
+    });
+    let mut setup = runtime
+        .add(controller, &clusters, context.concurrency)
+        .watches(&pods, |pod| watches::cluster_of(pod, &pod.object.labels).into_iter().collect())
+        .watches(&services, clusters_of_service)
+        .watches(&jobs, |job| watches::cluster_of(job, &job.object.labels).into_iter().collect());
+    for cache in &owned {
+        setup = setup.watches(cache, |entry| owner_of(entry).into_iter().collect());
+    }
+    setup.done();
+    Ok(())
+}
+
+/// The clusters that a Service may belong to.
+fn clusters_of_service(service: &Entry<ServiceView>) -> Vec<ObjectKey> {
+    let names = [labels::CLUSTER, labels::HEADLESS_WORKER_SERVICE, labels::ORIGIN_NAME];
+    let names = names.iter().filter_map(|label| service.object.labels.get(*label));
+    let namespace = service.key.namespace().unwrap_or_default();
+    names.map(|name| ObjectKey::new(namespace, name)).collect()
+}
+
+fn owner_of(entry: &Entry<ObjectMetadata>) -> Option<ObjectKey> {
+    let owner = entry.object.controller().filter(|owner| &*owner.kind == "RayCluster")?;
+    Some(ObjectKey::new(entry.key.namespace()?, &owner.name))
+}
+
+impl ClusterController {
+    fn look(&self, key: &ObjectKey, cluster: Arc<Entry<RayCluster>>) -> Seen {
+        let caches = &self.caches;
+        let namespace = key.namespace().unwrap_or_default();
+        let in_namespace = |name: &str| ObjectKey::new(namespace, name);
+        let object = &cluster.object;
+        let mut services = caches.services.by_index(BY_CLUSTER, key.as_str());
+        let others = [names::headless_service(key.name()), names::serve_service(key.name())];
+        services.extend(others.iter().filter_map(|name| caches.services.get(&in_namespace(name))));
+        if services.iter().all(|service| service.key.name() != head_service_name(object)) {
+            services.extend(caches.services.get(&in_namespace(&head_service_name(object))));
+        }
+        let jobs = caches.jobs.by_index(BY_CLUSTER, key.as_str());
+        let is_cleanup = |job: &Arc<Entry<JobView>>| {
+            job.object.labels.get(labels::NODE_TYPE).is_some_and(|kind| kind == labels::REDIS_CLEANUP)
+        };
+        let is_there = |cache: &Cache<ObjectMetadata>, name: &str| cache.get(&in_namespace(name)).is_some();
+        let account = pod::service_account(object);
+        let own_name = names::object_name(key.name());
+        let present = Present {
+            service_account: is_there(&caches.service_accounts, account)
+                || is_there(&caches.service_accounts, &names::object_name(account)),
+            role: is_there(&caches.roles, &own_name),
+            role_binding: is_there(&caches.role_bindings, &own_name),
+            route: caches.routes.as_ref().is_some_and(|routes| {
+                let ours = |route: &Arc<Entry<ObjectMetadata>>| owner_of(route).as_ref() == Some(key);
+                routes.all().iter().any(ours)
+            }),
+        };
+        let needs_token = objects::makes_token(object) && !is_there(&caches.secrets, &own_name);
+        Seen {
+            settings: Arc::clone(&self.settings),
+            now: self.clock.now(),
+            pods: caches.pods.by_index(BY_CLUSTER, key.as_str()),
+            services,
+            cleanup_jobs: jobs.into_iter().filter(is_cleanup).collect(),
+            ingress: caches.ingresses.get(&in_namespace(&objects::ingress_name(key.name()))),
+            present,
+            claim: caches
+                .claims
+                .as_ref()
+                .and_then(|claims| claims.get(&in_namespace(&pod::claim_name(object)))),
+            certificates: Ok(()),
+            new_token: needs_token.then(random_token).flatten(),
+            names: self.memory.names(&cluster.uid),
+            cluster,
+        }
+    }
+}
+
+/// 32 bytes that nobody can guess, as text.
+fn random_token() -> Option<String> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).ok()?;
+    Some(base64::engine::general_purpose::STANDARD.encode(bytes))
+}
+
+impl Controller for ClusterController {
+    type Seen = Seen;
+
+    const NAME: &'static str = "raycluster-controller";
+
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+        Ok(self.caches.clusters.get(key).map(|cluster| self.look(key, cluster)))
+    }
+
+    fn plan(&self, seen: &Seen) -> Plan {
+        plan::plan(seen)
+    }
+
+    fn setback(&self, seen: &Seen, action: &Action, error: &Error) -> Setback {
+        setback(seen, action, error)
+    }
+}
+
+/// What users learn of a write that failed.
+fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
+    let Some((kind, target)) = action.kind().zip(action.target()) else {
+        return Setback::default();
+    };
+    let verb = match action {
+        Action::Create { .. } => "Create",
+        Action::Delete { .. } => "Delete",
+        Action::Apply { .. } | Action::Patch { .. } | Action::Call { .. } => "Update",
+    };
+    let labels_of = |object: &serde_json::Value| -> BTreeMap<String, String> {
+        serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default()
+    };
+    let is_head = match action {
+        Action::Create { object, .. } => {
+            labels_of(object).get(labels::NODE_TYPE).is_some_and(|kind| kind == labels::HEAD)
+        }
+        _ => seen.heads().any(|head| head.key == target),
+    };
+    let is_suspending = plan::suspension(seen) == plan::Suspension::DeletesPods;
+    let (noun, phrase, marker) = match (&*kind.kind, verb) {
+        ("Pod", "Create") if is_head => ("HeadPod", "head Pod", Some("FailedCreateHeadPod")),
+        ("Pod", "Create") => ("WorkerPod", "worker Pod", Some("FailedCreateWorkerPod")),
+        ("Pod", "Delete") if is_suspending => ("PodCollection", "Pods", Some("FailedDeleteAllPods")),
+        ("Pod", "Delete") if is_head => ("HeadPod", "head Pod", Some("FailedDeleteHeadPod")),
+        ("Pod", "Delete") => ("WorkerPod", "worker Pod", Some("FailedDeleteWorkerPod")),
+        ("PersistentVolumeClaim", _) => ("PVC", "PVC", None),
+        ("Job", _) => ("RedisCleanupJob", "Redis cleanup Job", None),
+        (kind, _) => (kind, kind, None),
+    };
+    let note = format!("Failed to {} {phrase} {target}, {error}", verb.to_lowercase());
+    let event = Event::warning(&format!("FailedTo{verb}{noun}"), verb, note);
+    let status = marker.and_then(|marker| {
+        let failure = Failure { marker, cause: error.to_string() };
+        let status = status::compute(seen, Some(&failure))?;
+        StatusPatch::between(&seen.cluster, &seen.status(), &status)
+    });
+    Setback { status, events: vec![event] }
+}

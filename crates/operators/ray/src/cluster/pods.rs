@@ -1,0 +1,163 @@
+//! Which pods are made and which are deleted.
+
+use quintet_api::ray::v1::RayClusterUpgradeType;
+use quintet_controller::{Action, Event};
+use serde_json::json;
+
+use super::{
+    groups,
+    plan::{Draft, Suspension, owned, pod_kind, suspension},
+    pod_names::Slot,
+    seen::{Pod, Seen},
+    status::{self, has},
+};
+use crate::{
+    labels,
+    pod::{Blueprint, tls},
+    pod_view::{ContainerState, Phase, PodView},
+    schedulers,
+    spec_hash::recreate_hash,
+};
+
+/// Adds what has to be done about pods.
+pub(super) fn plan(draft: &mut Draft<'_>) {
+    let seen = draft.seen;
+    match suspension(seen) {
+        Suspension::DeletesPods => return delete_all(draft),
+        Suspension::MakesNone => return,
+        Suspension::None => {}
+    }
+    if wants_recreation(draft) {
+        return delete_all(draft);
+    }
+    match schedulers::prepare(seen.object(), &seen.settings) {
+        Ok(steps) => draft.steps.extend(steps),
+        Err(error) => {
+            draft.is_waiting = true;
+            return draft.warn("FailedToCreatePodGroup", "Create", error);
+        }
+    }
+    if tls::is_enabled(&seen.object().spec) && seen.certificates.is_err() {
+        draft.is_waiting = true;
+        return;
+    }
+    plan_head(draft);
+    for group in seen.groups() {
+        groups::plan(draft, group);
+    }
+}
+
+/// Whether a pod has come to its end and has to make room for another.
+pub(super) fn is_over(pod: &PodView) -> bool {
+    let ray_has_ended = || matches!(pod.containers.first(), Some(ray) if matches!(ray.state, ContainerState::Terminated { .. }));
+    match pod.phase {
+        Phase::Failed | Phase::Succeeded => true,
+        // The kubelet would not start it again, and the pod would stay for the sake of its sidecars.
+        Phase::Running => pod.never_restarts && ray_has_ended(),
+        Phase::Pending | Phase::Unknown => false,
+    }
+}
+
+/// Why a pod that is over is deleted, for people.
+pub(super) fn obituary(pod: &Pod) -> String {
+    let view = &pod.object;
+    let ray = view.containers.first().map(|ray| &ray.state);
+    let how = match ray {
+        Some(ContainerState::Terminated { exit_code, reason, .. }) => {
+            format!("; its Ray container ended with exit code {exit_code} ({reason})")
+        }
+        _ => String::new(),
+    };
+    format!("Pod {} is {:?}{how}", pod.key, view.phase)
+}
+
+/// Deletes a pod, unless that is under way.
+pub(super) fn delete(draft: &mut Draft<'_>, pod: &Pod, reason: &str, note: String) {
+    if !pod.deleting {
+        draft.act_and_tell(Action::delete(pod_kind(), pod), Event::normal(reason, "Delete", note));
+    }
+}
+
+fn delete_all(draft: &mut Draft<'_>) {
+    let seen = draft.seen;
+    let living: Vec<_> = seen.pods.iter().filter(|pod| !pod.deleting).collect();
+    let Some((last, others)) = living.split_last() else {
+        return;
+    };
+    for pod in others {
+        draft.act(Action::delete(pod_kind(), pod));
+    }
+    let note = format!("Deleted {} Pods of RayCluster {}", living.len(), seen.key());
+    draft.act_and_tell(Action::delete(pod_kind(), last), Event::normal("DeletedPod", "Delete", note));
+}
+
+/// Whether the spec has changed since the head was made, and the user wants other pods then. A head of another
+/// operator is marked as ours: its hash says nothing.
+fn wants_recreation(draft: &mut Draft<'_>) -> bool {
+    let seen = draft.seen;
+    let spec = &seen.object().spec;
+    let strategy = spec.upgrade_strategy.as_ref().and_then(|strategy| strategy.type_);
+    if strategy != Some(RayClusterUpgradeType::Recreate) {
+        return false;
+    }
+    let Some(head) = seen.heads().next() else {
+        return false;
+    };
+    let annotation = |name| head.object.annotations.get(name).map_or("", String::as_str);
+    let (maker, made_from, hash) =
+        (annotation(labels::OPERATOR_VERSION), annotation(labels::RECREATE_HASH), recreate_hash(spec));
+    if !maker.is_empty() && maker != seen.settings.version {
+        let ours = json!({"metadata": {"annotations": {
+            labels::OPERATOR_VERSION: seen.settings.version,
+            labels::RECREATE_HASH: hash,
+        }}});
+        draft.act(Action::merge(pod_kind(), head.key.clone(), ours));
+        return false;
+    }
+    !made_from.is_empty() && made_from != hash
+}
+
+fn plan_head(draft: &mut Draft<'_>) {
+    let seen = draft.seen;
+    let heads: Vec<_> = seen.heads().collect();
+    match heads.as_slice() {
+        [] if may_be_made(seen) => make_head(draft),
+        [head] if is_over(&head.object) => {
+            let note = format!("Deleted head {}", obituary(head));
+            delete(draft, head, "DeletedHeadPod", note);
+        }
+        [] | [_] => {}
+        several => {
+            let names: Vec<_> = several.iter().map(|head| head.key.name()).collect();
+            draft.warn(
+                "FailedToCreateHeadPod",
+                "Reconcile",
+                format!(
+                    "RayCluster {} has {} head Pods ({}) and can have only one; delete the others",
+                    seen.key(),
+                    several.len(),
+                    names.join(", ")
+                ),
+            );
+        }
+    }
+}
+
+/// A RayJob that submits from the head has failed when that head is gone: another one would know nothing of it.
+fn may_be_made(seen: &Seen) -> bool {
+    let was_provisioned = has(&seen.status(), status::PROVISIONED);
+    !(was_provisioned && seen.annotation(labels::DISABLE_HEAD_RESTART) == Some("true"))
+}
+
+fn make_head(draft: &mut Draft<'_>) {
+    let seen = draft.seen;
+    let blueprint = Blueprint::new(seen.object(), &seen.settings);
+    let name = blueprint
+        .fixed_head_name()
+        .unwrap_or_else(|| seen.names.name(&blueprint.head_prefix(), &Slot::head()));
+    let mut pod = blueprint.head_pod(&name);
+    schedulers::mark(&mut pod, labels::HEAD_GROUP, seen.object(), &seen.settings);
+    let note = format!("Created head Pod {}/{name}", seen.namespace());
+    let create = Action::create(pod_kind(), &owned(seen.object(), &pod));
+    draft.act_and_tell(create, Event::normal("CreatedHeadPod", "Create", note));
+}

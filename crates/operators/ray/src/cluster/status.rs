@@ -1,0 +1,241 @@
+//! The status of a cluster, derived afresh from what was seen.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use quintet_api::{
+    Quantity,
+    conditions::{self, Finding},
+    ray::v1::{HeadInfo, RayClusterStatus},
+};
+
+use super::seen::{Pod, Seen, hosts, wanted_pods};
+use crate::{
+    pod::ray_start::is_gpu,
+    pod_view::{ContainerState, PodView},
+};
+
+pub(super) const HEAD_READY: &str = "HeadPodReady";
+pub(super) const PROVISIONED: &str = "RayClusterProvisioned";
+pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
+pub(super) const SUSPENDING: &str = "RayClusterSuspending";
+pub(super) const SUSPENDED: &str = "RayClusterSuspended";
+
+/// Whether a condition holds.
+pub(super) fn has(status: &RayClusterStatus, type_: &str) -> bool {
+    conditions::is_true(status.conditions.as_deref().unwrap_or_default(), type_)
+}
+
+/// A write of pods that failed.
+pub(super) struct Failure {
+    /// What failed, in one word.
+    pub(super) marker: &'static str,
+    /// Why.
+    pub(super) cause: String,
+}
+
+/// The status to write, or `None` if nothing changed that is worth a write.
+pub(super) fn compute(seen: &Seen, failure: Option<&Failure>) -> Option<RayClusterStatus> {
+    let before = seen.status();
+    let mut status = before.clone();
+    count_workers(seen, &mut status);
+    sum_resources(seen, &mut status);
+    describe_head(seen, &mut status);
+    let all_run = seen.pods.iter().all(|pod| pod.object.runs_and_does_not_complain());
+    let wanted = usize::try_from(status.desired_worker_replicas.unwrap_or_default()).unwrap_or_default();
+    if failure.is_none() && seen.pods.len() == wanted + 1 && all_run {
+        status.state = Some("ready".to_owned());
+        status.reason = None;
+    }
+    if seen.settings.gates.status_conditions {
+        let mut all = status.conditions.take().unwrap_or_default();
+        set_conditions(seen, failure, &mut all);
+        status.conditions = Some(all).filter(|all| !all.is_empty());
+    }
+    if seen.object().spec.suspend == Some(true) && seen.pods.is_empty() {
+        status.state = Some("suspended".to_owned());
+    }
+    if !is_worth_a_write(&before, &status) {
+        return None;
+    }
+    status.observed_generation = seen.object().metadata.generation;
+    status.last_update_time = Some(Time(seen.now));
+    if status.state != before.state
+        && let Some(state) = &status.state
+    {
+        status.state_transition_times.get_or_insert_default().insert(state.clone(), Time(seen.now));
+    }
+    Some(status)
+}
+
+/// What clients act on. Sums of resources and timestamps alone are not worth waking everybody up for.
+fn is_worth_a_write(before: &RayClusterStatus, after: &RayClusterStatus) -> bool {
+    let telling = |status: &RayClusterStatus| RayClusterStatus {
+        desired_cpu: None,
+        desired_memory: None,
+        desired_gpu: None,
+        desired_tpu: None,
+        observed_generation: None,
+        last_update_time: None,
+        state_transition_times: None,
+        ..status.clone()
+    };
+    telling(before) != telling(after)
+}
+
+fn count_workers(seen: &Seen, status: &mut RayClusterStatus) {
+    let count = |is_counted: fn(&PodView) -> bool| {
+        let count = seen.workers().filter(|pod| is_counted(&pod.object)).count();
+        Some(i32::try_from(count).unwrap_or(i32::MAX))
+    };
+    status.ready_worker_replicas = count(PodView::is_running_and_ready);
+    status.available_worker_replicas = count(|pod| pod.phase == crate::pod_view::Phase::Running);
+    let sum = |counts: &mut dyn Iterator<Item = i32>| Some(counts.fold(0, i32::saturating_add));
+    status.desired_worker_replicas = sum(&mut seen.groups().iter().map(wanted_pods));
+    let active = || seen.groups().iter().filter(|group| group.suspend != Some(true));
+    status.min_worker_replicas =
+        sum(&mut active().map(|group| group.min_replicas.unwrap_or_default().saturating_mul(hosts(group))));
+    status.max_worker_replicas =
+        sum(&mut active().map(|group| group.max_replicas.unwrap_or(i32::MAX).saturating_mul(hosts(group))));
+}
+
+/// What all wanted pods ask for together, by the templates alone.
+pub(crate) fn sum_of_templates(
+    head: &PodTemplateSpec,
+    workers: impl IntoIterator<Item = (i64, PodTemplateSpec)>,
+) -> BTreeMap<String, Quantity> {
+    let mut sums = BTreeMap::new();
+    let mut add = |count: i64, template: &PodTemplateSpec| {
+        for container in template.spec.iter().flat_map(|pod| &pod.containers) {
+            let resources = container.resources.clone().unwrap_or_default();
+            let mut amounts = resources.limits.unwrap_or_default();
+            amounts.extend(resources.requests.unwrap_or_default());
+            for (name, amount) in amounts {
+                if let Ok(amount) = Quantity::try_from(&amount) {
+                    *sums.entry(name).or_insert(Quantity::ZERO) += amount.times(count);
+                }
+            }
+        }
+    };
+    add(1, head);
+    for (count, template) in workers {
+        add(count, &template);
+    }
+    sums
+}
+
+fn sum_resources(seen: &Seen, status: &mut RayClusterStatus) {
+    let groups = seen.groups().iter().filter(|group| group.suspend != Some(true));
+    let workers = groups.map(|group| {
+        let count = i64::from(group.replicas.unwrap_or_default()) * i64::from(hosts(group));
+        (count, group.template.clone())
+    });
+    let sums = sum_of_templates(&seen.object().spec.head_group_spec.template, workers);
+    let of = |is_it: &dyn Fn(&str) -> bool| {
+        let sum: Quantity = sums.iter().filter(|(name, _)| is_it(name)).map(|(_, sum)| *sum).sum();
+        Some(sum.into())
+    };
+    status.desired_cpu = of(&|name| name == "cpu");
+    status.desired_memory = of(&|name| name == "memory");
+    status.desired_gpu = of(&is_gpu);
+    status.desired_tpu = of(&|name| name == "google.com/tpu");
+}
+
+fn describe_head(seen: &Seen, status: &mut RayClusterStatus) {
+    let pod = seen.heads().next();
+    let ip = pod.map(|pod| pod.object.ip.to_string()).filter(|ip| !ip.is_empty());
+    let Some(service) = seen.head_services().next() else {
+        return;
+    };
+    let mut endpoints = status.endpoints.take().unwrap_or_default();
+    for port in service.object.ports.iter().filter(|port| !port.name.is_empty()) {
+        let address = if port.node_port == 0 { port.target.to_string() } else { port.node_port.to_string() };
+        endpoints.insert(port.name.to_string(), address);
+    }
+    status.endpoints = Some(endpoints).filter(|endpoints| !endpoints.is_empty());
+    let is_headless = &*service.object.cluster_ip == "None";
+    status.head = Some(HeadInfo {
+        pod_ip: ip.clone(),
+        pod_name: pod.map(|pod| pod.key.name().to_owned()),
+        service_ip: if is_headless { ip } else { Some(service.object.cluster_ip.to_string()) },
+        service_name: Some(service.key.name().to_owned()),
+    });
+}
+
+fn set_conditions(seen: &Seen, failure: Option<&Failure>, all: &mut Vec<Condition>) {
+    let now = Time(seen.now);
+    let set = |all: &mut Vec<Condition>, type_: &str, holds: bool, reason: &str, message: &str| {
+        let finding = Finding { type_, holds: Some(holds), reason, message, observed_generation: None };
+        conditions::set(all, &finding, &now);
+    };
+    match failure {
+        Some(Failure { marker, cause }) => {
+            set(all, REPLICA_FAILURE, true, marker, &format!("{marker}\n{cause}"));
+        }
+        None => {
+            conditions::remove(all, REPLICA_FAILURE);
+        }
+    }
+    let (holds, reason, message) = head_readiness(seen.heads().next());
+    set(all, HEAD_READY, holds, &reason, &message);
+    let suspended = conditions::is_true(all, SUSPENDED);
+    if !conditions::is_true(all, PROVISIONED) && !suspended {
+        let all_run = seen.pods.iter().all(|pod| pod.object.runs_and_does_not_complain());
+        if !seen.pods.is_empty() && all_run {
+            let message = "All Ray Pods are ready for the first time";
+            set(all, PROVISIONED, true, "AllPodRunningAndReadyFirstTime", message);
+        } else {
+            let message = "RayCluster Pods are being provisioned for first time";
+            set(all, PROVISIONED, false, "RayClusterPodsProvisioning", message);
+        }
+    }
+    let wants = seen.object().spec.suspend;
+    let mark = |all: &mut Vec<Condition>, suspending: bool, suspended: bool| {
+        set(all, SUSPENDING, suspending, SUSPENDING, "");
+        set(all, SUSPENDED, suspended, SUSPENDED, "");
+    };
+    if conditions::is_true(all, SUSPENDING) {
+        if seen.pods.is_empty() {
+            mark(all, false, true);
+            set(all, PROVISIONED, false, "RayClusterPodsProvisioning", "RayCluster has been suspended");
+        }
+    } else if suspended {
+        if wants == Some(false) {
+            set(all, SUSPENDED, false, SUSPENDED, "");
+        }
+    } else {
+        mark(all, wants == Some(true), false);
+    }
+}
+
+/// What the head says of itself: whether it is ready, in one word and in a sentence.
+fn head_readiness(head: Option<&Pod>) -> (bool, String, String) {
+    let Some(head) = head else {
+        return (false, "HeadPodNotFound".to_owned(), "Head Pod not found".to_owned());
+    };
+    let Some(ready) = &head.object.ready else {
+        return (false, "Unknown".to_owned(), String::new());
+    };
+    let (mut reason, mut message) = (&*ready.reason, &*ready.message);
+    if !ready.holds && reason == "ContainersNotReady" {
+        let waiting = head.object.containers.iter().find_map(|container| match &container.state {
+            ContainerState::Waiting { reason, message }
+            | ContainerState::Terminated { reason, message, .. } => Some((reason, message)),
+            ContainerState::Running | ContainerState::Unknown => None,
+        });
+        (reason, message) = waiting.map_or((reason, message), |(reason, message)| (reason, message));
+    }
+    let fallback = if ready.holds { "HeadPodRunningAndReady" } else { "Unknown" };
+    // The API server would refuse the whole status for a malformed reason.
+    let reason = if is_reason(reason) { reason } else { fallback };
+    (ready.holds, reason.to_owned(), message.to_owned())
+}
+
+fn is_reason(reason: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    reason.len() <= 1024
+        && reason.bytes().all(|byte| is_word(byte) || matches!(byte, b',' | b':'))
+        && reason.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
+        && reason.bytes().next_back().is_some_and(is_word)
+}

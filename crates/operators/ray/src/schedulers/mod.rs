@@ -1,0 +1,74 @@
+//! Batch schedulers, which start the pods of a cluster together or not at all.
+
+mod scheduler_plugins;
+#[cfg(test)]
+mod tests;
+mod volcano;
+mod yunikorn;
+
+use k8s_openapi::api::core::v1::Pod;
+use quintet_api::ray::v1::RayCluster;
+use quintet_controller::Step;
+
+use crate::{
+    labels,
+    settings::{BatchScheduler, Settings},
+};
+
+/// What has to be there before the first pod is. The error is the user's to mend.
+pub fn prepare(cluster: &RayCluster, settings: &Settings) -> Result<Vec<Step>, String> {
+    match settings.batch_scheduler {
+        Some(BatchScheduler::Volcano) => volcano::pod_group(cluster).map(|step| step.into_iter().collect()),
+        Some(BatchScheduler::SchedulerPlugins) => {
+            Ok(scheduler_plugins::pod_group(cluster).into_iter().collect())
+        }
+        Some(BatchScheduler::Yunikorn | BatchScheduler::Kai) | None => Ok(Vec::new()),
+    }
+}
+
+/// Hands a pod of a group to the scheduler.
+pub fn mark(pod: &mut Pod, group: &str, cluster: &RayCluster, settings: &Settings) {
+    let Some(scheduler) = settings.batch_scheduler else {
+        return;
+    };
+    let name = match scheduler {
+        BatchScheduler::Volcano => {
+            volcano::mark(pod, group, cluster);
+            "volcano"
+        }
+        BatchScheduler::Yunikorn => {
+            yunikorn::mark(pod, group, cluster);
+            "yunikorn"
+        }
+        BatchScheduler::Kai => {
+            copy_label(pod, cluster, "kai.scheduler/queue", "kai.scheduler/queue");
+            "kai-scheduler"
+        }
+        BatchScheduler::SchedulerPlugins => {
+            scheduler_plugins::mark(pod, cluster);
+            "scheduler-plugins-scheduler"
+        }
+    };
+    pod.spec.get_or_insert_default().scheduler_name = Some(name.to_owned());
+}
+
+/// A label of the cluster.
+fn label<'a>(cluster: &'a RayCluster, name: &str) -> Option<&'a String> {
+    cluster.metadata.labels.as_ref()?.get(name)
+}
+
+/// Whether the cluster asks for all of its pods at once.
+fn is_gang(cluster: &RayCluster) -> bool {
+    label(cluster, labels::GANG_SCHEDULING).is_some()
+}
+
+/// Gives a pod a label of its cluster, under another name.
+fn copy_label(pod: &mut Pod, cluster: &RayCluster, from: &str, to: &str) {
+    if let Some(value) = label(cluster, from) {
+        pod.metadata.labels.get_or_insert_default().insert(to.to_owned(), value.clone());
+    }
+}
+
+fn annotate(pod: &mut Pod, name: &str, value: impl Into<String>) {
+    pod.metadata.annotations.get_or_insert_default().insert(name.to_owned(), value.into());
+}

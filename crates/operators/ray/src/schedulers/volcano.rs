@@ -1,0 +1,106 @@
+//! Volcano: a PodGroup says how many pods have to start together.
+
+use k8s_openapi::api::core::v1::Pod;
+use quintet_api::{owners::controller_reference, ray::v1::RayCluster};
+use quintet_controller::{Action, ApiKind, Step};
+use serde_json::{Value, json};
+
+use super::{annotate, copy_label, label};
+use crate::{
+    cluster::sum_of_templates,
+    labels,
+    pod::{Origin, is_autoscaling},
+};
+
+const QUEUE: &str = "volcano.sh/queue-name";
+const TOPOLOGY_MODE: &str = "volcano.sh/network-topology-mode";
+const TOPOLOGY_TIER: &str = "volcano.sh/network-topology-highest-tier-allowed";
+const MANAGER: &str = "quintet";
+
+/// The kind of Volcano's PodGroups.
+pub(super) fn kind() -> ApiKind {
+    ApiKind {
+        group: "scheduling.volcano.sh".into(),
+        version: "v1beta1".into(),
+        kind: "PodGroup".into(),
+        plural: "podgroups".into(),
+        namespaced: true,
+    }
+}
+
+/// The PodGroup of a cluster; a RayJob has one of its own.
+pub(super) fn pod_group(cluster: &RayCluster) -> Result<Option<Step>, String> {
+    if Origin::of(cluster) == Origin::RayJob {
+        return Ok(None);
+    }
+    let mut spec = json!({"minMember": members(cluster), "minResources": resources(cluster)});
+    if let Some(queue) = label(cluster, QUEUE) {
+        spec["queue"] = queue.clone().into();
+    }
+    if let Some(class) = label(cluster, labels::PRIORITY_CLASS) {
+        spec["priorityClassName"] = class.clone().into();
+    }
+    if let Some(mode) = label(cluster, TOPOLOGY_MODE) {
+        spec["networkTopology"] = topology(mode, label(cluster, TOPOLOGY_TIER))?;
+    }
+    let object = json!({
+        "metadata": {
+            "name": group_name(cluster),
+            "namespace": cluster.metadata.namespace,
+            "annotations": cluster.metadata.annotations,
+            "ownerReferences": controller_reference(cluster).map(|owner| [owner]),
+        },
+        "spec": spec,
+    });
+    Ok(Some(Action::apply(kind(), MANAGER, &object).into()))
+}
+
+fn topology(mode: &str, tier: Option<&String>) -> Result<Value, String> {
+    let mut topology = json!({"mode": mode});
+    if let Some(tier) = tier {
+        let number: i32 =
+            tier.parse().map_err(|_| format!("label {TOPOLOGY_TIER} must be a number, got {tier:?}"))?;
+        topology["highestTierAllowed"] = number.into();
+    }
+    Ok(topology)
+}
+
+fn group_name(cluster: &RayCluster) -> String {
+    let own = cluster.metadata.name.as_ref();
+    let name = match Origin::of(cluster) {
+        Origin::RayJob => label(cluster, labels::ORIGIN_NAME).or(own),
+        Origin::RayCluster | Origin::RayService => own,
+    };
+    format!("ray-{}-pg", name.map_or("", String::as_str))
+}
+
+/// Replicas that have to be there: what an autoscaler starts from, or all.
+pub(super) fn needed(
+    cluster: &RayCluster,
+) -> impl Iterator<Item = (i64, &quintet_api::ray::v1::WorkerGroupSpec)> {
+    let is_autoscaling = is_autoscaling(&cluster.spec);
+    let groups = cluster.spec.worker_group_specs.iter().flatten();
+    groups.filter(|group| group.suspend != Some(true)).map(move |group| {
+        let min = group.min_replicas.unwrap_or_default();
+        let max = group.max_replicas.unwrap_or(i32::MAX);
+        let all = group.replicas.unwrap_or(min).max(min).min(max);
+        let replicas = if is_autoscaling { min } else { all };
+        (i64::from(replicas) * i64::from(group.num_of_hosts.unwrap_or(1)), group)
+    })
+}
+
+pub(super) fn members(cluster: &RayCluster) -> i64 {
+    1 + needed(cluster).map(|(count, _)| count).sum::<i64>()
+}
+
+pub(super) fn resources(cluster: &RayCluster) -> Value {
+    let workers = needed(cluster).map(|(count, group)| (count, group.template.clone()));
+    json!(sum_of_templates(&cluster.spec.head_group_spec.template, workers))
+}
+
+pub(super) fn mark(pod: &mut Pod, group: &str, cluster: &RayCluster) {
+    annotate(pod, "scheduling.k8s.io/group-name", group_name(cluster));
+    annotate(pod, "volcano.sh/task-spec", group);
+    copy_label(pod, cluster, QUEUE, QUEUE);
+    copy_label(pod, cluster, labels::PRIORITY_CLASS, labels::PRIORITY_CLASS);
+}
