@@ -110,7 +110,10 @@ mod tests {
     #[test]
     fn a_program_file_named_submitter_is_that_command() {
         let called = |arguments: &[&str]| called_as(arguments.iter().map(Into::into).collect());
-        assert_eq!(called(&["/submitter", "--", "a"]), ["quintet", "submitter", "--", "a"].map(OsString::from));
+        assert_eq!(
+            called(&["/submitter", "--", "a"]),
+            ["quintet", "submitter", "--", "a"].map(OsString::from)
+        );
         assert_eq!(called(&["/bin/quintet", "up"]), ["/bin/quintet", "up"].map(OsString::from));
     }
 

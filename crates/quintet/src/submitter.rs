@@ -86,6 +86,8 @@ fn work(arguments: &Arguments) -> anyhow::Result<submitter::Work> {
 
 fn read<T: DeserializeOwned>(flag: &str, text: Option<&str>) -> anyhow::Result<Option<T>> {
     let text = text.filter(|text| !text.is_empty());
-    text.map(|text| serde_json::from_str(text).with_context(|| format!("--{flag} is not a JSON object that Ray takes")))
-        .transpose()
+    text.map(|text| {
+        serde_json::from_str(text).with_context(|| format!("--{flag} is not a JSON object that Ray takes"))
+    })
+    .transpose()
 }

@@ -5,7 +5,7 @@ use quintet_controller::{Action, ApiKind, cache::Entry, object::Scoped};
 use serde_json::json;
 
 /// Adds a finalizer; `None` if it is there.
-pub fn add<T>(entry: &Entry<T>, metadata: &ObjectMeta, finalizer: &str) -> Option<Action>
+pub(crate) fn add<T>(entry: &Entry<T>, metadata: &ObjectMeta, finalizer: &str) -> Option<Action>
 where
     T: kube::Resource<DynamicType = ()>,
     T::Scope: Scoped,
@@ -19,7 +19,7 @@ where
 }
 
 /// Removes a finalizer; `None` if it is not there.
-pub fn remove<T>(entry: &Entry<T>, metadata: &ObjectMeta, finalizer: &str) -> Option<Action>
+pub(crate) fn remove<T>(entry: &Entry<T>, metadata: &ObjectMeta, finalizer: &str) -> Option<Action>
 where
     T: kube::Resource<DynamicType = ()>,
     T::Scope: Scoped,

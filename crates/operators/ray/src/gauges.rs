@@ -13,10 +13,10 @@ use quintet_controller::{
 };
 
 /// The labels of one series.
-pub type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// One gauge with a series of value 1 for every set of labels that an object has.
-pub struct Listing<T> {
+pub(crate) struct Listing<T> {
     /// Its name.
     pub name: &'static str,
     /// What it tells.
@@ -50,7 +50,7 @@ impl<T: Send + Sync + 'static> Collector for Listed<T> {
 }
 
 /// Shows gauges of what is in `cache`.
-pub fn register<T: Send + Sync + 'static>(
+pub(crate) fn register<T: Send + Sync + 'static>(
     registry: &MetricsRegistry,
     cache: &Cache<T>,
     listings: impl IntoIterator<Item = Listing<T>>,
@@ -63,7 +63,7 @@ pub fn register<T: Send + Sync + 'static>(
 }
 
 /// The labels that tell an object from all others.
-pub fn identity<T>(entry: &Entry<T>) -> Labels {
+pub(crate) fn identity<T>(entry: &Entry<T>) -> Labels {
     vec![
         ("name", entry.key.name().to_owned()),
         ("namespace", entry.key.namespace().unwrap_or_default().to_owned()),

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::{labels, watches::ServiceView};
 
 /// The cluster whose pods a Service selects.
-pub fn selected_cluster(service: &ServiceView) -> Option<&str> {
+pub(crate) fn selected_cluster(service: &ServiceView) -> Option<&str> {
     service.selector.get(labels::CLUSTER).map(String::as_str)
 }
 
 /// Makes `live` be like `wanted` if it selects another cluster; otherwise it is left alone. Addresses are
 /// given once and kept.
-pub fn to_select(live: &Entry<ServiceView>, wanted: &Service) -> Option<Action> {
+pub(crate) fn to_select(live: &Entry<ServiceView>, wanted: &Service) -> Option<Action> {
     let wanted_selector = wanted.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     if live.object.selector.get(labels::CLUSTER) == wanted_selector.and_then(|all| all.get(labels::CLUSTER)) {
         return None;

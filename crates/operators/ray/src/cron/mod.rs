@@ -83,7 +83,10 @@ fn plan(seen: &Seen) -> Plan {
     };
     if cron.spec.suspend == Some(true) {
         let note = format!("The RayCronJob {} is suspended", seen.cron.key);
-        return Plan { events: vec![Event::normal("SuspendedRayCronJob", "Suspend", note)], ..Plan::default() };
+        return Plan {
+            events: vec![Event::normal("SuspendedRayCronJob", "Suspend", note)],
+            ..Plan::default()
+        };
     }
     let last = cron.status.as_ref().and_then(|status| status.last_schedule_time.as_ref());
     let created = cron.metadata.creation_timestamp.as_ref();

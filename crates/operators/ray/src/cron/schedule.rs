@@ -57,12 +57,8 @@ const MONTH: Field = Field {
     max: 12,
     words: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
-const WEEKDAY: Field = Field {
-    name: "day of week",
-    min: 0,
-    max: 6,
-    words: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
-};
+const WEEKDAY: Field =
+    Field { name: "day of week", min: 0, max: 6, words: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 impl FromStr for Schedule {
     type Err = String;
@@ -273,7 +269,8 @@ impl Fields {
                     AmbiguousOffset::Gap { .. } => [None, None],
                     AmbiguousOffset::Fold { before, after } => [Some(before), Some(after)],
                 };
-                let times = offsets.into_iter().flatten().filter_map(|offset| offset.to_timestamp(local).ok());
+                let times =
+                    offsets.into_iter().flatten().filter_map(|offset| offset.to_timestamp(local).ok());
                 for tick in times.filter(|tick| *tick > base) {
                     if best.is_none() {
                         last_hour = hour.saturating_add(FOLD_HOURS);

@@ -353,7 +353,10 @@ pub(crate) fn segment(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            encoded.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                encoded.extend(char::from_digit(digit.into(), 16).map(|digit| digit.to_ascii_uppercase()));
+            }
         }
     }
     encoded

@@ -18,8 +18,8 @@ use quintet_controller::{Class, Error, cache::Entry};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use http::{FixedToken, HttpDashboard, Route, SecretTokens, Tokens};
 pub(crate) use http::{AUTHORIZATION, segment};
+pub use http::{FixedToken, HttpDashboard, Route, SecretTokens, Tokens};
 pub use poller::{Observation, Poller, Pollers, Question};
 
 use crate::{names, services, watches::ServiceView};

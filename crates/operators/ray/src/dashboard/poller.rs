@@ -60,8 +60,11 @@ impl<A> Watched<A> {
     }
 }
 
+/// The questions of one root.
+type Questions<Q> = HashMap<Q, Watched<<Q as Question>::Answer>>;
+
 struct Inner<Q: Question> {
-    watched: Mutex<HashMap<ObjectKey, HashMap<Q, Watched<Q::Answer>>>>,
+    watched: Mutex<HashMap<ObjectKey, Questions<Q>>>,
     changed: Notify,
     period: Duration,
 }
@@ -156,11 +159,16 @@ impl<Q: Question> Poller<Q> {
     /// Asks for ever. `tell` hears of roots about which something changed.
     pub(super) async fn run(&self, dashboard: &dyn Dashboard, clock: &Clock, tell: impl Fn(ObjectKey)) {
         let random = Random::from_entropy();
+        // What an earlier run was asking will not be answered any more.
+        self.0
+            .watched
+            .lock()
+            .values_mut()
+            .flat_map(HashMap::values_mut)
+            .for_each(|watched| watched.asking = false);
         let mut under_way = FuturesUnordered::new();
         loop {
-            while under_way.len() < ABREAST
-                && let Some((root, question, round)) = self.take_due()
-            {
+            for (root, question, round) in self.take_due(ABREAST.saturating_sub(under_way.len())) {
                 under_way.push(async move {
                     let at = clock.now();
                     let answer = question.ask(dashboard).await;
@@ -180,18 +188,21 @@ impl<Q: Question> Poller<Q> {
         }
     }
 
-    fn take_due(&self) -> Option<(ObjectKey, Q, u64)> {
+    /// Up to `limit` questions whose time has come, those that have waited longest first.
+    fn take_due(&self, limit: usize) -> Vec<(ObjectKey, Q, u64)> {
         let now = Instant::now();
         let mut watched = self.0.watched.lock();
-        for (root, questions) in watched.iter_mut() {
-            for (question, watched) in questions {
-                if !watched.asking && watched.due <= now {
-                    watched.asking = true;
-                    return Some((root.clone(), question.clone(), watched.round));
-                }
-            }
-        }
-        None
+        let all = watched.iter_mut().flat_map(|(root, questions)| {
+            questions.iter_mut().map(move |(question, watched)| (root, question, watched))
+        });
+        let mut due: Vec<_> = all.filter(|(.., watched)| !watched.asking && watched.due <= now).collect();
+        due.sort_by_key(|(.., watched)| watched.due);
+        due.truncate(limit);
+        let take = |(root, question, watched): (&ObjectKey, &Q, &mut Watched<Q::Answer>)| {
+            watched.asking = true;
+            (root.clone(), question.clone(), watched.round)
+        };
+        due.into_iter().map(take).collect()
     }
 
     fn next_due(&self) -> Option<Instant> {

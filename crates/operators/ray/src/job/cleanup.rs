@@ -14,7 +14,9 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     }
     let strategy = spec.deletion_strategy.as_ref().filter(|_| seen.settings.gates.job_deletion_policy);
     match strategy {
-        Some(DeletionStrategy { deletion_rules: Some(rules), .. }) if !rules.is_empty() => by_rules(seen, rules),
+        Some(DeletionStrategy { deletion_rules: Some(rules), .. }) if !rules.is_empty() => {
+            by_rules(seen, rules)
+        }
         Some(strategy) => by_outcome(seen, strategy),
         None if spec.shutdown_after_job_finishes == Some(true) => {
             let policy = if seen.settings.delete_finished_jobs {
@@ -51,7 +53,8 @@ fn at(seen: &Seen, seconds: Option<i32>, policy: DeletionPolicyType) -> Plan {
 
 /// Of the rules that are due only the one that deletes most is carried out; the rest wait.
 fn by_rules(seen: &Seen, rules: &[DeletionRule]) -> Plan {
-    let applying = rules.iter().filter(|rule| applies(seen.object(), rule) && !has_happened(seen, rule.policy));
+    let applying =
+        rules.iter().filter(|rule| applies(seen.object(), rule) && !has_happened(seen, rule.policy));
     let mut overdue = Vec::new();
     let mut soonest: Option<Timestamp> = None;
     for rule in applying {
@@ -107,7 +110,9 @@ fn carry_out(seen: &Seen, policy: DeletionPolicyType) -> Vec<Step> {
     match policy {
         DeletionPolicyType::DeleteNone => Vec::new(),
         DeletionPolicyType::DeleteSelf => vec![Action::delete(ApiKind::of::<RayJob>(), &seen.job).into()],
-        DeletionPolicyType::DeleteCluster => cluster.map(|cluster| plan::delete_cluster(cluster)).into_iter().collect(),
+        DeletionPolicyType::DeleteCluster => {
+            cluster.map(|cluster| plan::delete_cluster(cluster)).into_iter().collect()
+        }
         DeletionPolicyType::DeleteWorkers => {
             cluster.map(|cluster| plan::suspend_workers(cluster)).into_iter().collect()
         }

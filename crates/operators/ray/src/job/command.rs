@@ -81,9 +81,7 @@ fn options(spec: &RayJobSpec, job_id: &str) -> Result<Vec<String>, String> {
     if !job_id.is_empty() {
         words.push(format!("--submission-id {job_id}"));
     }
-    for (flag, number) in
-        [("cpus", spec.entrypoint_num_cpus), ("gpus", spec.entrypoint_num_gpus)]
-    {
+    for (flag, number) in [("cpus", spec.entrypoint_num_cpus), ("gpus", spec.entrypoint_num_gpus)] {
         if let Some(number) = number.filter(|number| *number > 0.0) {
             words.push(format!("--entrypoint-num-{flag} {number:.6}"));
         }
@@ -122,11 +120,15 @@ fn quoted(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             '\u{b}' => out.push_str("\\v"),
-            c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if c.is_control() => out.extend(escaped(c).chars()),
             c => out.push(c),
         }
     }
     out.push('"');
     out
+}
+
+fn escaped(control: char) -> String {
+    let code = u32::from(control);
+    if control.is_ascii() { format!("\\x{code:02x}") } else { format!("\\u{code:04x}") }
 }

@@ -40,7 +40,7 @@ pub(super) fn register(registry: &MetricsRegistry, jobs: &Cache<RayJob>, clock: 
             Listing {
                 name: "kuberay_job_deployment_status",
                 help: "The RayJob's current deployment status",
-                series: |entry| {
+                series: |entry: &Entry<RayJob>| {
                     let mut labels = gauges::identity(entry);
                     let status = entry.object.status.as_ref();
                     let state = status.and_then(|status| status.job_deployment_status.clone());

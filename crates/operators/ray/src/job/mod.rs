@@ -196,10 +196,11 @@ impl Controller for JobController {
         let named = |name: &str| ObjectKey::new(namespace, name);
         let status = job.object.status.as_ref();
         let cluster = status.and_then(|status| status.ray_cluster_name.as_deref());
-        let cluster = cluster.filter(|name| !name.is_empty()).and_then(|name| self.clusters.get(&named(name)));
-        let cluster_service = cluster.as_ref().and_then(|cluster| {
-            self.services.get(&named(&services::head_service_name(&cluster.object)))
-        });
+        let cluster =
+            cluster.filter(|name| !name.is_empty()).and_then(|name| self.clusters.get(&named(name)));
+        let cluster_service = cluster
+            .as_ref()
+            .and_then(|cluster| self.services.get(&named(&services::head_service_name(&cluster.object))));
         let heads = cluster.as_ref().map(|cluster| {
             let pods = self.pods.by_index(watches::BY_CLUSTER, cluster.key.as_str());
             pods.into_iter().filter(|pod| pod.object.is_head() && !pod.deleting).collect()

@@ -6,8 +6,8 @@ use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec},
         core::v1::{
-            Container, EnvVar, EnvVarSource, PodSpec, PodTemplateSpec, ResourceRequirements, SecretKeySelector,
-            Service,
+            Container, EnvVar, EnvVarSource, PodSpec, PodTemplateSpec, ResourceRequirements,
+            SecretKeySelector, Service,
         },
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},

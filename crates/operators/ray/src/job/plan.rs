@@ -198,8 +198,8 @@ fn let_go(seen: &Seen) -> Plan {
 /// The user has to mend something first. What has ended stays as it ended.
 fn refuse(seen: &Seen, state: State, invalid: &Invalid) -> Plan {
     let mut draft = Draft::new(seen);
-    let is_known = state == State::ValidationFailed
-        && draft.status.message.as_deref() == Some(invalid.message.as_str());
+    let is_known =
+        state == State::ValidationFailed && draft.status.message.as_deref() == Some(invalid.message.as_str());
     if is_known {
         return Plan::nothing();
     }
@@ -321,7 +321,9 @@ fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
     let (seen, job) = (draft.seen, draft.job());
     let namespace = seen.job.key.namespace().unwrap_or_default();
     if let Some(name) = selected_cluster(job) {
-        let note = format!("RayCluster {namespace}/{name} set in the clusterSelector is not found. It must be created manually");
+        let note = format!(
+            "RayCluster {namespace}/{name} set in the clusterSelector is not found. It must be created manually"
+        );
         return Err(Event::warning("RayClusterNotFound", "Validate", note));
     }
     let name = draft.status.ray_cluster_name.clone().unwrap_or_default();
@@ -388,10 +390,12 @@ fn run(mut draft: Draft<'_>) -> Plan {
         return out_of_grace(draft, &recorded);
     }
     let failing_since = draft.status.job_status_check_failure_start_time.as_ref().map(|time| time.0);
-    let check_ends = failing_since.and_then(|since| since.checked_add(settings.job_status_check_timeout).ok());
+    let check_ends =
+        failing_since.and_then(|since| since.checked_add(settings.job_status_check_timeout).ok());
     if let (true, Some(since)) = (has_passed(seen.now, check_ends), failing_since) {
         let seconds = settings.job_status_check_timeout.as_secs();
-        let message = format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
+        let message =
+            format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
         return draft.fail(reason::STATUS_CHECK_TIMEOUT, message);
     }
     match &seen.cluster {
@@ -414,9 +418,8 @@ fn run(mut draft: Draft<'_>) -> Plan {
 fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
     let seconds = draft.seen.settings.job_transition_grace.as_secs();
     draft.status.reason = Some(reason::GRACE_EXCEEDED.to_owned());
-    draft.status.message = Some(format!(
-        "The Ray job ended as {recorded}, but the RayJob did not follow within {seconds}s"
-    ));
+    draft.status.message =
+        Some(format!("The Ray job ended as {recorded}, but the RayJob did not follow within {seconds}s"));
     draft.turn(if recorded == "FAILED" { State::Failed } else { State::Complete })
 }
 
@@ -457,7 +460,9 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
             let since = draft.status.job_status_check_failure_start_time.get_or_insert(Time(seen.now)).0;
             // After an outage of ours, Ray gets the same time to answer as it has otherwise.
             match progress.finished_at {
-                Some(at) if seen.now.duration_since(at.max(since)) >= SUBMITTER_GRACE => submitter_left(draft, at),
+                Some(at) if seen.now.duration_since(at.max(since)) >= SUBMITTER_GRACE => {
+                    submitter_left(draft, at)
+                }
                 Some(at) => {
                     let again = at.max(since).checked_add(SUBMITTER_GRACE).ok();
                     draft.done(at_first(seen.now, [again]))
@@ -514,7 +519,8 @@ fn submitter_left(mut draft: Draft<'_>, at: Timestamp) -> Plan {
 /// Ray does not know the job: the operator submits it, again if Ray has lost it.
 fn submit(mut draft: Draft<'_>) -> Plan {
     let seen = draft.seen;
-    let Some(JobQuestion { at, id }) = question(seen.object(), seen.cluster.as_ref().map(|c| &c.object)) else {
+    let Some(JobQuestion { at, id }) = question(seen.object(), seen.cluster.as_ref().map(|c| &c.object))
+    else {
         return draft.done(Next::AwaitChange);
     };
     match objects::submission(draft.job(), &id) {
@@ -540,8 +546,11 @@ fn reconcile_head_service(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
             let key = wanted.metadata.name.clone().unwrap_or_default();
             let namespace = seen.job.key.namespace().unwrap_or_default();
             let note = format!("Created service {namespace}/{key}");
-            Action::create(ApiKind::of::<Service>(), &wanted)
-                .telling(Event::normal("CreatedService", "Create", note))
+            Action::create(ApiKind::of::<Service>(), &wanted).telling(Event::normal(
+                "CreatedService",
+                "Create",
+                note,
+            ))
         }
         Some(live) => {
             let Some(patch) = service_update::to_select(live, &wanted) else { return };
@@ -557,22 +566,25 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
     let (seen, job) = (draft.seen, draft.job());
     let uid = seen.job.uid.as_str();
     let mut is_clear = true;
-    let cluster = seen.cluster.as_ref().filter(|cluster| owners::is_controlled_by(&cluster.object.metadata, uid));
+    let cluster =
+        seen.cluster.as_ref().filter(|cluster| owners::is_controlled_by(&cluster.object.metadata, uid));
     if let Some(cluster) = cluster {
         is_clear = false;
         if !cluster.deleting {
             draft.steps.push(delete_cluster(cluster));
         }
     }
-    let submitter = seen.submitter.as_ref().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
+    let submitter =
+        seen.submitter.as_ref().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
     if let Some(submitter) = submitter {
         is_clear = false;
         if !submitter.deleting {
             let note = format!("Deleted Kubernetes Job {}", submitter.key);
-            draft.steps.push(
-                Action::delete(ApiKind::of::<Job>(), submitter)
-                    .telling(Event::normal("DeletedRayJobSubmitter", "Delete", note)),
-            );
+            draft.steps.push(Action::delete(ApiKind::of::<Job>(), submitter).telling(Event::normal(
+                "DeletedRayJobSubmitter",
+                "Delete",
+                note,
+            )));
         }
     }
     if !is_clear {
@@ -594,8 +606,11 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
 /// Deletes a RayJob's cluster.
 pub(super) fn delete_cluster(cluster: &Entry<RayCluster>) -> Step {
     let note = format!("Deleted RayCluster {}", cluster.key);
-    Action::delete(ApiKind::of::<RayCluster>(), cluster)
-        .telling(Event::normal("DeletedRayCluster", "Delete", note))
+    Action::delete(ApiKind::of::<RayCluster>(), cluster).telling(Event::normal(
+        "DeletedRayCluster",
+        "Delete",
+        note,
+    ))
 }
 
 /// Suspends every worker group of a cluster that is not suspended yet.

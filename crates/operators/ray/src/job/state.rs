@@ -66,19 +66,19 @@ impl State {
 }
 
 /// Values of `status.reason`.
-pub mod reason {
+pub(super) mod reason {
     /// The submitter failed.
-    pub const SUBMISSION_FAILED: &str = "SubmissionFailed";
+    pub(in crate::job) const SUBMISSION_FAILED: &str = "SubmissionFailed";
     /// `activeDeadlineSeconds` have passed.
-    pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+    pub(in crate::job) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
     /// `preRunningDeadlineSeconds` have passed.
-    pub const PRE_RUNNING_DEADLINE_EXCEEDED: &str = "PreRunningDeadlineExceeded";
+    pub(in crate::job) const PRE_RUNNING_DEADLINE_EXCEEDED: &str = "PreRunningDeadlineExceeded";
     /// The job failed.
-    pub const APP_FAILED: &str = "AppFailed";
+    pub(in crate::job) const APP_FAILED: &str = "AppFailed";
     /// Ray and the submitter do not agree that the job is over.
-    pub const GRACE_EXCEEDED: &str = "JobDeploymentStatusTransitionGracePeriodExceeded";
+    pub(in crate::job) const GRACE_EXCEEDED: &str = "JobDeploymentStatusTransitionGracePeriodExceeded";
     /// Ray could not be asked for too long.
-    pub const STATUS_CHECK_TIMEOUT: &str = "JobStatusCheckTimeoutExceeded";
+    pub(in crate::job) const STATUS_CHECK_TIMEOUT: &str = "JobStatusCheckTimeoutExceeded";
     /// The spec has to be mended.
-    pub const VALIDATION_FAILED: &str = "ValidationFailed";
+    pub(in crate::job) const VALIDATION_FAILED: &str = "ValidationFailed";
 }

@@ -41,9 +41,9 @@ fn of_job(seen: &Seen) -> Progress {
     let Some(end) = seen.submitter.as_ref().and_then(|job| job.object.end.as_ref()) else {
         return Progress::default();
     };
-    let failure = end.failed.then(|| {
-        format!("Job submission has failed. Reason: {}. Message: {}", end.reason, end.message)
-    });
+    let failure = end
+        .failed
+        .then(|| format!("Job submission has failed. Reason: {}. Message: {}", end.reason, end.message));
     Progress { failure, finished_at: end.at }
 }
 

@@ -64,7 +64,11 @@ pub(super) fn decide(draft: &Draft<'_>) -> Decision {
         Match::Different => {
             let is_settled = (pending.is_some() && is_serving(draft, target.key.name()))
                 || conditions::holds(&draft.status, conditions::ROLLING_BACK);
-            if is_settled || !upgrade::is_enabled(spec, settings) { Decision::Nothing } else { Decision::Prepare }
+            if is_settled || !upgrade::is_enabled(spec, settings) {
+                Decision::Nothing
+            } else {
+                Decision::Prepare
+            }
         }
     }
 }
@@ -225,6 +229,9 @@ pub(super) fn dangling(draft: &Draft<'_>) -> Vec<Arc<Entry<RayCluster>>> {
 /// Deletes a cluster of a service.
 pub(super) fn delete(cluster: &Entry<RayCluster>) -> quintet_controller::Step {
     let note = format!("Deleted the RayCluster {}", cluster.key);
-    Action::delete(ApiKind::of::<RayCluster>(), cluster)
-        .telling(Event::normal("DeletedRayCluster", "Delete", note))
+    Action::delete(ApiKind::of::<RayCluster>(), cluster).telling(Event::normal(
+        "DeletedRayCluster",
+        "Delete",
+        note,
+    ))
 }

@@ -82,7 +82,8 @@ pub(super) fn conclude(status: &mut RayServiceStatus, now: Timestamp) {
     let is_named = |side: &Option<quintet_api::ray::v1::RayServiceClusterStatus>| {
         side.as_ref().and_then(|side| side.ray_cluster_name.as_ref()).is_some_and(|name| !name.is_empty())
     };
-    let (active, pending) = (is_named(&status.active_service_status), is_named(&status.pending_service_status));
+    let (active, pending) =
+        (is_named(&status.active_service_status), is_named(&status.pending_service_status));
     let starts = [INITIALIZING, INITIALIZING_TIMEOUT].contains(&reason(status, UPGRADING));
     match (active, pending) {
         (true, true) => {

@@ -116,13 +116,8 @@ pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value)
         { "op": "replace", "path": "/spec", "value": wanted.get("spec") },
     ]);
     let note = format!("Updated {noun} {}", live.key);
-    let action = Action::Patch {
-        kind,
-        key: live.key.clone(),
-        subresource: None,
-        patch_kind: PatchKind::Json,
-        patch,
-    };
+    let action =
+        Action::Patch { kind, key: live.key.clone(), subresource: None, patch_kind: PatchKind::Json, patch };
     Some(action.telling(Event::normal(&format!("Updated{noun}"), "Update", note)))
 }
 
@@ -131,7 +126,9 @@ fn managed(object: &Value) -> Value {
     let only = |list: Option<&Value>, fields: &[&str]| -> Vec<Value> {
         let items = list.and_then(Value::as_array).into_iter().flatten();
         let pick = |item: &Value| {
-            let pairs = fields.iter().map(|field| ((*field).to_owned(), item.get(*field).cloned().unwrap_or_default()));
+            let pairs = fields
+                .iter()
+                .map(|field| ((*field).to_owned(), item.get(*field).cloned().unwrap_or_default()));
             Value::Object(pairs.collect())
         };
         items.map(pick).collect()
@@ -162,9 +159,8 @@ pub(super) fn gateway_is_ready(gateway: &Value) -> bool {
 /// Whether the Gateway knows the route and finds its backends.
 pub(super) fn route_is_ready(route: &Value, gateway: &str) -> bool {
     let parents = route.pointer("/status/parents").and_then(Value::as_array).into_iter().flatten();
-    let mut of_gateway = parents.filter(|parent| {
-        parent.pointer("/parentRef/name").and_then(Value::as_str) == Some(gateway)
-    });
+    let mut of_gateway =
+        parents.filter(|parent| parent.pointer("/parentRef/name").and_then(Value::as_str) == Some(gateway));
     of_gateway.any(|parent| {
         let conditions = parent.get("conditions");
         holds(conditions, "Accepted") && holds(conditions, "ResolvedRefs")

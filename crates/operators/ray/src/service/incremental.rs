@@ -12,7 +12,7 @@ use super::{
     objects,
     plan::Draft,
     serve,
-    upgrade::{Direction, Side, Split},
+    upgrade::{Direction, Split},
 };
 
 fn options(draft: &Draft<'_>) -> ClusterUpgradeOptions {
@@ -38,15 +38,15 @@ pub(super) fn choose_direction(draft: &mut Draft<'_>) {
     let seen = draft.seen;
     if conditions::holds(&draft.status, UPGRADING) && seen.active.cluster.is_none() {
         let goal = &seen.object().spec.ray_cluster_config;
-        let differs = seen.pending.cluster.as_ref().is_some_and(|pending| !clusters::is_wanted(goal, &pending.object));
+        let differs =
+            seen.pending.cluster.as_ref().is_some_and(|pending| !clusters::is_wanted(goal, &pending.object));
         if differs {
             let note = "Cannot roll back: the active RayCluster does not exist";
             draft.events.push(Event::warning("RollbackImpossible", "Reconcile", note));
         }
         return;
     }
-    let (Some(active), Some(pending), true) =
-        (&seen.active.cluster, &seen.pending.cluster, is_moving(draft))
+    let (Some(active), Some(pending), true) = (&seen.active.cluster, &seen.pending.cluster, is_moving(draft))
     else {
         return;
     };
@@ -56,7 +56,14 @@ pub(super) fn choose_direction(draft: &mut Draft<'_>) {
         return;
     }
     let message = "The goal spec is not that of the pending RayCluster: traffic goes back to the active one";
-    conditions::set(&mut draft.status, seen.now, ROLLING_BACK, Some(true), "DesiredClusterSpecChanged", message);
+    conditions::set(
+        &mut draft.status,
+        seen.now,
+        ROLLING_BACK,
+        Some(true),
+        "DesiredClusterSpecChanged",
+        message,
+    );
 }
 
 /// The Services, the Gateway and the HTTPRoute. Moves traffic by one step if it is time.
@@ -82,7 +89,8 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
     let gateway = gateway::gateway(service);
     draft.steps.extend(gateway::ensure(gateway::gateway_kind(), seen.gateway.as_deref(), &gateway));
     let Some(active) = seen.active.cluster.as_ref().filter(|_| draft.active_name().is_some()) else { return };
-    let (active_weight, pending_weight) = if is_moving { move_traffic(draft, pending_is_ready) } else { (100, 0) };
+    let (active_weight, pending_weight) =
+        if is_moving { move_traffic(draft, pending_is_ready) } else { (100, 0) };
     let mut backends = vec![Backend { cluster: &active.object, weight: active_weight }];
     if let (true, Some(pending)) = (is_moving, &seen.pending.cluster) {
         backends.push(Backend { cluster: &pending.object, weight: pending_weight });

@@ -169,7 +169,7 @@ fn slices() -> WatchSpec<SliceView> {
         let answers = |endpoint: &k8s_openapi::api::discovery::v1::Endpoint| {
             endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) == Some(true)
         };
-        let ready = slice.endpoints.into_iter().filter(answers);
+        let ready = slice.endpoints.into_iter().flatten().filter(answers);
         let uids = ready.filter_map(|endpoint| endpoint.target_ref?.uid);
         Ok(SliceView { service: service.unwrap_or_default(), ready: uids.collect() })
     })
@@ -246,10 +246,14 @@ pub fn add(
             let service = ObjectKey::new(namespace, &entry.object.service);
             all.by_index(SERVED_BY, service.as_str()).into_iter().map(|root| root.key.clone()).collect()
         });
-    for (cache, suffix) in routing.iter().flat_map(|both| [(&both.gateways, "-gateway"), (&both.routes, "-httproute")]) {
+    for (cache, suffix) in
+        routing.iter().flat_map(|both| [(&both.gateways, "-gateway"), (&both.routes, "-httproute")])
+    {
         setup = setup.watches(cache, move |entry| {
             let name = entry.key.name().strip_suffix(suffix);
-            name.map(|name| ObjectKey::new(entry.key.namespace().unwrap_or_default(), name)).into_iter().collect()
+            name.map(|name| ObjectKey::new(entry.key.namespace().unwrap_or_default(), name))
+                .into_iter()
+                .collect()
         });
     }
     applications.start("Serve applications", pollers, setup.trigger());
@@ -306,7 +310,8 @@ impl ServiceController {
         let mut checked = Vec::new();
         let wants_heads = root.object.spec.exclude_head_pod_from_serve_svc != Some(true);
         for (index, side) in sides.iter().enumerate() {
-            if let Some(at) = side.address.as_ref().filter(|_| serve::head_is_ready(side, conditions_are_on)) {
+            if let Some(at) = side.address.as_ref().filter(|_| serve::head_is_ready(side, conditions_are_on))
+            {
                 asked.push((index, ServeQuestion(at.clone())));
             }
             if let Some(head) = side.head.as_ref().filter(|head| wants_heads && !head.object.ip.is_empty()) {
@@ -335,14 +340,15 @@ impl ServiceController {
         let names = if upgrade::is_incremental(&root.object.spec, &self.settings) {
             let status = root.object.status.as_ref();
             let sides = status.map(|status| [&status.active_service_status, &status.pending_service_status]);
-            let clusters = sides.into_iter().flatten().filter_map(|side| side.as_ref()?.ray_cluster_name.as_deref());
+            let clusters =
+                sides.into_iter().flatten().filter_map(|side| side.as_ref()?.ray_cluster_name.as_deref());
             clusters.map(names::serve_service).collect()
         } else {
             vec![objects::serve_service_name(&root.object)]
         };
-        let slices = names.iter().flat_map(|name| {
-            self.slices.by_index(BY_SERVICE, ObjectKey::new(namespace, name).as_str())
-        });
+        let slices = names
+            .iter()
+            .flat_map(|name| self.slices.by_index(BY_SERVICE, ObjectKey::new(namespace, name).as_str()));
         // A pod with two addresses is in two slices.
         let uids: BTreeSet<_> = slices.flat_map(|slice| slice.object.ready.clone()).collect();
         uids.len()
@@ -396,7 +402,9 @@ impl Controller for ServiceController {
         let answer = self.dashboard.deploy(&at, &config).await;
         // Whatever came of it, what Ray said before is out of date.
         self.applications.ask_again(&root);
-        answer.map_err(|error| error.while_trying(format!("cannot deploy the Serve config on RayCluster {cluster}")))
+        answer.map_err(|error| {
+            error.while_trying(format!("cannot deploy the Serve config on RayCluster {cluster}"))
+        })
     }
 
     fn setback(&self, seen: &Seen, action: &Action, error: &Error) -> Setback {

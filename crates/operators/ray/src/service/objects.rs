@@ -48,7 +48,12 @@ pub(super) fn cluster_metadata(
 
 /// A cluster for the service as it is now. One that is to grow by and by begins with as few workers as it may
 /// have.
-pub(super) fn cluster(service: &RayService, name: &str, starts_small: bool, settings: &Settings) -> RayCluster {
+pub(super) fn cluster(
+    service: &RayService,
+    name: &str,
+    starts_small: bool,
+    settings: &Settings,
+) -> RayCluster {
     let (given, annotations) = cluster_metadata(service, settings);
     let mut spec = service.spec.ray_cluster_config.clone();
     if starts_small {
@@ -92,7 +97,11 @@ pub(super) fn serve_service(service: &RayService, cluster: &RayCluster) -> Resul
     made.status = None;
     let spec = made.spec.get_or_insert_default();
     let given = spec.ports.take().unwrap_or_default();
-    let ports = if detected.is_empty() { given } else { detected.into_iter().map(|port| chosen(port, &given)).collect() };
+    let ports = if detected.is_empty() {
+        given
+    } else {
+        detected.into_iter().map(|port| chosen(port, &given)).collect()
+    };
     if ports.is_empty() && custom.is_none() {
         return Err(no_serve_port(cluster));
     }

@@ -118,7 +118,12 @@ impl<'a> Draft<'a> {
         let next = self.next.map(|time| time.duration_since(self.seen.now));
         let next = next.map(|wait| Duration::try_from(wait).unwrap_or_default());
         self.steps.append(&mut self.orders);
-        Plan { steps: self.steps, status, events: self.events, next: next.map_or(Next::AwaitChange, Next::After) }
+        Plan {
+            steps: self.steps,
+            status,
+            events: self.events,
+            next: next.map_or(Next::AwaitChange, Next::After),
+        }
     }
 }
 
@@ -276,7 +281,8 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         return head.filter(|_| serve.is_some());
     };
     let service = seen.object();
-    let mut wanted = vec![(&seen.head_service, objects::head_service(service, &target.object, &seen.settings))];
+    let mut wanted =
+        vec![(&seen.head_service, objects::head_service(service, &target.object, &seen.settings))];
     if !is_incremental {
         match objects::serve_service(service, &target.object) {
             Ok(serve) => wanted.push((&seen.serve_service, serve)),
@@ -325,7 +331,8 @@ fn describe(draft: &mut Draft<'_>, active: Served, pending: Served) {
 /// The pending cluster becomes the active one when it serves.
 fn promote(draft: &mut Draft<'_>, serving: Option<&str>, is_incremental: bool) {
     let Some(pending) = draft.pending_name() else { return };
-    let takes_over = if is_incremental && draft.active_name().is_some() && draft.seen.active.cluster.is_some() {
+    let takes_over = if is_incremental && draft.active_name().is_some() && draft.seen.active.cluster.is_some()
+    {
         incremental::is_complete(draft)
     } else {
         serving == Some(pending)
@@ -344,7 +351,8 @@ fn give_up_initializing(draft: &mut Draft<'_>) {
         return;
     }
     let since = ready.last_transition_time.0;
-    let Some(until) = jiff::SignedDuration::try_from(timeout).ok().and_then(|wait| since.checked_add(wait).ok())
+    let Some(until) =
+        jiff::SignedDuration::try_from(timeout).ok().and_then(|wait| since.checked_add(wait).ok())
     else {
         return;
     };

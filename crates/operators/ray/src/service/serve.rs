@@ -39,11 +39,14 @@ pub(super) fn head_is_ready(side: &SideSeen, conditions_are_on: bool) -> bool {
 pub(super) fn reconcile(draft: &mut Draft<'_>, side: Side, may_deploy: bool) -> Served {
     let seen = draft.seen;
     let of_side = seen.side(side);
-    let Some(cluster) = &of_side.cluster else { return Served { statuses: Some(BTreeMap::new()), ..Served::default() } };
+    let Some(cluster) = &of_side.cluster else {
+        return Served { statuses: Some(BTreeMap::new()), ..Served::default() };
+    };
     if !head_is_ready(of_side, seen.settings.gates.status_conditions) {
         return Served { statuses: Some(BTreeMap::new()), ..Served::default() };
     }
-    let (Some(at), Some(Ok(heard))) = (&of_side.address, of_side.heard.as_ref().map(|heard| &heard.answer)) else {
+    let (Some(at), Some(Ok(heard))) = (&of_side.address, of_side.heard.as_ref().map(|heard| &heard.answer))
+    else {
         return Served::default();
     };
     let needs_deploy = may_deploy && needs_deploy(draft, cluster, heard);
@@ -67,7 +70,8 @@ fn needs_deploy(draft: &Draft<'_>, cluster: &Entry<RayCluster>, heard: &Applicat
 }
 
 fn has_applications(text: &str) -> bool {
-    let applications = config(text).ok().and_then(|config| config.get("applications")?.as_array().map(Vec::len));
+    let applications =
+        config(text).ok().and_then(|config| config.get("applications")?.as_array().map(Vec::len));
     applications.unwrap_or_default() > 0
 }
 
@@ -110,7 +114,8 @@ pub(super) fn deploy(
     let mut config = match config(text) {
         Ok(config) => config,
         Err(error) => {
-            let note = format!("Failed to update serve applications to the RayCluster {}: {error}", cluster.key);
+            let note =
+                format!("Failed to update serve applications to the RayCluster {}: {error}", cluster.key);
             draft.events.push(Event::warning("FailedToUpdateServeApplications", "Update", note));
             return;
         }
@@ -119,7 +124,8 @@ pub(super) fn deploy(
         config.insert("target_capacity".to_owned(), capacity.into());
     }
     let root = draft.seen.service.key.clone();
-    let order = Order { root, cluster: cluster.key.clone(), at: at.clone(), config: Value::Object(config), is_news };
+    let order =
+        Order { root, cluster: cluster.key.clone(), at: at.clone(), config: Value::Object(config), is_news };
     let event = if is_news {
         let note = format!("Updated serve applications to the RayCluster {}", cluster.key);
         Event::normal("UpdatedServeApplications", "Update", note)

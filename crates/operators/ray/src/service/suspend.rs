@@ -39,7 +39,14 @@ fn begin(mut draft: Draft<'_>) -> Plan {
     let status = &mut draft.status;
     conditions::set(status, now, SUSPENDING, Some(true), "SuspendRequested", "RayService is to be suspended");
     for type_ in [READY, UPGRADING, ROLLING_BACK] {
-        conditions::set(status, now, type_, Some(false), "SuspendInProgress", "RayService is being suspended");
+        conditions::set(
+            status,
+            now,
+            type_,
+            Some(false),
+            "SuspendInProgress",
+            "RayService is being suspended",
+        );
     }
     status.active_service_status = None;
     status.pending_service_status = None;
@@ -64,7 +71,11 @@ fn clear(mut draft: Draft<'_>) -> Plan {
         if !service.deleting {
             let kind = ApiKind::of::<k8s_openapi::api::core::v1::Service>();
             let note = format!("Deleted the Service {}", service.key);
-            draft.steps.push(Action::delete(kind, service).telling(Event::normal("DeletedService", "Delete", note)));
+            draft.steps.push(Action::delete(kind, service).telling(Event::normal(
+                "DeletedService",
+                "Delete",
+                note,
+            )));
         }
     }
     let routing = [(gateway::gateway_kind(), &seen.gateway), (gateway::route_kind(), &seen.route)];

@@ -7,7 +7,8 @@ mod websocket;
 use std::time::Duration;
 
 use crate::dashboard::{
-    AUTHORIZATION, Address, Dashboard as _, DashboardError, FixedToken, HttpDashboard, Route, Submission, segment,
+    AUTHORIZATION, Address, Dashboard as _, DashboardError, FixedToken, HttpDashboard, Route, Submission,
+    segment,
 };
 
 /// How long Ray may take to accept the job, as upstream waits.
@@ -48,9 +49,10 @@ pub async fn run(work: &Work, mut print: impl FnMut(&str)) -> Result<(), String>
     }
     let path = format!("/api/jobs/{}/logs/tail", segment(id));
     let header = token.map(|token| (AUTHORIZATION, format!("Bearer {token}")));
-    let tail = websocket::read(host, &path, header.as_ref().map(|(name, value)| (*name, value.as_str())), |text| {
-        print(text);
-    });
+    let tail =
+        websocket::read(host, &path, header.as_ref().map(|(name, value)| (*name, value.as_str())), |text| {
+            print(text);
+        });
     tail.await.map_err(|error| format!("cannot tail the logs of job '{id}': {error}"))?;
     print(&format!("SUCC -- Job '{id}' succeeded\n"));
     Ok(())

@@ -40,7 +40,8 @@ pub(super) async fn read(
     let mut stream = connect.await.map_err(|_| format!("no answer from {host} within {HANDSHAKE:?}"))??;
     let mut message = Vec::new();
     loop {
-        let frame = read_frame(&mut stream).await.map_err(|error| format!("the connection broke: {error}"))?;
+        let frame =
+            read_frame(&mut stream).await.map_err(|error| format!("the connection broke: {error}"))?;
         match frame.opcode {
             PING => write_frame(&mut stream, PONG, &frame.payload, &random).await?,
             CLOSE => {
@@ -143,7 +144,8 @@ async fn read_frame(stream: &mut BufReader<TcpStream>) -> std::io::Result<Frame>
         short => short.into(),
     };
     let too_large = || std::io::Error::other("a frame is too large");
-    let length = usize::try_from(length).ok().filter(|length| *length <= MAX_MESSAGE).ok_or_else(too_large)?;
+    let length =
+        usize::try_from(length).ok().filter(|length| *length <= MAX_MESSAGE).ok_or_else(too_large)?;
     // Servers do not mask; one that does is understood all the same.
     let mask = if second & 0x80 == 0 { [0; 4] } else { stream.read_u32().await?.to_be_bytes() };
     let mut payload = vec![0; length];

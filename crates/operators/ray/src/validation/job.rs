@@ -127,9 +127,10 @@ fn validate_sidecar(spec: &RayJobSpec) -> Result<(), String> {
     if spec.submitter_config.is_some() {
         return wrong("submitterConfig is not supported in SidecarMode");
     }
-    let head = spec.ray_cluster_spec.as_ref().and_then(|cluster| {
-        cluster.head_group_spec.template.spec.as_ref()?.restart_policy.as_deref()
-    });
+    let head = spec
+        .ray_cluster_spec
+        .as_ref()
+        .and_then(|cluster| cluster.head_group_spec.template.spec.as_ref()?.restart_policy.as_deref());
     match head {
         None | Some("" | "Never") => Ok(()),
         Some(_) => wrong("restartPolicy for head Pod should be Never or unset when using SidecarMode"),
@@ -187,7 +188,10 @@ pub fn runtime_env(spec: &RayJobSpec) -> Result<Option<serde_json::Map<String, s
     match serde_saphyr::from_str::<serde_json::Value>(text) {
         Ok(serde_json::Value::Object(map)) => Ok(Some(map)),
         Ok(serde_json::Value::Null) => Ok(None),
-        Ok(_) => Err("failed to parse runtimeEnvYAML: it must be a YAML mapping, such as `pip: [torch]`".to_owned()),
+        Ok(_) => {
+            Err("failed to parse runtimeEnvYAML: it must be a YAML mapping, such as `pip: [torch]`"
+                .to_owned())
+        }
         Err(error) => {
             let text = error.to_string();
             Err(format!("failed to parse runtimeEnvYAML: {}", text.lines().next().unwrap_or_default()))
@@ -201,17 +205,21 @@ fn validate_deletion(
     settings: &Settings,
 ) -> Result<(), String> {
     if !settings.gates.job_deletion_policy {
-        return wrong("RayJobDeletionPolicy feature gate must be enabled to use the DeletionStrategy feature");
+        return wrong(
+            "RayJobDeletionPolicy feature gate must be enabled to use the DeletionStrategy feature",
+        );
     }
     let rules = strategy.deletion_rules.as_deref().unwrap_or_default();
     let has_legacy = strategy.on_success.is_some() || strategy.on_failure.is_some();
     if spec.shutdown_after_job_finishes == Some(true) && !rules.is_empty() {
-        return wrong("spec.shutdownAfterJobFinishes and spec.deletionStrategy.deletionRules are mutually exclusive");
+        return wrong(
+            "spec.shutdownAfterJobFinishes and spec.deletionStrategy.deletionRules are mutually exclusive",
+        );
     }
     match (rules.is_empty(), has_legacy) {
-        (false, true) => wrong(
-            "Cannot use both legacy onSuccess/onFailure fields and deletionRules simultaneously",
-        ),
+        (false, true) => {
+            wrong("Cannot use both legacy onSuccess/onFailure fields and deletionRules simultaneously")
+        }
         (true, false) => wrong(
             "deletionStrategy requires either BOTH onSuccess and onFailure fields (legacy) OR deletionRules",
         ),
@@ -230,16 +238,23 @@ fn selects_cluster(spec: &RayJobSpec) -> bool {
 
 fn validate_legacy(spec: &RayJobSpec, strategy: &DeletionStrategy) -> Result<(), String> {
     use DeletionPolicyType::{DeleteCluster, DeleteNone, DeleteWorkers};
-    let policy = |side: &Option<quintet_api::ray::v1::DeletionPolicy>| side.as_ref().and_then(|side| side.policy);
+    let policy =
+        |side: &Option<quintet_api::ray::v1::DeletionPolicy>| side.as_ref().and_then(|side| side.policy);
     let (Some(success), Some(failure)) = (policy(&strategy.on_success), policy(&strategy.on_failure)) else {
-        return wrong("both deletionStrategy.onSuccess.policy and deletionStrategy.onFailure.policy must be set");
+        return wrong(
+            "both deletionStrategy.onSuccess.policy and deletionStrategy.onFailure.policy must be set",
+        );
     };
     let either = |wanted: &[DeletionPolicyType]| wanted.contains(&success) || wanted.contains(&failure);
     if selects_cluster(spec) && either(&[DeleteCluster, DeleteWorkers]) {
-        return wrong("the ClusterSelector mode doesn't support DeletionStrategy=DeleteCluster or DeleteWorkers");
+        return wrong(
+            "the ClusterSelector mode doesn't support DeletionStrategy=DeleteCluster or DeleteWorkers",
+        );
     }
     if autoscales(spec) && either(&[DeleteWorkers]) {
-        return wrong("DeletionStrategy=DeleteWorkers currently does not support RayCluster with autoscaling enabled");
+        return wrong(
+            "DeletionStrategy=DeleteWorkers currently does not support RayCluster with autoscaling enabled",
+        );
     }
     if spec.shutdown_after_job_finishes == Some(true) && either(&[DeleteNone]) {
         return wrong(
@@ -299,9 +314,8 @@ fn out_of_order(status: &str, ttls: &BTreeMap<DeletionPolicyType, i32>) -> Vec<S
     let pairs = [(DeleteWorkers, DeleteCluster), (DeleteCluster, DeleteSelf), (DeleteWorkers, DeleteSelf)];
     let wrong = pairs.into_iter().filter_map(|(first, last)| {
         let (sooner, later) = (*ttls.get(&first)?, *ttls.get(&last)?);
-        (sooner > later).then(|| {
-            format!("for {status}: {last:?} TTL ({later}) must be >= {first:?} TTL ({sooner})")
-        })
+        (sooner > later)
+            .then(|| format!("for {status}: {last:?} TTL ({later}) must be >= {first:?} TTL ({sooner})"))
     });
     wrong.collect()
 }

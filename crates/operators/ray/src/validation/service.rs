@@ -7,7 +7,11 @@ use crate::{labels, names, service::upgrade, settings::Settings};
 
 /// The rules for `metadata`, which a webhook can check before anything is stored.
 pub fn validate_metadata(service: &RayService) -> Result<(), String> {
-    metadata::name("RayService", service.metadata.name.as_deref().unwrap_or_default(), names::MAX_WORKLOAD_NAME)?;
+    metadata::name(
+        "RayService",
+        service.metadata.name.as_deref().unwrap_or_default(),
+        names::MAX_WORKLOAD_NAME,
+    )?;
     initializing_timeout(service).map(|_| ())
 }
 
@@ -48,7 +52,8 @@ pub fn validate_spec(service: &RayService, settings: &Settings) -> Result<(), St
     cluster::validate_spec(config, &annotations, settings)
         .map_err(|error| format!("The RayService spec is invalid: {error}"))?;
     let head_service = config.head_group_spec.head_service.as_ref();
-    if head_service.is_some_and(|service| service.metadata.name.as_ref().is_some_and(|name| !name.is_empty())) {
+    if head_service.is_some_and(|service| service.metadata.name.as_ref().is_some_and(|name| !name.is_empty()))
+    {
         return wrong("spec.rayClusterConfig.headGroupSpec.headService.metadata.name should not be set");
     }
     let strategy = spec.upgrade_strategy.as_ref();

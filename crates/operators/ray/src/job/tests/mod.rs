@@ -1,12 +1,14 @@
-mod cleanup;
-mod objects;
+#![expect(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "tables are easier to read so")]
+
+mod afterwards;
+mod made;
 mod states;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use quintet_api::ray::v1::{RayCluster, RayJob, RayJobStatus};
-use quintet_controller::{Next, Plan, cache::Entry};
+use quintet_controller::{Next, Plan, Step, cache::Entry};
 use serde_json::{Value, json};
 
 use super::*;
@@ -96,7 +98,11 @@ impl World {
             failed,
             at: Some(ago(seconds)),
             reason: if failed { "BackoffLimitExceeded".to_owned() } else { String::new() },
-            message: if failed { "Job has reached the specified backoff limit".to_owned() } else { String::new() },
+            message: if failed {
+                "Job has reached the specified backoff limit".to_owned()
+            } else {
+                String::new()
+            },
         });
         let view = JobView { end, ..JobView::default() };
         self.seen.submitter = Some(Arc::new(entry(NAMESPACE, "train", view)));

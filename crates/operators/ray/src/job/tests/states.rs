@@ -49,14 +49,18 @@ fn a_new_job_gets_its_finalizer_and_its_status_is_derived_again() {
     job.object.metadata.finalizers = Some(vec!["other".to_owned()]);
     world.seen.job = Arc::new(job);
     let plan = world.plan();
-    let [Step { action: Action::Patch { patch, .. }, .. }] = plan.steps.as_slice() else { panic!("{plan:?}") };
-    let expected = json!({"metadata": {"resourceVersion": "7", "finalizers": ["other", labels::JOB_FINALIZER]}});
+    let [Step { action: Action::Patch { patch, .. }, .. }] = plan.steps.as_slice() else {
+        panic!("{plan:?}")
+    };
+    let expected =
+        json!({"metadata": {"resourceVersion": "7", "finalizers": ["other", labels::JOB_FINALIZER]}});
     assert_eq!(*patch, expected);
 }
 
 #[test]
 fn names_that_users_choose_are_taken() {
-    let spec = json!({"jobId": "mine", "rayClusterSpec": null, "clusterSelector": {"ray.io/cluster": "theirs"}});
+    let spec =
+        json!({"jobId": "mine", "rayClusterSpec": null, "clusterSelector": {"ray.io/cluster": "theirs"}});
     let world = world(spec, Null);
     let status = world.status_after(&world.plan());
     assert_eq!(status.job_id.as_deref(), Some("mine"));
@@ -66,40 +70,47 @@ fn names_that_users_choose_are_taken() {
 }
 
 #[test]
-fn initializing() {
+fn while_initializing() {
     check(vec![
         (
             "suspend comes first",
             world(
                 json!({"suspend": true, "shutdownAfterJobFinishes": true, "activeDeadlineSeconds": 1}),
-                self::initializing(json!({})),
+                initializing(json!({})),
             ),
             ("Suspending", "", ""),
         ),
         (
             "the deadline counts from the start of the attempt",
-            world(json!({"activeDeadlineSeconds": 100, "preRunningDeadlineSeconds": 1}), self::initializing(json!({}))),
+            world(
+                json!({"activeDeadlineSeconds": 100, "preRunningDeadlineSeconds": 1}),
+                initializing(json!({})),
+            ),
             ("Failed", "DeadlineExceeded", ""),
         ),
         (
             "the deadline for running",
-            world(json!({"activeDeadlineSeconds": 101, "preRunningDeadlineSeconds": 100}), self::initializing(json!({}))),
+            world(
+                json!({"activeDeadlineSeconds": 101, "preRunningDeadlineSeconds": 100}),
+                initializing(json!({})),
+            ),
             ("Failed", "PreRunningDeadlineExceeded", ""),
         ),
-        ("without a cluster it stays", world(json!({}), self::initializing(json!({}))), ("Initializing", "", "")),
+        ("without a cluster it stays", world(json!({}), initializing(json!({}))), ("Initializing", "", "")),
         (
             "a cluster that is not ready",
-            world(json!({}), self::initializing(json!({}))).with_cluster(""),
+            world(json!({}), initializing(json!({}))).with_cluster(""),
             ("Initializing", "", ""),
         ),
         (
             "a cluster that is ready",
-            world(json!({}), self::initializing(json!({}))).with_cluster("ready"),
+            world(json!({}), initializing(json!({}))).with_cluster("ready"),
             ("Running", "", ""),
         ),
         (
             "the user submits",
-            world(json!({"submissionMode": "InteractiveMode"}), self::initializing(json!({}))).with_cluster("ready"),
+            world(json!({"submissionMode": "InteractiveMode"}), initializing(json!({})))
+                .with_cluster("ready"),
             ("Waiting", "", ""),
         ),
     ]);
@@ -107,42 +118,42 @@ fn initializing() {
 
 #[test]
 fn the_cluster_is_made_and_its_status_copied() {
-    let plan = world(json!({"activeDeadlineSeconds": 130}), self::initializing(json!({}))).plan();
+    let plan = world(json!({"activeDeadlineSeconds": 130}), initializing(json!({}))).plan();
     assert_eq!(steps(&plan), ["create RayCluster.ray.io ns/train-c"]);
     assert_eq!(events(&plan), ["CreatedRayCluster"]);
     assert_eq!(after(plan.next), Some(30), "the deadline is kept in mind");
-    let world = world(json!({}), self::initializing(json!({}))).with_cluster("");
-    let plan = world.plan();
-    assert!(plan.status.is_none(), "an empty status is as good as none: {plan:?}");
-    let with_status = self::world(json!({}), self::initializing(json!({}))).with_cluster("suspended");
+    let with_status = self::world(json!({}), initializing(json!({}))).with_cluster("suspended");
     let status = with_status.status_after(&with_status.plan());
     assert_eq!(status.ray_cluster_status.unwrap().state.as_deref(), Some("suspended"));
+    let copied = initializing(json!({"rayClusterStatus": {"state": "suspended"}}));
+    assert!(self::world(json!({}), copied).with_cluster("suspended").plan().is_empty(), "once");
 }
 
 #[test]
 fn a_selected_cluster_that_is_missing_is_told() {
     let spec = json!({"rayClusterSpec": null, "clusterSelector": {"ray.io/cluster": "train-c"}});
-    let plan = world(spec, self::initializing(json!({}))).plan();
+    let plan = world(spec, initializing(json!({}))).plan();
     assert_eq!((steps(&plan).len(), events(&plan)), (0, vec!["RayClusterNotFound".to_owned()]));
 }
 
 #[test]
 fn a_ready_cluster_gets_a_submitter_once() {
-    let world = self::world(json!({}), self::initializing(json!({}))).with_cluster("ready");
+    let world = self::world(json!({}), initializing(json!({}))).with_cluster("ready");
     let plan = world.plan();
     assert_eq!(steps(&plan), ["create Job.batch ns/train"]);
     assert_eq!(events(&plan), ["CreatedRayJobSubmitter"]);
     let status = world.status_after(&plan);
     assert_eq!(status.dashboard_url.as_deref(), Some("train-c-head-svc.ns.svc.cluster.local:8265"));
-    let again = self::world(json!({}), self::initializing(json!({}))).with_cluster("ready").with_submitter(None);
+    let again = self::world(json!({}), initializing(json!({}))).with_cluster("ready").with_submitter(None);
     assert!(again.plan().steps.is_empty());
-    let http = self::world(json!({"submissionMode": "HTTPMode"}), self::initializing(json!({}))).with_cluster("ready");
+    let http =
+        self::world(json!({"submissionMode": "HTTPMode"}), initializing(json!({}))).with_cluster("ready");
     assert!(http.plan().steps.is_empty());
 }
 
 #[test]
 fn a_cluster_without_its_service_is_waited_for() {
-    let mut world = self::world(json!({}), self::initializing(json!({}))).with_cluster("ready");
+    let mut world = self::world(json!({}), initializing(json!({}))).with_cluster("ready");
     world.seen.cluster_service = None;
     assert!(world.plan().steps.is_empty());
     assert_eq!(world.outcome().0, "Initializing");
@@ -151,7 +162,7 @@ fn a_cluster_without_its_service_is_waited_for() {
 #[test]
 fn waiting() {
     let waiting = || {
-        let mut status = self::initializing(json!({"jobDeploymentStatus": "Waiting"}));
+        let mut status = initializing(json!({"jobDeploymentStatus": "Waiting"}));
         status.as_object_mut().unwrap().remove("jobId");
         status
     };
@@ -162,7 +173,11 @@ fn waiting() {
     };
     check(vec![
         ("for the user", world(interactive(json!({})), waiting()), ("Waiting", "", "")),
-        ("the user has submitted", world(interactive(json!({"jobId": "mine"})), waiting()), ("Running", "", "")),
+        (
+            "the user has submitted",
+            world(interactive(json!({"jobId": "mine"})), waiting()),
+            ("Running", "", ""),
+        ),
         (
             "too long",
             world(interactive(json!({"preRunningDeadlineSeconds": 100, "jobId": "mine"})), waiting()),
@@ -171,12 +186,18 @@ fn waiting() {
         (
             "suspend and the other deadline are not looked at",
             world(
-                interactive(json!({"activeDeadlineSeconds": 1, "suspend": true, "shutdownAfterJobFinishes": true})),
+                interactive(
+                    json!({"activeDeadlineSeconds": 1, "suspend": true, "shutdownAfterJobFinishes": true}),
+                ),
                 waiting(),
             ),
             ("Waiting", "", ""),
         ),
-        ("in another mode it is a mistake", world(json!({}), waiting()), ("ValidationFailed", "ValidationFailed", "")),
+        (
+            "in another mode it is a mistake",
+            world(json!({}), waiting()),
+            ("ValidationFailed", "ValidationFailed", ""),
+        ),
     ]);
     let idle = world(interactive(json!({"preRunningDeadlineSeconds": 160})), waiting()).plan();
     assert!(idle.status.is_none() && after(idle.next) == Some(60));
@@ -185,7 +206,9 @@ fn waiting() {
 #[test]
 fn running_by_time() {
     let suspended = json!({"suspend": true, "shutdownAfterJobFinishes": true, "activeDeadlineSeconds": 1});
-    let ended = |status: &str, seconds| running(json!({"jobStatus": status, "rayJobInfo": {"endTime": time(ago(seconds))}}));
+    let ended = |status: &str, seconds| {
+        running(json!({"jobStatus": status, "rayJobInfo": {"endTime": time(ago(seconds))}}))
+    };
     check(vec![
         ("suspend comes first", world(suspended, running(json!({}))), ("Suspending", "", "")),
         (
@@ -228,7 +251,11 @@ fn running_by_what_ray_says() {
     let http = || world(json!({"submissionMode": "HTTPMode"}), running(json!({}))).with_cluster("ready");
     check(vec![
         ("nothing yet", submitted().with_submitter(None), ("Running", "", "")),
-        ("pending", submitted().with_submitter(None).heard(1, info(JobStatus::Pending)), ("Running", "", "PENDING")),
+        (
+            "pending",
+            submitted().with_submitter(None).heard(1, info(JobStatus::Pending)),
+            ("Running", "", "PENDING"),
+        ),
         (
             "succeeded, and the submitter still shows the logs",
             submitted().with_submitter(None).heard(1, info(JobStatus::Succeeded)),
@@ -254,7 +281,11 @@ fn running_by_what_ray_says() {
             submitted().with_submitter(Some((3, false))).heard(4, info(JobStatus::Succeeded)),
             ("Running", "", ""),
         ),
-        ("without a submitter nobody is waited for", http().heard(1, info(JobStatus::Succeeded)), ("Complete", "", "SUCCEEDED")),
+        (
+            "without a submitter nobody is waited for",
+            http().heard(1, info(JobStatus::Succeeded)),
+            ("Complete", "", "SUCCEEDED"),
+        ),
         (
             "unknown to Ray, and the submitter is at work",
             submitted().with_submitter(None).heard(1, Ok(None)),
@@ -295,22 +326,31 @@ fn running_by_what_ray_says() {
             submitted().with_submitter(Some((500, false))).heard(1, silence()),
             ("Running", "", ""),
         ),
-        ("a submitter that is gone", submitted().heard(1, info(JobStatus::Running)), ("Running", "", "RUNNING")),
+        (
+            "a submitter that is gone",
+            submitted().heard(1, info(JobStatus::Running)),
+            ("Running", "", "RUNNING"),
+        ),
     ]);
 }
 
 #[test]
 fn a_question_that_fails_starts_a_timer_once() {
-    let world = world(json!({}), running(json!({}))).with_cluster("ready").with_submitter(None).heard(1, silence());
+    let world =
+        world(json!({}), running(json!({}))).with_cluster("ready").with_submitter(None).heard(1, silence());
     let plan = world.plan();
     let status = world.status_after(&plan);
     assert_eq!(status.job_status_check_failure_start_time.unwrap().0, now());
     assert_eq!(after(plan.next), Some(300));
     let timed = running(json!({"jobStatusCheckFailureStartTime": time(ago(10)), "jobStatus": "RUNNING"}));
-    let again = self::world(json!({}), timed.clone()).with_cluster("ready").with_submitter(None).heard(1, silence());
+    let again =
+        self::world(json!({}), timed.clone()).with_cluster("ready").with_submitter(None).heard(1, silence());
     let plan = again.plan();
     assert_eq!((plan.status.is_none(), after(plan.next)), (true, Some(290)));
-    let back = self::world(json!({}), timed).with_cluster("ready").with_submitter(None).heard(1, info(JobStatus::Running));
+    let back = self::world(json!({}), timed)
+        .with_cluster("ready")
+        .with_submitter(None)
+        .heard(1, info(JobStatus::Running));
     assert_eq!(back.status_after(&back.plan()).job_status_check_failure_start_time, None);
 }
 
@@ -326,14 +366,17 @@ fn the_operator_submits_what_ray_does_not_know() {
     assert_eq!((job.submission_id.as_str(), at.service.as_str()), ("train-id", "train-c-head-svc"));
     assert_eq!(world.status_after(&plan).job_status_check_failure_start_time, None);
 
-    let wrong = self::world(json!({"submissionMode": "HTTPMode", "entrypointResources": "disk"}), running(json!({})));
+    let wrong =
+        self::world(json!({"submissionMode": "HTTPMode", "entrypointResources": "disk"}), running(json!({})));
     let outcome = wrong.with_cluster("ready").heard(1, Ok(None)).outcome();
     assert_eq!((outcome.0.as_str(), outcome.1.as_str()), ("Failed", "SubmissionFailed"));
 }
 
 #[test]
 fn a_submission_that_fails_starts_the_timer() {
-    let world = world(json!({"submissionMode": "HTTPMode"}), running(json!({}))).with_cluster("ready").heard(1, Ok(None));
+    let world = world(json!({"submissionMode": "HTTPMode"}), running(json!({})))
+        .with_cluster("ready")
+        .heard(1, Ok(None));
     let plan = world.plan();
     let error = Error::new(Class::Transient, "cannot submit Ray job train-id", "refused");
     let setback = setback(&world.seen, &plan.steps[0].action, &error);
@@ -344,7 +387,7 @@ fn a_submission_that_fails_starts_the_timer() {
 
 #[test]
 fn failures_of_steps_are_told_in_upstreams_words() {
-    let world = world(json!({}), self::initializing(json!({})));
+    let world = world(json!({}), initializing(json!({})));
     let error = Error::new(Class::Invalid, "cannot create RayCluster ns/train-c", "quota");
     let setback = setback(&world.seen, &world.plan().steps[0].action, &error);
     assert_eq!(setback.events[0].reason, "FailedToCreateRayCluster");
@@ -353,16 +396,22 @@ fn failures_of_steps_are_told_in_upstreams_words() {
 
 #[test]
 fn a_sidecar_submits() {
-    let sidecar = || world(json!({"submissionMode": "SidecarMode"}), running(json!({}))).with_cluster("ready");
+    let sidecar =
+        || world(json!({"submissionMode": "SidecarMode"}), running(json!({}))).with_cluster("ready");
     let ended = |exit_code, seconds| ContainerState::Terminated {
         exit_code,
         reason: "Error".into(),
         message: "".into(),
         finished_at: Some(ago(seconds)),
     };
-    let restarting = |world: World| world.with_settings(|settings| settings.gates.sidecar_submitter_restart = true);
+    let restarting =
+        |world: World| world.with_settings(|settings| settings.gates.sidecar_submitter_restart = true);
     check(vec![
-        ("it runs", sidecar().with_sidecar(ContainerState::Running, 0).heard(1, info(JobStatus::Running)), ("Running", "", "RUNNING")),
+        (
+            "it runs",
+            sidecar().with_sidecar(ContainerState::Running, 0).heard(1, info(JobStatus::Running)),
+            ("Running", "", "RUNNING"),
+        ),
         ("its head is gone", sidecar(), ("Failed", "AppFailed", "")),
         (
             "it ended well",
@@ -430,7 +479,8 @@ fn failures_are_counted_and_retried() {
             .with_submitter(Some((3, false)))
             .heard(1, info(JobStatus::Failed))
     };
-    for (failed, limit, state) in [(0, 0, "Failed"), (0, 2, "Retrying"), (1, 2, "Retrying"), (2, 2, "Failed")] {
+    for (failed, limit, state) in [(0, 0, "Failed"), (0, 2, "Retrying"), (1, 2, "Retrying"), (2, 2, "Failed")]
+    {
         let world = failing(failed, limit);
         let status = world.status_after(&world.plan());
         assert_eq!(status.job_deployment_status.as_deref(), Some(state), "{failed} of {limit}");
@@ -444,7 +494,8 @@ fn failures_are_counted_and_retried() {
         let world = world(spec, running(json!({"jobStatusCheckFailureStartTime": time(ago(300))})));
         assert_eq!(world.outcome().0, state, "deadlines are not retried");
     }
-    let pre_running = world(json!({"backoffLimit": 2, "preRunningDeadlineSeconds": 1}), self::initializing(json!({})));
+    let pre_running =
+        world(json!({"backoffLimit": 2, "preRunningDeadlineSeconds": 1}), initializing(json!({})));
     assert_eq!(pre_running.outcome().0, "Retrying", "but that for running is");
     let done = world(json!({"backoffLimit": 2}), running(json!({"failed": 1})))
         .with_cluster("ready")
@@ -458,7 +509,8 @@ fn failures_are_counted_and_retried() {
 #[test]
 fn what_an_attempt_made_goes_before_its_names_are_forgotten() {
     for (state, then) in [("Suspending", "Suspended"), ("Retrying", "")] {
-        let status = || running(json!({"jobDeploymentStatus": state, "reason": "AppFailed", "jobStatus": "FAILED"}));
+        let status =
+            || running(json!({"jobDeploymentStatus": state, "reason": "AppFailed", "jobStatus": "FAILED"}));
         let world = self::world(json!({}), status()).with_cluster("ready").with_submitter(None);
         let plan = world.plan();
         assert_eq!(steps(&plan), ["delete RayCluster.ray.io ns/train-c", "delete Job.batch ns/train"]);
@@ -468,10 +520,14 @@ fn what_an_attempt_made_goes_before_its_names_are_forgotten() {
         let after = clear.status_after(&clear.plan());
         assert_eq!(after.job_deployment_status.as_deref(), Some(then));
         assert_eq!(after.job_status.as_deref(), Some(""));
-        assert_eq!((after.ray_cluster_name, after.job_id, after.dashboard_url, after.reason), (None, None, None, None));
+        assert_eq!(
+            (after.ray_cluster_name, after.job_id, after.dashboard_url, after.reason),
+            (None, None, None, None)
+        );
     }
     // A submitter of the same name is not ours in these modes.
-    let http = world(json!({"submissionMode": "HTTPMode"}), running(json!({"jobDeploymentStatus": "Suspending"})));
+    let http =
+        world(json!({"submissionMode": "HTTPMode"}), running(json!({"jobDeploymentStatus": "Suspending"})));
     assert_eq!(http.with_submitter(None).outcome().0, "Suspended");
 }
 
@@ -496,14 +552,20 @@ fn mistakes_are_told_and_can_be_mended() {
     assert_eq!(scalar.outcome(), ("ValidationFailed".into(), "ValidationFailed".into(), String::new()));
     assert_eq!(events(&scalar.plan()), ["InvalidRayJobSpec"]);
     let message = scalar.status_after(&scalar.plan()).message.unwrap();
-    let told = json!({"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": message});
-    assert_eq!(world(json!({"runtimeEnvYAML": "just text"}), told.clone()).plan(), Plan::nothing(), "told once");
+    let told =
+        json!({"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": message});
+    assert_eq!(
+        world(json!({"runtimeEnvYAML": "just text"}), told.clone()).plan(),
+        Plan::nothing(),
+        "told once"
+    );
     assert_eq!(world(json!({}), told.clone()).outcome(), (String::new(), String::new(), String::new()));
     let mut interrupted = running(json!({"jobStatus": "RUNNING"}));
     merge(&mut interrupted, &told);
     assert_eq!(world(json!({}), interrupted).outcome(), ("Running".into(), String::new(), "RUNNING".into()));
     for state in ["Complete", "Failed"] {
-        let ended = world(json!({"runtimeEnvYAML": "just text"}), running(json!({"jobDeploymentStatus": state})));
+        let ended =
+            world(json!({"runtimeEnvYAML": "just text"}), running(json!({"jobDeploymentStatus": state})));
         assert!(ended.plan().status.is_none(), "{state}");
     }
 }
@@ -512,13 +574,15 @@ fn mistakes_are_told_and_can_be_mended() {
 fn what_others_manage_is_left_alone() {
     let world = world(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), Null);
     assert_eq!(world.plan(), Plan::nothing());
-    let deleted = self::world(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), running(json!({}))).deleted();
+    let deleted =
+        self::world(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), running(json!({}))).deleted();
     assert_eq!(deleted.plan(), Plan::nothing());
 }
 
 #[test]
 fn a_deleted_job_is_stopped_if_it_runs() {
-    let running_job = world(json!({}), running(json!({"jobStatus": "RUNNING"}))).with_cluster("ready").deleted();
+    let running_job =
+        world(json!({}), running(json!({"jobStatus": "RUNNING"}))).with_cluster("ready").deleted();
     assert_eq!(steps(&running_job.plan()), ["call stop Ray job", "patch RayJob.ray.io ns/train"]);
     let over = world(json!({}), running(json!({"jobStatus": "SUCCEEDED"}))).with_cluster("ready").deleted();
     assert_eq!(steps(&over.plan()), ["patch RayJob.ray.io ns/train"]);
@@ -532,6 +596,9 @@ fn a_message_alone_is_not_written() {
         "jobStatus": "RUNNING", "message": "before", "rayClusterStatus": {"state": "ready"},
         "rayJobInfo": {"startTime": time(ago(50))},
     }));
-    let world = world(json!({}), status).with_cluster("ready").with_submitter(None).heard(1, info(JobStatus::Running));
+    let world = world(json!({}), status)
+        .with_cluster("ready")
+        .with_submitter(None)
+        .heard(1, info(JobStatus::Running));
     assert!(world.plan().is_empty(), "{:?}", world.plan());
 }

@@ -48,7 +48,9 @@ fn a_users_template_is_kept() {
 
 #[test]
 fn metadata_needs_a_ray_that_takes_it() {
-    for (version, works) in [(json!("2.5.9"), false), (json!("2.6.0"), true), (json!("new"), false), (json!(null), true)] {
+    for (version, works) in
+        [(json!("2.5.9"), false), (json!("2.6.0"), true), (json!("new"), false), (json!(null), true)]
+    {
         let spec = json!({"metadata": {"a": "b"}, "rayClusterSpec": {"rayVersion": version}});
         let world = world(spec, running(json!({})));
         assert_eq!(submitter(&world).is_ok(), works, "{version}");
@@ -69,7 +71,8 @@ fn a_cluster_with_a_sidecar() {
     let cluster = objects::cluster(&world.seen.job.object, "train-c", &world.seen.settings).unwrap();
     golden("job/tests/golden/cluster-sidecar.yaml", &yaml(&cluster));
     let restarting = world.with_settings(|settings| settings.gates.sidecar_submitter_restart = true);
-    let cluster = objects::cluster(&restarting.seen.job.object, "train-c", &restarting.seen.settings).unwrap();
+    let cluster =
+        objects::cluster(&restarting.seen.job.object, "train-c", &restarting.seen.settings).unwrap();
     let head = cluster.spec.head_group_spec.template.spec.unwrap();
     let container = &head.containers[1];
     assert_eq!(container.restart_policy.as_deref(), Some("OnFailure"));
@@ -79,7 +82,8 @@ fn a_cluster_with_a_sidecar() {
 #[test]
 fn a_service() {
     let world = self::world(json!({}), running(json!({})));
-    let service = objects::head_service(&world.seen.job.object, &cluster("ready").object, &world.seen.settings);
+    let service =
+        objects::head_service(&world.seen.job.object, &cluster("ready").object, &world.seen.settings);
     golden("job/tests/golden/head-service.yaml", &yaml(&service));
 }
 
@@ -87,7 +91,10 @@ fn a_service() {
 fn a_submission_over_http_leaves_out_what_is_not_there() {
     let plain = world(json!({"entrypoint": " python a.py "}), running(json!({})));
     let submission = objects::submission(&plain.seen.job.object, "id").unwrap();
-    assert_eq!(serde_json::to_value(submission).unwrap(), json!({"entrypoint": " python a.py ", "submission_id": "id"}));
+    assert_eq!(
+        serde_json::to_value(submission).unwrap(),
+        json!({"entrypoint": " python a.py ", "submission_id": "id"})
+    );
     let more = world(
         json!({"runtimeEnvYAML": "pip: [torch]", "metadata": {"a": "b"}, "entrypointNumCpus": 1,
                "entrypointResources": "{\"disk\": 2}"}),

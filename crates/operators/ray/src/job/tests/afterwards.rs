@@ -22,7 +22,12 @@ fn the_cluster_goes_when_its_time_has_come() {
     for (name, world, expected, next) in [
         ("at once", world(shutdown(0), ended("Complete", "SUCCEEDED", 0)), vec![delete_cluster], None),
         ("later", world(shutdown(60), ended("Complete", "SUCCEEDED", 10)), vec![], Some(50)),
-        ("also a stopped one", world(shutdown(0), ended("Complete", "STOPPED", 1)), vec![delete_cluster], None),
+        (
+            "also a stopped one",
+            world(shutdown(0), ended("Complete", "STOPPED", 1)),
+            vec![delete_cluster],
+            None,
+        ),
         ("never", world(json!({}), ended("Complete", "SUCCEEDED", 1000)), vec![], None),
         (
             "somebody else's cluster",
@@ -36,7 +41,8 @@ fn the_cluster_goes_when_its_time_has_come() {
         ),
         (
             "the RayJob itself where the operator was told so",
-            world(shutdown(0), ended("Complete", "SUCCEEDED", 1)).with_settings(|settings| settings.delete_finished_jobs = true),
+            world(shutdown(0), ended("Complete", "SUCCEEDED", 1))
+                .with_settings(|settings| settings.delete_finished_jobs = true),
             vec!["delete RayJob.ray.io ns/train"],
             None,
         ),
@@ -63,8 +69,13 @@ fn rules_delete_by_and_by() {
         (20, vec!["delete RayCluster.ray.io ns/train-c"], Some(10)),
         (30, vec!["delete RayJob.ray.io ns/train"], None),
     ] {
-        let plan = world(staged.clone(), ended("Complete", "SUCCEEDED", seconds)).with_cluster("ready").plan();
-        assert_eq!((steps(&plan), after(plan.next)), (expected.into_iter().map(str::to_owned).collect(), next), "{seconds}");
+        let plan =
+            world(staged.clone(), ended("Complete", "SUCCEEDED", seconds)).with_cluster("ready").plan();
+        assert_eq!(
+            (steps(&plan), after(plan.next)),
+            (expected.into_iter().map(str::to_owned).collect(), next),
+            "{seconds}"
+        );
     }
     let failed = world(staged, ended("Failed", "FAILED", 1000)).with_cluster("ready").plan();
     assert_eq!(failed, Plan::nothing(), "rules for another end");
@@ -110,6 +121,8 @@ fn the_old_strategy_goes_by_the_outcome() {
         let plan = world(spec.clone(), ended(state, job_status, 0)).with_cluster("ready").plan();
         assert_eq!(steps(&plan), expected, "{state} {job_status}");
     }
-    let off = world(json!({"deletionStrategy": Null}), ended("Complete", "SUCCEEDED", 0)).with_cluster("ready").plan();
+    let off = world(json!({"deletionStrategy": Null}), ended("Complete", "SUCCEEDED", 0))
+        .with_cluster("ready")
+        .plan();
     assert_eq!(off, Plan::nothing());
 }

@@ -1,0 +1,2 @@
+mod due;
+mod grammar;
