@@ -120,7 +120,7 @@ fn quoted(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             '\u{b}' => out.push_str("\\v"),
-            c if c.is_control() => out.extend(escaped(c).chars()),
+            c if c.is_control() => out.push_str(&escaped(c)),
             c => out.push(c),
         }
     }

@@ -11,6 +11,8 @@ pub mod metadata;
 pub mod service;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod workload_tests;
 
 /// Nothing, or what to mend.
 pub type Verdict = Result<(), String>;
