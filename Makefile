@@ -10,8 +10,8 @@ build: ## Build the program, optimised
 test: ## Run all tests
 	cargo test --workspace
 
-conformance: ## Check the API's promises on a real Kubernetes (built with Go, once), or on $$KUBECONFIG_UNDER_TEST
-	tests/kubernetes/with-cluster cargo run -q -p quintet-conformance
+conformance: ## Everything that wants a cluster, on a real Kubernetes and on the embedded API
+	tests/conformance/everywhere
 
 lint: ## Check format and lints, warnings as errors
 	cargo fmt --all --check

@@ -82,15 +82,18 @@ fn permissions(namespace: &str, converted: &[&str], process: &Process) -> Vec<Va
         }
         rule
     };
+    let mut rules = vec![
+        rule("apiextensions.k8s.io", &["customresourcedefinitions"], converted, &["get", "patch"]),
+        rule("events.k8s.io", &["events"], &[], &["create", "patch"]),
+    ];
+    let ray = quintet_ray::permissions::rules(&quintet_ray::settings::Settings::default());
+    rules.extend(ray.iter().map(|rule| json!(rule)));
     vec![
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(namespace, NAME) }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": { "name": NAME, "labels": labels() },
-            "rules": [
-                rule("apiextensions.k8s.io", &["customresourcedefinitions"], converted, &["get", "patch"]),
-                rule("events.k8s.io", &["events"], &[], &["create", "patch"]),
-            ],
+            "rules": rules,
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",

@@ -64,8 +64,11 @@ async fn up(arguments: Arguments) -> anyhow::Result<()> {
     };
     let cluster = Cluster::start(settings).await?;
     install(&cluster).await?;
-    let path = kubeconfig.unwrap_or_else(|| data_dir.join("kubeconfig"));
+    // What is kept in memory has credentials of its own, and must not take those of what is kept on disk away.
+    let default = if in_memory { "kubeconfig-in-memory" } else { "kubeconfig" };
+    let path = kubeconfig.unwrap_or_else(|| data_dir.join(default));
     let path = std::path::absolute(&path).unwrap_or(path);
+    refuse_foreign(&path)?;
     let config = cluster.kubeconfig().context("cannot make the kubeconfig")?;
     write_private(&path, config.as_bytes())?;
     let kept = if in_memory { "in memory only".to_owned() } else { data_dir.display().to_string() };
@@ -78,6 +81,20 @@ async fn up(arguments: Arguments) -> anyhow::Result<()> {
     stopped().await?;
     output::print("\nStopping.\n")?;
     cluster.stop().await;
+    Ok(())
+}
+
+/// Refuses to replace a kubeconfig that knows of other clusters than ours.
+fn refuse_foreign(path: &Path) -> anyhow::Result<()> {
+    let Ok(text) = std::fs::read_to_string(path) else { return Ok(()) };
+    let config: Value = serde_saphyr::from_str(&text).unwrap_or_default();
+    let clusters = config.get("clusters").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    anyhow::ensure!(
+        text.trim().is_empty()
+            || (!clusters.is_empty() && clusters.iter().all(|one| one["name"] == "quintet")),
+        "{} is not a kubeconfig of quintet and would be lost; choose another file with --kubeconfig",
+        path.display()
+    );
     Ok(())
 }
 

@@ -34,7 +34,7 @@ impl Up {
     }
 
     fn kubeconfig(&self) -> PathBuf {
-        self.directory.join("kubeconfig")
+        self.directory.join("kubeconfig-in-memory")
     }
 
     fn client(&self, runtime: &tokio::runtime::Runtime) -> kube::Client {
@@ -64,9 +64,18 @@ fn runtime() -> tokio::runtime::Runtime {
 fn the_embedded_api_keeps_the_promises_of_kubernetes() {
     let (up, runtime) = (Up::start("conformance"), runtime());
     let client = up.client(&runtime);
-    let report = runtime.block_on(quintet_conformance::run(client, "", 8));
+    let report = runtime.block_on(quintet_conformance::run(client, "", 8)).unwrap();
     assert!(report.outcomes.len() > 100, "the suite has shrunk to {}", report.outcomes.len());
     assert!(report.broken().next().is_none(), "{}", report.text());
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md"));
+    let page = page.unwrap();
+    for outcome in &report.outcomes {
+        let row = format!("| {} | kept | kept |", outcome.promise);
+        assert!(
+            page.lines().any(|line| line == row),
+            "docs/conformance.md is out of date; run `make conformance`: {row}"
+        );
+    }
 }
 
 /// A port of this machine that nobody listens on: it was free a moment ago.

@@ -6,11 +6,14 @@
 
 mod cases;
 mod report;
+mod table;
 mod world;
 
 pub use report::{Outcome, Report};
+pub use table::table;
 pub use world::{Answer, World};
 
+use anyhow::Context as _;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -38,8 +41,9 @@ pub async fn connect(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// Checks the promises whose area or sentence contains `filter`, several at a time.
-pub async fn run(client: kube::Client, filter: &str, at_a_time: usize) -> Report {
+/// Checks the promises whose area or sentence contains `filter`, several at a time. Fails if there is no cluster.
+pub async fn run(client: kube::Client, filter: &str, at_a_time: usize) -> anyhow::Result<Report> {
+    let version = client.apiserver_version().await.context("cannot reach the cluster")?.git_version;
     let selected =
         cases().into_iter().filter(|case| case.area.contains(filter) || case.promise.contains(filter));
     let outcomes = futures::stream::iter(selected)
@@ -48,5 +52,5 @@ pub async fn run(client: kube::Client, filter: &str, at_a_time: usize) -> Report
             async move { Outcome::of(case, world::check(client, case).await) }
         })
         .buffered(at_a_time);
-    Report { outcomes: outcomes.collect().await }
+    Ok(Report { version, outcomes: outcomes.collect().await })
 }

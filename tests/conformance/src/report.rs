@@ -1,16 +1,16 @@
 //! What was found out.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Case;
 
 /// The result of one case.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// What part of the API it is about.
-    pub area: &'static str,
+    pub area: String,
     /// The promise.
-    pub promise: &'static str,
+    pub promise: String,
     /// Why it is not kept; `None` if it is.
     pub broken: Option<String>,
 }
@@ -18,16 +18,18 @@ pub struct Outcome {
 impl Outcome {
     pub(crate) fn of(case: Case, result: anyhow::Result<()>) -> Self {
         Self {
-            area: case.area,
-            promise: case.promise,
+            area: case.area.to_owned(),
+            promise: case.promise.to_owned(),
             broken: result.err().map(|error| format!("{error:#}")),
         }
     }
 }
 
 /// The results of all cases.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
+    /// What the cluster says it is.
+    pub version: String,
     /// One per case, in the order of the suite.
     pub outcomes: Vec<Outcome>,
 }

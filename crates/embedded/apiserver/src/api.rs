@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use parking_lot::RwLock;
 use quintet_objects::{field_selector::FieldSelector, table::IncludeObject};
@@ -13,8 +13,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     admission, aggregation,
     auth::{self, Caller, rbac},
-    collector, crd, decode, discovery,
-    faults::Faults,
+    chance::Chance,
+    clock::Clock,
+    collector, compression, crd, decode, discovery,
+    faults::{Faults, Twist},
     model,
     request::{
         body::Answer,
@@ -33,6 +35,11 @@ use crate::{
 const READ_DEADLINE: Duration = Duration::from_mins(1);
 /// Longest a write may take.
 const WRITE_DEADLINE: Duration = Duration::from_secs(34);
+
+/// The largest object that is kept: as large as a request may be.
+const OBJECT_AT_MOST: usize = decode::BODY_AT_MOST;
+/// The deepest one: JSON is read up to 128 levels, and an object must be readable again.
+const DEPTH_AT_MOST: usize = 120;
 
 /// How long the end of the server waits for requests under way.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
@@ -53,6 +60,10 @@ pub struct Parts {
     pub ca: String,
     /// Where clients reach the server, as `host:port`.
     pub address: String,
+    /// What time it is.
+    pub clock: Clock,
+    /// What is made up.
+    pub chance: Chance,
 }
 
 /// A Kubernetes API. Clones are the same one.
@@ -68,6 +79,9 @@ struct Inner {
     pub(crate) rbac: rbac::Cache,
     pub(crate) webhooks: admission::webhooks::Webhooks,
     pub(crate) documents: discovery::Documents,
+    ledger: admission::Ledger,
+    policies: admission::Policies,
+    services: aggregation::Services,
     /// Ends every watch when the server stops.
     stop: CancellationToken,
     /// Ends every watch once, when a fault says so; then replaced.
@@ -84,23 +98,78 @@ impl std::fmt::Debug for Api {
 impl Api {
     /// An API on a store, with the objects every cluster has. Needs a Tokio runtime for its background work.
     pub async fn start(parts: Parts) -> Result<Self, Failure> {
+        let api = Self::new(parts, Arc::new(Registry::new(Vec::new())));
+        crd::refresh(&api);
+        collector::bootstrap::install(&api).await?;
+        aggregation::publish(&api).await?;
+        api.catch_up().await;
+        api.run();
+        Ok(api)
+    }
+
+    /// An API that keeps nothing and listens nowhere, with definitions of custom kinds installed: for tests, and for
+    /// simulations to [fork](Self::fork) from.
+    pub async fn in_memory(definitions: &[Value]) -> Result<Self, Failure> {
+        let (tokens, _) = auth::tokens::Tokens::generate().map_err(Failure::internal)?;
+        let parts = Parts {
+            store: Store::in_memory(),
+            tokens,
+            converter: None,
+            ca: String::new(),
+            address: "127.0.0.1:6443".into(),
+            clock: Clock::system(),
+            chance: Chance::seeded(0),
+        };
+        let api = Self::start(parts).await?;
+        let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
+        for definition in definitions {
+            verbs::create::create(&Ask::internal(&api, &resource, "", ""), definition.clone()).await?;
+        }
+        Ok(api)
+    }
+
+    fn new(parts: Parts, registry: Arc<Registry>) -> Self {
         let stop = CancellationToken::new();
-        let api = Self(Arc::new(Inner {
+        Self(Arc::new(Inner {
             parts,
-            registry: RwLock::new(Arc::new(Registry::new(Vec::new()))),
+            registry: RwLock::new(registry),
             renewal: parking_lot::Mutex::new(()),
             faults: Faults::default(),
             rbac: rbac::Cache::default(),
             webhooks: admission::webhooks::Webhooks::default(),
             documents: discovery::Documents::default(),
+            ledger: admission::Ledger::default(),
+            policies: admission::Policies::default(),
+            services: aggregation::Services::default(),
             cut: RwLock::new(stop.child_token()),
             stop,
             tasks: TaskTracker::new(),
-        }));
-        crd::refresh(&api);
-        collector::bootstrap::install(&api).await?;
-        collector::start(&api);
-        Ok(api)
+        }))
+    }
+
+    fn run(&self) {
+        collector::start(self);
+        aggregation::start(self);
+    }
+
+    /// Another API that begins with the objects of this one, and has a time and a chance of its own. It shares what
+    /// does not change, so that a simulation can make thousands of them. What is written to one is not seen in the
+    /// other, and the other is not written to disk.
+    #[must_use]
+    pub fn fork(&self, clock: Clock, chance: Chance) -> Self {
+        let Parts { store, tokens, converter, ca, address, .. } = &self.0.parts;
+        let parts = Parts {
+            store: store.fork(),
+            tokens: tokens.clone(),
+            converter: converter.clone(),
+            ca: ca.clone(),
+            address: address.clone(),
+            clock,
+            chance,
+        };
+        let fork = Self::new(parts, self.registry());
+        fork.run();
+        fork
     }
 
     /// Ends watches and background work.
@@ -141,6 +210,15 @@ impl Api {
         self.0.documents.forget();
     }
 
+    /// What time it is for this API.
+    pub fn now(&self) -> jiff::Timestamp {
+        self.0.parts.clock.now()
+    }
+
+    pub(crate) fn chance(&self) -> &Chance {
+        &self.0.parts.chance
+    }
+
     pub(crate) fn watch_cut(&self) -> CancellationToken {
         self.0.cut.read().clone()
     }
@@ -170,6 +248,18 @@ impl Api {
 
     pub(crate) fn webhooks(&self) -> &admission::webhooks::Webhooks {
         &self.0.webhooks
+    }
+
+    pub(crate) fn ledger(&self) -> &admission::Ledger {
+        &self.0.ledger
+    }
+
+    pub(crate) fn policies(&self) -> &admission::Policies {
+        &self.0.policies
+    }
+
+    pub(crate) fn services(&self) -> &aggregation::Services {
+        &self.0.services
     }
 
     pub(crate) fn documents(&self) -> &discovery::Documents {
@@ -249,7 +339,16 @@ impl Api {
                 }
             }
         };
-        Ok(Put::new(Arc::clone(&resource.storage_version), &object, resource.epoch))
+        if is_deeper(&object, DEPTH_AT_MOST) {
+            return Err(Failure::bad_request(format!(
+                "the object is nested too deeply: at most {DEPTH_AT_MOST} levels can be stored"
+            )));
+        }
+        let put = Put::new(Arc::clone(&resource.storage_version), &object, resource.epoch);
+        if put.body.len() > OBJECT_AT_MOST {
+            return Err(Failure::too_large(OBJECT_AT_MOST));
+        }
+        Ok(put)
     }
 
     /// What follows from a write at once, before its answer.
@@ -259,20 +358,57 @@ impl Api {
             ("apiextensions.k8s.io", "customresourcedefinitions")
                 | ("", "namespaces")
                 | ("rbac.authorization.k8s.io", "clusterroles")
+                | ("apiregistration.k8s.io", "apiservices")
         );
         if !is_concerned {
             return Box::pin(std::future::ready(()));
         }
+        // The client waits for it, but does not carry it: one that leaves, or that waits no longer, stops nothing.
+        let (api, plural, name) = (self.clone(), Arc::clone(&resource.plural), name.to_owned());
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        self.spawn(Box::pin(async move {
+            api.follow_up(&plural, &name).await;
+            let _ = done.send(());
+        }));
         Box::pin(async move {
-            let outcome = match &*resource.plural {
+            let _ = is_done.await;
+        })
+    }
+
+    fn follow_up<'a>(&'a self, plural: &'a str, name: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let outcome = match plural {
                 "customresourcedefinitions" => crd::settle(self, name).await,
                 "namespaces" => collector::namespaces::settle(self, name).await,
+                "apiservices" => aggregation::settle(self, name).await,
                 _ => rbac::aggregate(self).await,
             };
             if let Err(failure) = outcome {
-                tracing::warn!("after a write of {} {name}: {failure}", resource.plural);
+                tracing::warn!("after a write of {plural} {name}: {failure}");
             }
         })
+    }
+
+    /// Does what was left undone when the process ended between a write and what follows from it.
+    async fn catch_up(&self) {
+        let names = |bucket: &str| -> Vec<Arc<str>> {
+            let listed = self.store().list(bucket, "", None, None).map(|(entries, _)| entries);
+            listed.unwrap_or_default().into_iter().map(|(name, _)| name).collect()
+        };
+        let registry = self.registry();
+        for name in names(crd::BUCKET) {
+            let is_settled = registry
+                .all()
+                .filter_map(|resource| resource.as_custom())
+                .any(|custom| *custom.definition == *name && !custom.is_terminating);
+            if !is_settled {
+                self.follow_up("customresourcedefinitions", &name).await;
+            }
+        }
+        for name in names("core/namespaces") {
+            self.follow_up("namespaces", &name).await;
+        }
+        self.follow_up("clusterroles", "").await;
     }
 
     /// Answers a request of somebody whose identity is known.
@@ -285,11 +421,11 @@ impl Api {
             .unwrap_or_else(|failure| show::failure(&failure));
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        if let Ok(id) = HeaderValue::from_str(&crate::json::uuid()) {
+        if let Ok(id) = HeaderValue::from_str(&self.chance().uuid()) {
             headers.insert("audit-id", id);
         }
         add_warnings(headers, &warnings.lock());
-        response
+        compression::compress(&parts, response).await
     }
 
     async fn dispatch(
@@ -307,7 +443,7 @@ impl Api {
         let place = url::place(parts.uri.path()).ok_or_else(Failure::no_page)?;
         if let Place::Version { group, version } | Place::Resource(ResourcePath { group, version, .. }) =
             &place
-            && let Some(service) = aggregation::service(self, group, version)
+            && let Some(service) = self.services().remote(self, group, version)
         {
             match &place {
                 Place::Resource(path) => authorize(self, &caller, &parts.method, path, &query)?,
@@ -319,11 +455,22 @@ impl Api {
             auth::authorize_path(self, &caller, &parts.method, parts.uri.path())?;
             return discovery::serve(self, parts, &place, &query);
         };
+        if path.subresource.as_deref() == Some("proxy") && path.group.is_empty() {
+            authorize(self, &caller, &parts.method, &path, &query)?;
+            let registry = self.registry();
+            let resource = registry.get("", &path.version, &path.resource);
+            let is_served = resource.is_some_and(|resource| {
+                resource.subresource("proxy").is_some() && resource.is_namespaced == path.namespace.is_some()
+            });
+            if !is_served {
+                return Err(Failure::no_resource());
+            }
+            return verbs::proxy::serve(self, &path, parts, body).await;
+        }
         let call = Call {
             api: self.clone(),
             headers: &parts.headers,
             method: &parts.method,
-            uri: &parts.uri,
             query,
             caller: Arc::new(caller),
             warnings: Arc::clone(warnings),
@@ -332,16 +479,30 @@ impl Api {
     }
 }
 
+/// Whether a value has more than this many levels.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(items) => items.iter().any(below),
+        Value::Object(fields) => fields.values().any(below),
+        _ => false,
+    }
+}
+
 /// Longest text of all warnings together before each is cut.
 const WARNINGS_AT_MOST: usize = 4096;
 
 fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     let is_long = warnings.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_AT_MOST;
+    let mut left = WARNINGS_AT_MOST;
     for warning in warnings {
         let mut text: String = warning.chars().filter(|c| !c.is_control()).collect();
         if is_long {
             text = text.chars().take(256).collect();
         }
+        // Headers that no client reads to their end would make a success look like a failure.
+        let Some(rest) = left.checked_sub(text.chars().count()) else { break };
+        left = rest;
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
             headers.append(header::WARNING, value);
@@ -354,7 +515,6 @@ struct Call<'a> {
     api: Api,
     headers: &'a HeaderMap,
     method: &'a Method,
-    uri: &'a http::Uri,
     query: Query,
     caller: Arc<Caller>,
     warnings: Arc<parking_lot::Mutex<Vec<String>>>,
@@ -394,14 +554,19 @@ fn authorize(
     // A list of one name is a request for that name.
     let fields = query.get("fieldSelector").and_then(|fields| FieldSelector::parse(fields).ok());
     let field_name = fields.as_ref().and_then(|fields| fields.required("metadata.name"));
+    let verb = verb(method, path, is_watch);
     let attributes = rbac::Attributes {
-        verb: verb(method, path, is_watch),
+        verb,
         group: &path.group,
         version: &path.version,
         resource: &path.resource,
         subresource: path.subresource.as_deref().unwrap_or_default(),
         namespace,
-        name: path.name.as_deref().or(field_name).unwrap_or_default(),
+        name: path
+            .name
+            .as_deref()
+            .or_else(|| field_name.filter(|_| matches!(verb, "list" | "watch")))
+            .unwrap_or_default(),
     };
     auth::authorize(api, caller, &attributes)
 }
@@ -424,12 +589,15 @@ impl Call<'_> {
         };
         let is_read = matches!(verb, "get" | "list" | "watch");
         let name = path.name.as_deref().unwrap_or_default();
-        let stale = self.api.faults().meet(verb, &path.resource, name).await?;
+        let Twist { stale, lost, breaks_after } = self.api.faults().meet(verb, &path.resource, name).await?;
         let deadline = if is_read { READ_DEADLINE } else { WRITE_DEADLINE };
         let stale = stale.map(|changes| self.api.store().version().saturating_sub(changes));
-        let work = self.verb(verb, Arc::clone(resource), path, body, stale);
+        let work = self.verb(verb, Arc::clone(resource), path, body, (stale, breaks_after));
         match tokio::time::timeout(deadline, work).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => match lost {
+                Some(failure) => Err(failure),
+                None => outcome,
+            },
             Err(_) => Err(Failure::new(
                 504,
                 "Timeout",
@@ -465,7 +633,7 @@ impl Call<'_> {
         resource: Arc<Resource>,
         path: ResourcePath,
         body: Bytes,
-        stale: Option<u64>,
+        (stale, breaks_after): (Option<u64>, Option<u64>),
     ) -> Result<Response<Answer>, Failure> {
         let is_watch = verb == "watch";
         let wanted = self.wanted(&resource, is_watch)?;
@@ -498,7 +666,7 @@ impl Call<'_> {
             subresource: subresource.clone(),
             options,
             manager,
-            now: crate::clock::now(),
+            now: self.api.now(),
             warnings: Arc::clone(&self.warnings),
         };
         if !subresource.is_empty() {
@@ -515,17 +683,9 @@ impl Call<'_> {
         } else if !resource.allows(verb) || (verb == "create" && path.name.is_some()) {
             return Err(Failure::method_not_allowed());
         }
-        if let Some(response) = verbs::connect::serve(
-            &ask,
-            verb,
-            &self.query,
-            self.header(header::CONTENT_TYPE),
-            &body,
-            wanted,
-            self.headers,
-            self.uri,
-        )
-        .await
+        if let Some(response) =
+            verbs::connect::serve(&ask, verb, &self.query, self.header(header::CONTENT_TYPE), &body, wanted)
+                .await
         {
             return response;
         }
@@ -555,7 +715,11 @@ impl Call<'_> {
             "watch" => {
                 let options = ListOptions::parse(&self.query, true)?;
                 let events = verbs::watch::watch(&ask, &options, wanted.accepted, wanted.include).await?;
-                let mut response = Response::new(Answer::stream(events));
+                let events = match breaks_after {
+                    None => Answer::stream(events),
+                    Some(count) => Answer::stream(events.take(usize::try_from(count).unwrap_or(usize::MAX))),
+                };
+                let mut response = Response::new(events);
                 let content_type = wanted.accepted.format.content_type(true);
                 response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
                 Ok(response)
@@ -587,12 +751,14 @@ impl Call<'_> {
             }
             "delete" => {
                 let options = self.delete_options(&body)?;
+                let ask = ask.for_show(options.is_dry_run);
                 let shown = verbs::delete::delete(&ask, &options).await?;
                 show::object(&self.api, &resource, 200, shown, wanted).await
             }
             "deletecollection" => {
                 let list = ListOptions::parse(&self.query, false)?;
                 let options = self.delete_options(&body)?;
+                let ask = ask.for_show(options.is_dry_run);
                 let items = verbs::delete::delete_collection(&ask, &list, &options).await?;
                 let rv = self.api.store().version().to_string();
                 let list = json!({

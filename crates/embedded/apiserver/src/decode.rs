@@ -108,6 +108,11 @@ fn json(bytes: &[u8], duplicates: Option<&mut Vec<String>>) -> Result<Value, ser
     Ok(value)
 }
 
+/// As deep as JSON may be stored.
+const YAML_DEPTH: usize = 120;
+/// The YAML parser takes up to 32 KB for each level, which is more than threads usually have.
+const YAML_STACK: usize = 8 << 20;
+
 /// Reads YAML (and so JSON).
 pub(crate) fn yaml(bytes: &[u8]) -> Result<Value, Failure> {
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
@@ -117,8 +122,16 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Value, Failure> {
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Failure::bad_request("error decoding YAML: the body is not UTF-8"))?;
-    serde_saphyr::from_str(text)
-        .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
+    let parse = || {
+        let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: YAML_DEPTH } };
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
+    };
+    let parsed = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("yaml".into()).stack_size(YAML_STACK);
+        thread.spawn_scoped(scope, parse).map(std::thread::ScopedJoinHandle::join)
+    });
+    let Ok(Ok(parsed)) = parsed else { return Err(Failure::internal("the YAML could not be read")) };
+    parsed.map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
 }
 
 /// Reads the body of a JSON or merge patch.

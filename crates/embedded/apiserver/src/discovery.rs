@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
-    aggregation,
     api::Api,
     auth::tokens,
     model,
@@ -84,9 +83,10 @@ pub(crate) fn serve(
     match place {
         Place::Groups { is_core } => groups(api, &registry, &parts.headers, *is_core),
         Place::Group(name) => {
-            let group =
-                registry.group(name).filter(|group| !group.name.is_empty()).ok_or_else(Failure::no_page)?;
-            let mut value = legacy_group(group);
+            let group = registry.group(name).filter(|group| !group.name.is_empty()).map(legacy_group);
+            let mut value = group
+                .or_else(|| remote_groups(api).into_iter().find(|group| group["name"] == **name))
+                .ok_or_else(Failure::no_page)?;
             let map = crate::json::as_map(&mut value);
             map.insert("kind".into(), "APIGroup".into());
             map.insert("apiVersion".into(), "v1".into());
@@ -268,17 +268,43 @@ fn groups(
     } else {
         let mut groups: Vec<Value> =
             registry.groups.iter().filter(|group| !group.name.is_empty()).map(legacy_group).collect();
-        for (group, version) in aggregation::remote_versions(api) {
-            if registry.group(&group).is_none() {
-                let version = json!({"groupVersion": api_version(&group, &version), "version": version});
-                groups.push(json!({"name": group, "versions": [version], "preferredVersion": version}));
-            }
-        }
+        groups.extend(remote_groups(api));
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     };
     let mut response = json_answer(headers, &value)?;
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     Ok(response)
+}
+
+/// Groups that other servers serve.
+fn remote_groups(api: &Api) -> Vec<Value> {
+    let mut groups: Vec<(String, Vec<Value>)> = Vec::new();
+    for (group, version, _) in api.services().discovered(api) {
+        let version = json!({"groupVersion": api_version(&group, &version), "version": version});
+        match groups.iter_mut().find(|(name, _)| *name == group) {
+            Some((_, versions)) => versions.push(version),
+            None => groups.push((group, vec![version])),
+        }
+    }
+    let shown = |(name, versions): (String, Vec<Value>)| json!({"name": name, "versions": versions, "preferredVersion": versions.first()});
+    groups.into_iter().map(shown).collect()
+}
+
+/// What other servers serve, with their resources as they were last known.
+fn remote_aggregated(api: &Api) -> Vec<Value> {
+    let mut groups: Vec<(String, Vec<Value>)> = Vec::new();
+    for (group, version, resources) in api.services().discovered(api) {
+        let shown = match resources {
+            Some(resources) => json!({"version": version, "freshness": "Current", "resources": *resources}),
+            None => json!({"version": version, "freshness": "Stale"}),
+        };
+        match groups.iter_mut().find(|(name, _)| *name == group) {
+            Some((_, versions)) => versions.push(shown),
+            None => groups.push((group, vec![shown])),
+        }
+    }
+    let shown = |(name, versions): (String, Vec<Value>)| json!({"metadata": {"name": name, "creationTimestamp": null}, "versions": versions});
+    groups.into_iter().map(shown).collect()
 }
 
 fn aggregated_groups(
@@ -289,30 +315,44 @@ fn aggregated_groups(
 ) -> Response<Answer> {
     let cached = api.documents().cached(registry);
     let [core, others] = &cached.aggregated;
-    let (bytes, tag) = (if is_core { core } else { others }).get_or_init(|| {
-        let items: Vec<Value> = registry
-            .groups
-            .iter()
-            .filter(|group| group.name.is_empty() == is_core)
-            .map(|group| {
-                let versions: Vec<Value> = group
-                    .versions
-                    .iter()
-                    .map(|version| {
-                        let resources: Vec<Value> = version.resources.iter().map(|r| aggregated_resource(r)).collect();
-                        json!({"version": &*version.version, "freshness": "Current", "resources": resources})
-                    })
-                    .collect();
-                let metadata = if is_core { json!({"creationTimestamp": null}) } else { json!({"name": &*group.name, "creationTimestamp": null}) };
-                json!({"metadata": metadata, "versions": versions})
-            })
-            .collect();
-        let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-        let bytes = serde_json::to_vec(&list).unwrap_or_default();
-        let tag = format!("\"{}\"", hash(&bytes));
-        (bytes.into(), tag)
-    });
+    let remote = if is_core { Vec::new() } else { remote_aggregated(api) };
+    if !remote.is_empty() {
+        // What other servers have changes without anybody telling this one.
+        let (bytes, tag) = aggregated_document(registry, is_core, remote);
+        return tagged(headers, AGGREGATED, bytes, &tag, "public");
+    }
+    let (bytes, tag) = (if is_core { core } else { others })
+        .get_or_init(|| aggregated_document(registry, is_core, Vec::new()));
     tagged(headers, AGGREGATED, bytes.clone(), tag, "public")
+}
+
+fn aggregated_document(registry: &Registry, is_core: bool, remote: Vec<Value>) -> (Bytes, String) {
+    let groups = registry.groups.iter().filter(|group| group.name.is_empty() == is_core);
+    let mut items: Vec<Value> = groups
+        .map(|group| {
+            let versions: Vec<Value> = group
+                .versions
+                .iter()
+                .map(|version| {
+                    let resources: Vec<Value> =
+                        version.resources.iter().map(|resource| aggregated_resource(resource)).collect();
+                    json!({"version": &*version.version, "freshness": "Current", "resources": *resources})
+                })
+                .collect();
+            let metadata = if is_core {
+                json!({"creationTimestamp": null})
+            } else {
+                json!({"name": &*group.name, "creationTimestamp": null})
+            };
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    items.extend(remote);
+    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {}, "items": items});
+    let bytes = serde_json::to_vec(&list).unwrap_or_default();
+    let tag = format!("\"{}\"", hash(&bytes));
+    (bytes.into(), tag)
 }
 
 /// An answer that a client may already have.

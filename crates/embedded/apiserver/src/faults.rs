@@ -28,6 +28,18 @@ pub enum Fault {
     Conflict,
     /// A read shows the state of this many changes ago, as far as that is still known.
     Stale(u64),
+    /// It is carried out, but the client is told this instead of what came of it.
+    Lost(Failure),
+    /// A watch breaks off after this many events.
+    Break(u64),
+}
+
+/// What a fault leaves to do for the request itself.
+#[derive(Debug, Default)]
+pub(crate) struct Twist {
+    pub(crate) stale: Option<u64>,
+    pub(crate) lost: Option<Failure>,
+    pub(crate) breaks_after: Option<u64>,
 }
 
 type Decide = Arc<dyn Fn(Met<'_>) -> Option<Fault> + Send + Sync>;
@@ -53,18 +65,20 @@ impl Faults {
         *self.0.write() = None;
     }
 
-    /// What goes wrong with a request; `Some` if it is to read the past.
-    pub(crate) async fn meet(&self, verb: &str, resource: &str, name: &str) -> Result<Option<u64>, Failure> {
+    /// Lets a request go wrong; what is left of that when it is served.
+    pub(crate) async fn meet(&self, verb: &str, resource: &str, name: &str) -> Result<Twist, Failure> {
         let decide = self.0.read().clone();
         match decide.and_then(|decide| decide(Met { verb, resource, name })) {
-            None => Ok(None),
+            None => Ok(Twist::default()),
             Some(Fault::Delay(time)) => {
                 tokio::time::sleep(time).await;
-                Ok(None)
+                Ok(Twist::default())
             }
             Some(Fault::Fail(failure)) => Err(failure),
             Some(Fault::Conflict) => Err(Failure::modified(Named { group: "", resource, name })),
-            Some(Fault::Stale(changes)) => Ok(Some(changes)),
+            Some(Fault::Stale(changes)) => Ok(Twist { stale: Some(changes), ..Twist::default() }),
+            Some(Fault::Lost(failure)) => Ok(Twist { lost: Some(failure), ..Twist::default() }),
+            Some(Fault::Break(events)) => Ok(Twist { breaks_after: Some(events), ..Twist::default() }),
         }
     }
 }

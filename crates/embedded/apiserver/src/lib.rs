@@ -11,14 +11,42 @@
 //! ```
 //!
 //! Built-in kinds and custom resources take the same path; what a kind is comes from `quintet-objects`.
+//!
+//! # Simulation
+//!
+//! A test makes one API, installs the definitions it needs, and forks it for every seed: a fork begins with the same
+//! objects, shares what does not change, and takes well under a millisecond. Its time is Tokio's, so that paused
+//! time drives timestamps, deadlines and the age of events and tokens alike; what it makes up follows from the seed.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use quintet_apiserver::{Api, Chance, Clock, faults::{Fault, Met}};
+//!
+//! let template = Api::in_memory(&[/* CustomResourceDefinitions as JSON */]).await?;
+//! for seed in 0..3 {
+//!     let clock = Clock::simulated("2026-01-01T00:00:00Z".parse()?);
+//!     let api = template.fork(clock, Chance::seeded(seed));
+//!     // Every update meets a conflict; see `Fault` for what else can go wrong.
+//!     api.faults().decide(|met: Met<'_>| (met.verb == "update").then_some(Fault::Conflict));
+//!     let client: kube::Client = api.admin_client();
+//!     // ... run controllers on `client`; `api.drop_watches()` cuts them off ...
+//!     # drop(client);
+//!     api.stop().await;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod admission;
 mod aggregation;
 pub mod api;
 pub mod auth;
+mod chance;
 mod client;
 mod clock;
 mod collector;
+mod compression;
 pub mod crd;
 mod decode;
 mod discovery;
@@ -36,6 +64,8 @@ mod verbs;
 
 pub use api::{Api, Converter, Parts};
 pub use auth::{Caller, tokens::Tokens};
+pub use chance::Chance;
 pub use client::InProcess;
+pub use clock::Clock;
 pub use server::cluster::{Cluster, Settings, StartError};
 pub use store::Store;

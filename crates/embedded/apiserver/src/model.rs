@@ -25,6 +25,8 @@ use crate::{
     verbs::{Ask, scale::ScalePaths},
 };
 
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
 /// Fills in what the client left out.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {
     match &resource.model {
@@ -71,6 +73,26 @@ pub(crate) fn prepare_update(resource: &Resource, subresource: &str, new: &mut V
     match (&resource.model, subresource) {
         (Model::BuiltIn(kind), "status") => kind.prepare_status_update(new, old),
         (Model::BuiltIn(_), "binding") => {}
+        (Model::BuiltIn(_), "ephemeralcontainers") => {
+            let wanted = new.pointer("/spec/ephemeralContainers").cloned();
+            keep_all_but(new, old, |spec| match wanted {
+                Some(wanted) => drop(spec.insert("ephemeralContainers".into(), wanted)),
+                None => drop(spec.remove("ephemeralContainers")),
+            });
+        }
+        (Model::BuiltIn(_), "resize") => {
+            let wanted = json::items(new, "/spec/containers").to_vec();
+            keep_all_but(new, old, |spec| {
+                let containers = spec.get_mut("containers").and_then(Value::as_array_mut);
+                for container in containers.into_iter().flatten() {
+                    let is_same = |one: &&Value| json::text(one, "/name") == json::text(container, "/name");
+                    if let Some(found) = wanted.iter().find(is_same).and_then(Value::as_object) {
+                        carry(found, json::as_map(container), "resources");
+                        carry(found, json::as_map(container), "resizePolicy");
+                    }
+                }
+            });
+        }
         (Model::BuiltIn(_), "approval") => carry(before, json::as_map(new), "spec"),
         (Model::BuiltIn(_), "finalize") => carry(before, json::as_map(new), "status"),
         (Model::BuiltIn(kind), _) => {
@@ -103,6 +125,20 @@ pub(crate) fn prepare_update(resource: &Resource, subresource: &str, new: &mut V
             }
         }
     }
+}
+
+/// Puts the old object in the place of the new one, with a change to its spec. Who owns which fields, and which version
+/// is replaced, is what the request says.
+fn keep_all_but(new: &mut Value, old: &Value, change: impl FnOnce(&mut Map<String, Value>)) {
+    let said = ["managedFields", "resourceVersion"].map(|key| new["metadata"].get(key).cloned());
+    *new = old.clone();
+    for (key, value) in ["managedFields", "resourceVersion"].into_iter().zip(said) {
+        match value {
+            Some(value) => json::metadata(new).insert(key.into(), value),
+            None => json::metadata(new).remove(key),
+        };
+    }
+    change(json::child(json::as_map(new), "spec"));
 }
 
 fn has_generation(resource: &Resource) -> bool {
@@ -192,7 +228,12 @@ fn validate(ask: &Ask, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         Model::BuiltIn(kind) => match ask.subresource.as_str() {
             // These change what the object itself may not.
             "binding" | "finalize" => Vec::new(),
-            "ephemeralcontainers" | "resize" => kind.validate(new, None),
+            "resize" => kind.validate(new, None),
+            "ephemeralcontainers" => {
+                let mut errors = kind.validate(new, None);
+                errors.extend(old.into_iter().flat_map(|old| changed_ephemeral(new, old)));
+                errors
+            }
             _ => {
                 // Schemas are dear to check; what did not change was checked when it was written.
                 let is_unchanged = old.is_some_and(|old| old.get("spec") == new.get("spec"));
@@ -219,6 +260,26 @@ fn validate(ask: &Ask, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             errors
         }
     }
+}
+
+/// Ephemeral containers are added and never changed.
+fn changed_ephemeral(new: &Value, old: &Value) -> Vec<FieldError> {
+    let spec = quintet_objects::Path::new("spec");
+    let path = spec.field("ephemeralContainers");
+    let present = json::items(new, "/spec/ephemeralContainers");
+    let is_kept = |container: &&Value| {
+        present
+            .iter()
+            .any(|one| json::text(one, "/name") == json::text(container, "/name") && one == *container)
+    };
+    let containers = json::items(old, "/spec/ephemeralContainers").iter();
+    let changed = containers.filter(|container| !is_kept(container));
+    changed
+        .map(|container| {
+            let name = json::text(container, "/name");
+            FieldError::forbidden(&path, format!("existing ephemeral containers {name:?} may not be changed"))
+        })
+        .collect()
 }
 
 /// Whether an update changes nothing that counts: times of field ownership do not.
@@ -289,6 +350,27 @@ pub(crate) fn apply(ask: &Ask, live: Option<&Value>, config: &Value) -> Result<V
     })
 }
 
+/// Makes an applied object what it would be had it been sent as a whole: numbers and quantities as they are written,
+/// nothing of a wrong type.
+pub(crate) fn fit_applied(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
+    let resource = &ask.resource;
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::untyped(format!(
+            "failed to create typed patch object ({}/{}; {}, Kind={}): {error}",
+            ask.namespace, ask.name, resource.api_version, resource.kind
+        ))
+    };
+    if resource.as_custom().is_some() {
+        let Some(schema) = types::by_name(OBJECT_META) else { return Ok(()) };
+        let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+        types::decode(schema, &mut metadata).map_err(|error| failed(&error))?;
+        json::as_map(object).insert("metadata".into(), metadata);
+        return Ok(());
+    }
+    let Some(schema) = types::kind(&resource.api_version, &resource.kind) else { return Ok(()) };
+    types::decode(schema, object).map(drop).map_err(|error| failed(&error))
+}
+
 fn patch_failure(error: &PatchError) -> Failure {
     match error {
         PatchError::Malformed(why) => Failure::bad_request(why.as_str()),
@@ -331,7 +413,7 @@ pub(crate) fn convert_built_in(resource: &Resource, mut object: Value) -> Value 
 pub(crate) fn fit_custom(custom: &CustomVersion, object: &mut Value) -> Result<Vec<String>, String> {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     let mut unknown = Vec::new();
-    if let Some(schema) = types::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+    if let Some(schema) = types::by_name(OBJECT_META) {
         let decoded = types::decode(schema, &mut metadata).map_err(|error| error.to_string())?;
         unknown = decoded.unknown.into_iter().map(|path| format!("metadata.{path}")).collect();
         json::as_map(object).insert("metadata".into(), metadata);
@@ -408,8 +490,8 @@ pub(crate) fn table(
     metadata: &Value,
     include: IncludeObject,
     with_definitions: bool,
+    now: jiff::Timestamp,
 ) -> Value {
-    let now = crate::clock::now();
     match &resource.model {
         Model::BuiltIn(kind) => {
             Printer::builtin(kind).table(objects, metadata, include, with_definitions, now)

@@ -14,7 +14,10 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _};
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 
 use crate::{
     api::Api,
@@ -29,6 +32,8 @@ pub(crate) enum Trust<'a> {
     Bundle(&'a [u8]),
     /// Anybody's, because somebody said so.
     Anybody,
+    /// Nobody has one: the connection is not encrypted.
+    Unencrypted,
 }
 
 /// Where a request goes.
@@ -51,9 +56,23 @@ pub(crate) async fn send(
         .await
         .map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
     let _ = stream.set_nodelay(true);
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config(target.trust)?));
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verified = match target.trust {
+        Trust::Unencrypted => return exchange(stream, request).await,
+        Trust::Anybody => Verified::Nobody(provider),
+        Trust::Bundle(bundle) => Verified::Bundle(bundle, provider),
+    };
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config(verified)?));
     let name = ServerName::try_from(target.name.clone()).map_err(|error| error.to_string())?;
     let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+    exchange(stream, request).await
+}
+
+/// Sends a request on a connection that is there.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, String> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| error.to_string())?;
@@ -66,20 +85,26 @@ pub(crate) async fn send(
     sender.send_request(request).await.map_err(|error| error.to_string())
 }
 
-fn config(trust: Trust<'_>) -> Result<ClientConfig, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+/// How an encrypted connection is verified.
+enum Verified<'a> {
+    Bundle(&'a [u8], Arc<CryptoProvider>),
+    Nobody(Arc<CryptoProvider>),
+}
+
+fn config(verified: Verified<'_>) -> Result<ClientConfig, String> {
+    let (Verified::Bundle(_, provider) | Verified::Nobody(provider)) = &verified;
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    Ok(match trust {
-        Trust::Bundle(bundle) => {
+    Ok(match verified {
+        Verified::Bundle(bundle, _) => {
             let mut roots = RootCertStore::empty();
             for certificate in CertificateDer::pem_slice_iter(bundle).flatten() {
                 let _ = roots.add(certificate);
             }
             builder.with_root_certificates(roots).with_no_client_auth()
         }
-        Trust::Anybody => builder
+        Verified::Nobody(provider) => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
             .with_no_client_auth(),
@@ -100,19 +125,42 @@ pub(crate) fn endpoint(api: &Api, service: &Value) -> Result<(String, u16), Stri
     else {
         return Err(format!("no service port {wanted} found for service {name:?}"));
     };
-    let none = || format!("no endpoints available for service {name:?}");
-    let endpoints = api.store().get("core/endpoints", &key).ok_or_else(none)?;
-    let endpoints: Value = serde_json::from_slice(&endpoints.body).unwrap_or_default();
-    for subset in items(&endpoints, "/subsets") {
-        let address = items(subset, "/addresses").first().map(|address| text(address, "/ip").to_owned());
-        let target = items(subset, "/ports").iter().find(|one| text(one, "/name") == text(port, "/name"));
-        let target =
-            target.and_then(|one| one.get("port")?.as_u64()).and_then(|port| u16::try_from(port).ok());
-        if let (Some(address), Some(target)) = (address, target) {
-            return Ok((address, target));
-        }
+    if text(&object, "/spec/type") == "ExternalName" {
+        let port = u16::try_from(wanted).map_err(|_| format!("port {wanted} is none"))?;
+        return Ok((text(&object, "/spec/externalName").to_owned(), port));
     }
-    Err(none())
+    ready(api, namespace, name, text(port, "/name"))
+        .ok_or_else(|| format!("no endpoints available for service {name:?}"))
+}
+
+/// A ready endpoint of a service for one of its ports.
+pub(crate) fn ready(api: &Api, namespace: &str, service: &str, port: &str) -> Option<(String, u16)> {
+    let named = |ports: &[Value]| {
+        let found = ports.iter().find(|one| text(one, "/name") == port)?;
+        u16::try_from(found.get("port")?.as_u64()?).ok()
+    };
+    let endpoints = api.store().get("core/endpoints", &key_of(namespace, service));
+    let endpoints: Value =
+        endpoints.and_then(|entry| serde_json::from_slice(&entry.body).ok()).unwrap_or_default();
+    let listed = items(&endpoints, "/subsets").iter().find_map(|subset| {
+        let address = items(subset, "/addresses").first()?;
+        Some((text(address, "/ip").to_owned(), named(items(subset, "/ports"))?))
+    });
+    listed.or_else(|| {
+        let slices =
+            api.store().list("discovery.k8s.io/endpointslices", &format!("{namespace}/"), None, None);
+        slices.ok()?.0.iter().find_map(|(_, entry)| {
+            if entry.head.label("kubernetes.io/service-name") != Some(service) {
+                return None;
+            }
+            let slice: Value = serde_json::from_slice(&entry.body).ok()?;
+            let is_ready =
+                |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
+            let endpoint = items(&slice, "/endpoints").iter().find(is_ready)?;
+            let address = items(endpoint, "/addresses").first()?.as_str()?.to_owned();
+            Some((address, named(items(&slice, "/ports"))?))
+        })
+    })
 }
 
 /// Believes anybody: for APIServices with `insecureSkipTLSVerify` only.

@@ -63,13 +63,14 @@ pub(crate) fn event(
     kind: EventType,
     object: Value,
     is_first: bool,
+    now: jiff::Timestamp,
 ) -> Bytes {
     let object = match accepted.view {
         View::Whole => object,
         View::Metadata { .. } => partial_metadata(&object),
         View::Table => {
             let metadata = json!({"resourceVersion": object.pointer("/metadata/resourceVersion")});
-            model::table(resource, std::slice::from_ref(&object), &metadata, include, is_first)
+            model::table(resource, std::slice::from_ref(&object), &metadata, include, is_first, now)
         }
     };
     frame(accepted, kind, &object)
@@ -211,7 +212,7 @@ pub(crate) async fn object(
         }
         View::Table => {
             let metadata = json!({"resourceVersion": object.pointer("/metadata/resourceVersion")});
-            model::table(resource, std::slice::from_ref(&object), &metadata, wanted.include, true)
+            model::table(resource, std::slice::from_ref(&object), &metadata, wanted.include, true, api.now())
         }
     };
     value(code, &object, wanted)
@@ -268,7 +269,7 @@ pub(crate) async fn list(
                 ),
             ));
         }
-        View::Table => model::table(resource, &items, &metadata, wanted.include, true),
+        View::Table => model::table(resource, &items, &metadata, wanted.include, true, api.now()),
     };
     value(200, &shown, wanted)
 }

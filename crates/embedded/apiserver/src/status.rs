@@ -92,6 +92,14 @@ impl Failure {
         self
     }
 
+    /// The same with another code and reason.
+    #[must_use]
+    pub(crate) fn with_code(mut self, code: u16, reason: &str) -> Self {
+        self.0.code = code;
+        reason.clone_into(&mut self.0.reason);
+        self
+    }
+
     /// Asks the client to come back after some seconds.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {

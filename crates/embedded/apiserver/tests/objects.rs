@@ -316,3 +316,55 @@ async fn a_namespace_goes_with_all_that_is_in_it() {
     let kept = send(&api, "DELETE", "/api/v1/namespaces/default", None).await;
     assert_eq!(kept.message(), "namespaces \"default\" is forbidden: this namespace may not be deleted");
 }
+
+#[tokio::test]
+async fn a_watch_finds_its_event_behind_many_that_are_not() {
+    let api = api().await;
+    let rv = api.store().version();
+    for n in 0..1000 {
+        let map = json!({"metadata": {"name": format!("m{n}")}});
+        send(&api, "POST", "/api/v1/namespaces/kube-public/configmaps", map).await.expect(201);
+    }
+    send(&api, "POST", "/api/v1/namespaces/default/configmaps", json!({"metadata": {"name": "wanted"}}))
+        .await
+        .expect(201);
+    let path = format!("/api/v1/namespaces/default/configmaps?watch=true&resourceVersion={rv}");
+    assert_eq!(support::Events::open(&api, &path).await.brief().await, ("ADDED".into(), "wanted".into()));
+}
+
+#[tokio::test]
+async fn an_owner_in_the_foreground_does_not_wait_for_what_another_keeps() {
+    let api = api().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let mut owners = Vec::new();
+    for name in ["goes", "stays"] {
+        let owner = send(&api, "POST", maps, json!({"metadata": {"name": name}})).await.expect(201);
+        owners.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true}));
+    }
+    send(&api, "POST", maps, json!({"metadata": {"name": "shared", "ownerReferences": owners}}))
+        .await
+        .expect(201);
+    send(&api, "DELETE", &format!("{maps}/goes"), json!({"propagationPolicy": "Foreground"}))
+        .await
+        .expect(200);
+    support::eventually(async || send(&api, "GET", &format!("{maps}/goes"), None).await.code == 404).await;
+    let shared = send(&api, "GET", &format!("{maps}/shared"), None).await.expect(200);
+    assert_eq!(shared["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_applied_object_is_written_as_a_created_one() {
+    let api = api().await;
+    let apply = |body: serde_json::Value| {
+        let path = "/api/v1/namespaces/default/pods/p?fieldManager=a&force=true";
+        support::send_typed(&api, "PATCH", path, "application/apply-patch+yaml", body)
+    };
+    let pod = |cpu: serde_json::Value, labels: serde_json::Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels}, "spec": {"containers":
+            [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}})
+    };
+    let applied = apply(pod(json!(1), json!({"a": "b"}))).await.expect(201);
+    assert_eq!(applied["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1");
+    let refused = apply(pod(json!("1"), json!({"a": 1}))).await;
+    assert_eq!(refused.code, 500, "{}", refused.message());
+}

@@ -1,5 +1,4 @@
 //! Admission webhooks, asked over HTTPS.
-#![expect(clippy::disallowed_methods, reason = "tasks of a test or benchmark end with it")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,27 +9,21 @@
 
 mod support;
 
-use std::{convert::Infallible, sync::Arc};
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
-use quintet_apiserver::server::{certificates::Authority, tls};
+use http_body_util::Full;
 use serde_json::{Value, json};
-use support::{api, send};
+use support::{api, backend::Backend, send};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A webhook that labels everything at `/label`, refuses everything at `/deny` and talks nonsense elsewhere.
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let path = request.uri().path().to_owned();
-    let body = request.into_body().collect().await.unwrap().to_bytes();
-    let review: Value = serde_json::from_slice(&body).unwrap();
+fn answer(request: &Request<Bytes>) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    let review: Value = serde_json::from_slice(request.body()).unwrap();
     let uid = &review["request"]["uid"];
-    let response = match path.as_str() {
+    let response = match path {
         "/label" => {
             assert!(review["request"]["object"]["metadata"].get("uid").is_none(), "creates have no uid yet");
             let patch =
@@ -42,28 +35,13 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     };
     let review =
         json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
-    Ok(Response::new(Full::new(review.to_string().into())))
+    Response::new(Full::new(review.to_string().into()))
 }
 
 /// Starts the webhook; its address and who vouches for it.
 async fn start() -> (String, String) {
-    let authority = Authority::generate().unwrap();
-    let config = tls(&authority, &["localhost".to_owned()]).unwrap();
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let acceptor = acceptor.clone();
-            tokio::spawn(async move {
-                let Ok(stream) = acceptor.accept(stream).await else { return };
-                let connection = hyper::server::conn::http1::Builder::new();
-                let _ = connection.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
-            });
-        }
-    });
-    (format!("https://localhost:{}", address.port()), STANDARD.encode(&authority.certificate))
+    let backend = Backend::start(&["localhost"], |request| answer(&request)).await;
+    (format!("https://localhost:{}", backend.address.port()), backend.ca)
 }
 
 fn configuration(kind: &str, hook: Value) -> Value {

@@ -7,7 +7,10 @@ mod finalizers;
 mod gauges;
 pub mod job;
 pub mod labels;
+pub mod mtls;
 pub mod names;
+pub mod network_policy;
+pub mod permissions;
 pub mod pod;
 pub mod pod_view;
 pub mod schedulers;
@@ -44,5 +47,7 @@ pub struct Context {
 
 /// Adds all Ray controllers.
 pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
-    cluster::add(runtime, context)
+    cluster::add(runtime, context)?;
+    network_policy::add(runtime, context)?;
+    mtls::add(runtime, context)
 }

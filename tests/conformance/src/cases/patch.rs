@@ -10,6 +10,7 @@ cases! { "patch":
     "a merge patch merges maps, replaces lists and removes nulls" => merge,
     "a JSON patch is carried out whole or not at all" => json_patch,
     "a JSON patch that fails a test is refused" => json_test,
+    "a JSON patch may replace a member that is not there, but no element" => json_replace,
     "a strategic merge patch merges lists by key" => strategic,
     "a strategic merge patch obeys its directives" => directives,
     "a patch with a version is conditional" => conditional,
@@ -66,6 +67,31 @@ async fn json_patch(world: World) -> anyhow::Result<()> {
             && patched["data"].get("l").is_none(),
         "{patched}"
     );
+    Ok(())
+}
+
+async fn json_replace(world: World) -> anyhow::Result<()> {
+    world.create_config_map("a", &json!({ "k": "1" })).await?;
+    let path = world.core("configmaps/a");
+    let patch = json!([
+        { "op": "test", "path": "/data/l", "value": null },
+        { "op": "replace", "path": "/data/l", "value": "2" },
+        { "op": "replace", "path": "/metadata/finalizers", "value": ["example.com/x"] },
+    ]);
+    let patched = world.patch(&path, "json-patch+json", &patch).await?.expect(200)?;
+    ensure!(patched["data"] == json!({ "k": "1", "l": "2" }), "{patched}");
+    for refused in [
+        json!({ "op": "replace", "path": "/metadata/finalizers/1", "value": "example.com/y" }),
+        json!({ "op": "replace", "path": "/binaryData/l", "value": "2" }),
+        json!({ "op": "test", "path": "/binaryData/l", "value": null }),
+        json!({ "op": "remove", "path": "/data/m" }),
+    ] {
+        let answer = world.patch(&path, "json-patch+json", &json!([refused])).await?;
+        let message = "the server rejected our request due to an error in our request";
+        answer.expect_status(422, "Invalid", message)?;
+    }
+    let patch = json!([{ "op": "remove", "path": "/metadata/finalizers/-1" }]);
+    world.patch(&path, "json-patch+json", &patch).await?.expect(200)?;
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use quintet_objects::{FieldError, Path};
 use serde_json::{Value, json};
 
 use crate::{
-    json::{self, items, random, text},
+    chance::Chance,
+    json::{self, items, text},
     status::Failure,
     verbs::Ask,
 };
@@ -68,7 +69,8 @@ fn address(
         return Ok(());
     }
     let address = match asked.as_str() {
-        "" => free_address(taken).ok_or_else(|| Failure::internal("no more service addresses are free"))?,
+        "" => free_address(ask.api.chance(), taken)
+            .ok_or_else(|| Failure::internal("no more service addresses are free"))?,
         "None" => asked,
         _ => {
             let is_kept = old.is_some_and(|old| text(old, "/spec/clusterIP") == asked);
@@ -93,9 +95,9 @@ fn address(
     Ok(())
 }
 
-fn free_address(taken: &HashSet<String>) -> Option<String> {
+fn free_address(chance: &Chance, taken: &HashSet<String>) -> Option<String> {
     let mut bytes = [0_u8; 2];
-    random(&mut bytes);
+    chance.fill(&mut bytes);
     let span = u16::MAX - 1 - RESERVED;
     let start = u16::from_be_bytes(bytes) % span;
     (0..span)

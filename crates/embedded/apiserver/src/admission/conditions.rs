@@ -10,6 +10,24 @@ use crate::{
     verbs::Ask,
 };
 
+/// A request as expressions see it.
+pub(super) fn request(ask: &Ask, operation: Operation<'_>, object: Option<&Value>) -> Value {
+    let resource = &ask.resource;
+    let name = match (ask.name.as_str(), object) {
+        ("", Some(object)) => text(object, "/metadata/name"),
+        (name, _) => name,
+    };
+    let kind = json!({"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind});
+    let place =
+        json!({"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural});
+    json!({
+        "kind": kind, "requestKind": kind, "resource": place, "requestResource": place,
+        "subResource": ask.subresource, "requestSubResource": ask.subresource, "name": name,
+        "namespace": ask.namespace, "operation": operation.name(), "userInfo": ask.caller.to_value(),
+        "dryRun": ask.options.is_dry_run,
+    })
+}
+
 /// Whether all conditions of a hook hold. One that is false is enough to skip the hook, whatever the others say.
 pub(super) fn hold(
     ask: &Ask,
@@ -22,13 +40,7 @@ pub(super) fn hold(
     if conditions.is_empty() {
         return Ok(true);
     }
-    let resource = &ask.resource;
-    let request = json!({
-        "kind": {"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind},
-        "resource": {"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural},
-        "subResource": ask.subresource, "name": ask.name, "namespace": ask.namespace,
-        "operation": operation.name(), "userInfo": ask.caller.to_value(), "dryRun": ask.options.is_dry_run,
-    });
+    let request = request(ask, operation, object.or(old));
     let variables = [
         ("object", object.unwrap_or(&Value::Null)),
         ("oldObject", old.unwrap_or(&Value::Null)),

@@ -4,7 +4,9 @@ mod allocate;
 mod conditions;
 mod limits;
 mod plugins;
+mod policies;
 mod quota;
+mod usage;
 pub(crate) mod webhooks;
 
 use serde_json::Value;
@@ -12,7 +14,9 @@ use serde_json::Value;
 use crate::{request::options::DeleteOptions, status::Failure, verbs::Ask};
 
 pub(crate) use allocate::allocate;
-pub(crate) use quota::{counted_by, settle as settle_quota, usage};
+pub(crate) use policies::Policies;
+pub(crate) use quota::{Ledger, reserve};
+pub(crate) use usage::{counted_by, usage};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +63,6 @@ pub(crate) async fn validate(
     old: Option<&Value>,
 ) -> Result<(), Failure> {
     plugins::validate(ask, operation, object, old)?;
-    webhooks::validate(ask, operation, object, old).await?;
-    if let (Operation::Create, Some(object)) = (operation, object) {
-        quota::check(ask, object)?;
-    }
-    Ok(())
+    policies::validate(ask, operation, object, old).await?;
+    webhooks::validate(ask, operation, object, old).await
 }

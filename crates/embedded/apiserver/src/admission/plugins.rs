@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Operation, limits};
 use crate::{
     auth::rbac,
-    json::{self, items, suffix, text},
+    json::{self, items, text},
     status::{Failure, Named},
     store::key_of,
     verbs::{Ask, metadata},
@@ -173,7 +173,7 @@ fn service_account(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
         .iter()
         .map(|volume| text(volume, "/name").to_owned())
         .find(|name| name.starts_with("kube-api-access-"));
-    let volume = existing.clone().unwrap_or_else(|| format!("kube-api-access-{}", suffix()));
+    let volume = existing.clone().unwrap_or_else(|| format!("kube-api-access-{}", ask.api.chance().suffix()));
     let mount = json!({"name": volume, "readOnly": true, "mountPath": TOKEN_DIRECTORY});
     let Some(spec) = object.get_mut("spec") else { return Ok(()) };
     for key in ["initContainers", "containers"] {

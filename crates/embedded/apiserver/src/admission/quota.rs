@@ -1,209 +1,267 @@
 //! ResourceQuotas: how much of everything a namespace may have.
+//!
+//! What a new object uses is added to `status.used` before the object is stored, in one step with the check that it
+//! fits: of two that fit alone but not together, one is refused. Until the object is stored the ledger speaks for it,
+//! so that a recount in between does not give its share away.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeSet, HashMap, hash_map::RandomState},
+    hash::BuildHasher as _,
+    sync::Arc,
+};
 
-use quintet_api::Quantity;
-use serde_json::{Value, json};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
 
+use super::usage::{Usage, quantity, usage};
 use crate::{
+    api::Api,
+    collector::quotas::used,
     json::{self, items, text},
     status::{Failure, Named},
+    store::{key_of, split_key},
     verbs::{Ask, update},
 };
 
-fn quantity(value: &Value) -> Quantity {
-    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+/// Namespaces that happen to share a turn wait for each other; more turns than this gain nothing.
+const TURNS: usize = 16;
+
+/// Objects that were counted and are not stored yet.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    state: Mutex<State>,
+    /// Namespaces wait to be recounted.
+    stale: tokio::sync::Notify,
+    /// One reservation or recount at a time in a namespace, so that they do not chase each other.
+    turns: [tokio::sync::Mutex<()>; TURNS],
+    hasher: RandomState,
 }
 
-/// The group and plural of what a quota on `resource` counts.
-pub(crate) fn counted_by(resource: &str) -> Option<(String, String)> {
-    let core = |plural: &str| Some((String::new(), plural.to_owned()));
-    if let Some(counted) = resource.strip_prefix("count/") {
-        let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
-        return Some((group.to_owned(), plural.to_owned()));
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    reserved: HashMap<u64, Reserved>,
+    stale: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Reserved {
+    namespace: String,
+    bucket: Arc<str>,
+    key: String,
+    usage: Usage,
+    /// A recount has counted it from here; the next one may find it stored, or gone.
+    was_counted: bool,
+}
+
+impl Ledger {
+    /// Runs `list` while no reservation begins or ends, and returns what it found, with the usage of objects that
+    /// are counted but that `is_stored` does not know.
+    pub(crate) fn with_pending<T>(
+        &self,
+        namespace: &str,
+        list: impl FnOnce() -> T,
+        is_stored: impl Fn(&T, &str, &str) -> bool,
+    ) -> (T, Vec<Usage>) {
+        let mut state = self.state.lock();
+        let listed = list();
+        let mut pending = Vec::new();
+        for reserved in state.reserved.values_mut().filter(|one| one.namespace == namespace) {
+            reserved.was_counted = true;
+            if !is_stored(&listed, &reserved.bucket, &reserved.key) {
+                pending.push(reserved.usage.clone());
+            }
+        }
+        (listed, pending)
     }
-    match resource {
-        "requests.storage" => core("persistentvolumeclaims"),
-        "services.nodeports" | "services.loadbalancers" => core("services"),
-        "cpu" | "memory" | "ephemeral-storage" => core("pods"),
-        _ if resource.starts_with("requests.") || resource.starts_with("limits.") => core("pods"),
-        plural if !plural.contains(['.', '/']) => core(plural),
-        _ => None,
+
+    /// Namespaces whose quotas say more than is used.
+    pub(crate) async fn stale(&self) -> BTreeSet<String> {
+        loop {
+            let notified = self.stale.notified();
+            let stale = std::mem::take(&mut self.state.lock().stale);
+            if !stale.is_empty() {
+                return stale;
+            }
+            notified.await;
+        }
+    }
+
+    /// The right to change what the quotas of a namespace say is used.
+    pub(crate) async fn turn(&self, namespace: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let turn = usize::try_from(self.hasher.hash_one(namespace) % TURNS as u64).unwrap_or(0);
+        match self.turns.get(turn) {
+            Some(turn) => Some(turn.lock().await),
+            None => None,
+        }
     }
 }
 
-/// What an object uses up, by the names of quotas. Pods that have ended use nothing but their count.
-pub(crate) fn usage(group: &str, plural: &str, object: &Value) -> BTreeMap<String, Quantity> {
-    let mut used = BTreeMap::new();
-    let one: Quantity = "1".parse().unwrap_or_default();
-    let counted = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
-    used.insert(format!("count/{counted}"), one);
-    if group.is_empty()
-        && matches!(
-            plural,
-            "pods"
-                | "services"
-                | "secrets"
-                | "configmaps"
-                | "persistentvolumeclaims"
-                | "replicationcontrollers"
-                | "resourcequotas"
-        )
-    {
-        used.insert(plural.to_owned(), one);
+/// A share of the quotas of a namespace that is given back unless it is kept.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    api: Api,
+    id: u64,
+    is_kept: bool,
+}
+
+impl Reservation {
+    /// The object it is for got another name.
+    pub(crate) fn rename(&self, name: &str) {
+        if let Some(reserved) = self.api.ledger().state.lock().reserved.get_mut(&self.id) {
+            reserved.key = key_of(&reserved.namespace, name);
+        }
     }
-    match (group, plural) {
-        ("", "pods") if matches!(text(object, "/status/phase"), "Succeeded" | "Failed") => {
-            used.remove("pods");
-        }
-        ("", "pods") => {
-            for container in items(object, "/spec/containers") {
-                for (kind, prefix) in [("requests", "requests."), ("limits", "limits.")] {
-                    let amounts = container.pointer(&format!("/resources/{kind}")).and_then(Value::as_object);
-                    for (resource, amount) in amounts.into_iter().flatten() {
-                        let total = used.entry(format!("{prefix}{resource}")).or_default();
-                        *total += quantity(amount);
-                        if kind == "requests"
-                            && matches!(resource.as_str(), "cpu" | "memory" | "ephemeral-storage")
-                        {
-                            let total = used.entry(resource.clone()).or_default();
-                            *total += quantity(amount);
-                        }
-                    }
-                }
-            }
-        }
-        ("", "services") => match text(object, "/spec/type") {
-            "NodePort" => drop(used.insert("services.nodeports".into(), one)),
-            "LoadBalancer" => {
-                used.insert("services.loadbalancers".into(), one);
-                used.insert("services.nodeports".into(), one);
-            }
-            _ => {}
-        },
-        ("", "persistentvolumeclaims") => {
-            if let Some(amount) = object.pointer("/spec/resources/requests/storage") {
-                used.insert("requests.storage".into(), quantity(amount));
-            }
-        }
-        _ => {}
+
+    /// The object is stored.
+    pub(crate) fn keep(mut self) {
+        self.is_kept = true;
     }
-    used
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let ledger = self.api.ledger();
+        let mut state = ledger.state.lock();
+        if let Some(reserved) = state.reserved.remove(&self.id)
+            && (!self.is_kept || reserved.was_counted)
+        {
+            state.stale.insert(reserved.namespace);
+            ledger.stale.notify_one();
+        }
+    }
 }
 
 fn quotas(ask: &Ask) -> Vec<(String, Value)> {
-    if !ask.resource.is_namespaced {
+    if !ask.resource.is_namespaced || !ask.subresource.is_empty() {
         return Vec::new();
     }
     let prefix = format!("{}/", ask.namespace);
     let listed = ask.api.store().list("core/resourcequotas", &prefix, None, None).map(|(entries, _)| entries);
     let listed = listed.unwrap_or_default();
-    listed
-        .iter()
-        .map(|(key, entry)| {
-            let name = crate::store::split_key(key).1.to_owned();
-            (name, serde_json::from_slice(&entry.body).unwrap_or_default())
-        })
-        .collect()
+    let parse = |body: &[u8]| serde_json::from_slice(body).unwrap_or_default();
+    listed.iter().map(|(key, entry)| (split_key(key).1.to_owned(), parse(&entry.body))).collect()
 }
 
-/// Refuses an object that would use more than is left.
-pub(super) fn check(ask: &Ask, object: &Value) -> Result<(), Failure> {
-    if !ask.subresource.is_empty() {
-        return Ok(());
-    }
+/// Counts a new object against the quotas of its namespace; refuses it if it does not fit.
+pub(crate) async fn reserve(ask: &Ask, object: &Value) -> Result<Option<Reservation>, Failure> {
     let quotas = quotas(ask);
     if quotas.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let usage = usage(&ask.resource.group, &ask.resource.plural, object);
-    let name = text(object, "/metadata/name");
-    let forbidden = |why: &str| Err(Failure::forbidden(Named { name, ..ask.named() }, why));
-    for (quota_name, quota) in quotas {
-        let hard = quota.pointer("/status/hard").or_else(|| quota.pointer("/spec/hard"));
-        let hard = hard.and_then(Value::as_object).cloned().unwrap_or_default();
-        let (mut requested, mut used, mut limited) = (Vec::new(), Vec::new(), Vec::new());
-        for (resource, most) in &hard {
-            if ask.resource.is("", "pods")
-                && (resource.starts_with("requests.")
-                    || resource.starts_with("limits.")
-                    || resource == "cpu"
-                    || resource == "memory")
-                && !resource.ends_with("storage")
-            {
-                let (kind, plain) = resource.split_once('.').unwrap_or(("requests", resource));
-                let missing: Vec<&str> = items(object, "/spec/containers")
-                    .iter()
-                    .filter(|container| {
-                        container.pointer(&format!("/resources/{kind}")).and_then(|r| r.get(plain)).is_none()
-                    })
-                    .map(|container| text(container, "/name"))
-                    .collect();
-                if !missing.is_empty() {
-                    return forbidden(&format!(
-                        "failed quota: {quota_name}: must specify {resource} for: {}",
-                        missing.join(",")
-                    ));
-                }
-            }
-            let Some(asked) = usage.get(resource) else { continue };
-            let present = quota.pointer("/status/used").and_then(|used| used.get(resource));
-            let present = present.map(quantity).unwrap_or_default();
-            if present + *asked > quantity(most) {
-                requested.push(format!("{resource}={asked}"));
-                used.push(format!("{resource}={present}"));
-                limited.push(format!("{resource}={}", most.as_str().unwrap_or_default()));
-            }
+    let usage = &usage(&ask.resource.group, &ask.resource.plural, object);
+    if ask.options.is_dry_run {
+        for (name, quota) in &quotas {
+            grant(ask, object, usage, name, quota)?;
         }
-        if !requested.is_empty() {
-            return forbidden(&format!(
-                "exceeded quota: {quota_name}, requested: {}, used: {}, limited: {}",
-                requested.join(","),
-                used.join(","),
-                limited.join(",")
-            ));
-        }
+        return Ok(None);
     }
-    Ok(())
-}
-
-/// Adds what a new object uses to the quotas of its namespace.
-pub(crate) async fn settle(ask: &Ask, object: &Value) {
-    if !ask.subresource.is_empty() || ask.options.is_dry_run {
-        return;
-    }
-    let quotas = quotas(ask);
-    if quotas.is_empty() {
-        return;
-    }
-    let usage = usage(&ask.resource.group, &ask.resource.plural, object);
-    let Ok(resource) = ask.api.built_in("", "resourcequotas") else { return };
-    for (name, quota) in quotas {
-        let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
-        if !hard.keys().any(|resource| usage.contains_key(resource)) {
+    let resource = ask.api.built_in("", "resourcequotas")?;
+    let ledger = ask.api.ledger();
+    let _turn = ledger.turn(&ask.namespace).await;
+    let reservation = {
+        let mut state = ledger.state.lock();
+        state.next += 1;
+        let id = state.next;
+        let key = key_of(&ask.namespace, text(object, "/metadata/name"));
+        let reserved = Reserved {
+            namespace: ask.namespace.clone(),
+            bucket: Arc::clone(&ask.resource.bucket),
+            key,
+            usage: usage.clone(),
+            was_counted: false,
+        };
+        state.reserved.insert(id, reserved);
+        Reservation { api: ask.api.clone(), id, is_kept: false }
+    };
+    for (name, quota) in &quotas {
+        if grant(ask, object, usage, name, quota)?.is_none() {
             continue;
         }
-        let one = Ask::internal(&ask.api, &resource, &ask.namespace, &name).below("status");
-        let (hard, usage) = (&hard, &usage);
-        let outcome = Box::pin(update::update(
-            &one,
-            false,
-            update::Made::Changed,
-            move |mut quota: Value| async move {
+        let one = Ask::internal(&ask.api, &resource, &ask.namespace, name).below("status");
+        let change = move |mut quota: Value| async move {
+            if let Some(used) = grant(ask, object, usage, name, &quota)? {
+                let hard = quota.pointer("/spec/hard").cloned().unwrap_or_default();
                 let status = json::child(json::as_map(&mut quota), "status");
-                status.insert("hard".into(), Value::Object(hard.clone()));
-                let used = json::child(status, "used");
-                for resource in hard.keys() {
-                    let before = used.get(resource).map(quantity).unwrap_or_default();
-                    let now = usage.get(resource).map_or(before, |asked| before + *asked);
-                    used.insert(resource.clone(), json!(now.to_string()));
-                }
-                Ok(quota)
-            },
-        ))
-        .await;
-        if let Err(failure) = outcome {
-            tracing::debug!("quota {name} was not counted: {failure}");
+                status.insert("hard".into(), hard);
+                status.insert("used".into(), Value::Object(used));
+            }
+            Ok(quota)
+        };
+        match Box::pin(update::update(&one, false, update::Made::Changed, change)).await {
+            // A quota that has gone limits nothing.
+            Err(failure) if failure.code() == 404 => {}
+            outcome => drop(outcome?),
         }
     }
+    Ok(Some(reservation))
+}
+
+/// What a quota says is used once the object is there too; `None` if the quota does not count it.
+fn grant(
+    ask: &Ask,
+    object: &Value,
+    usage: &Usage,
+    quota_name: &str,
+    quota: &Value,
+) -> Result<Option<Map<String, Value>>, Failure> {
+    let name = text(object, "/metadata/name");
+    let forbidden = |why: &str| Err(Failure::forbidden(Named { name, ..ask.named() }, why));
+    let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
+    if ask.resource.is("", "pods") {
+        for resource in hard.keys() {
+            let missing = silent_containers(object, resource);
+            if !missing.is_empty() {
+                let missing = missing.join(",");
+                return forbidden(&format!(
+                    "failed quota: {quota_name}: must specify {resource} for: {missing}"
+                ));
+            }
+        }
+    }
+    if !hard.keys().any(|resource| usage.contains_key(resource)) {
+        return Ok(None);
+    }
+    let mut counted = quota.pointer("/status/used").and_then(Value::as_object).cloned().unwrap_or_default();
+    if !hard.keys().all(|resource| counted.contains_key(resource)) {
+        // Nobody has counted for this quota yet.
+        let present = used(&ask.api, &ask.namespace, hard.keys().map(String::as_str), Some(object));
+        counted = present.into_iter().map(|(resource, amount)| (resource, amount.into())).collect();
+    }
+    let (mut requested, mut taken, mut limited) = (Vec::new(), Vec::new(), Vec::new());
+    for (resource, most) in &hard {
+        let Some(asked) = usage.get(resource) else { continue };
+        let present = counted.get(resource).map(quantity).unwrap_or_default();
+        if present + *asked > quantity(most) {
+            requested.push(format!("{resource}={asked}"));
+            taken.push(format!("{resource}={present}"));
+            limited.push(format!("{resource}={}", most.as_str().unwrap_or_default()));
+        }
+        counted.insert(resource.clone(), json!((present + *asked).to_string()));
+    }
+    if requested.is_empty() {
+        return Ok(Some(counted));
+    }
+    forbidden(&format!(
+        "exceeded quota: {quota_name}, requested: {}, used: {}, limited: {}",
+        requested.join(","),
+        taken.join(","),
+        limited.join(",")
+    ))
+}
+
+/// Containers of a pod that do not say how much they want of something that is limited.
+fn silent_containers<'a>(pod: &'a Value, resource: &str) -> Vec<&'a str> {
+    // Only these must be said; a pod without a device does not ask for one.
+    let must_be_said = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"]
+        .contains(&resource);
+    if !must_be_said {
+        return Vec::new();
+    }
+    let (kind, plain) = resource.split_once('.').unwrap_or(("requests", resource));
+    let says = |container: &Value| {
+        container.pointer(&format!("/resources/{kind}")).and_then(|amounts| amounts.get(plain)).is_some()
+    };
+    let containers = items(pod, "/spec/containers").iter();
+    containers.filter(|container| !says(container)).map(|container| text(container, "/name")).collect()
 }

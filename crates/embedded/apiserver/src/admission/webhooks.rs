@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Operation;
 use crate::{
     api::Api,
-    json::{self, items, text, texts, uuid},
+    json::{self, items, text, texts},
     model,
     outbound::{self, Target, Trust},
     request::options::Propagation,
@@ -124,8 +124,8 @@ async fn exchange(api: &Api, client_config: &Value, url: &str, review: &Value) -
     serde_json::from_slice(&body).map_err(|error| call(&error))
 }
 
-/// A hook that a request concerns, and the resource it wants to see.
-fn concerned(
+/// Whether a hook, or whatever else is bound to rules and selectors, is about a request.
+pub(super) fn concerned(
     ask: &Ask,
     hook: &Value,
     operation: Operation<'_>,
@@ -137,7 +137,7 @@ fn concerned(
         return false;
     }
     let is_equivalent = text(hook, "/matchPolicy") != "Exact";
-    let matches_rule = items(hook, "/rules").iter().any(|rule| {
+    let matches_rule = |rule: &Value| {
         let has = |key: &str, wanted: &str| texts(rule, key).any(|one| one == "*" || one == wanted);
         let matches_version =
             has("/apiVersions", &resource.version) || (is_equivalent && !has("/apiVersions", ""));
@@ -163,8 +163,13 @@ fn concerned(
             && matches_version
             && matches_resource
             && matches_scope
-    });
-    matches_rule && matches_namespace(ask, hook, object, old) && matches_object(hook, object, old)
+            && (items(rule, "/resourceNames").is_empty()
+                || texts(rule, "/resourceNames").any(|name| name == ask.name))
+    };
+    items(hook, "/rules").iter().any(matches_rule)
+        && !items(hook, "/excludeResourceRules").iter().any(matches_rule)
+        && matches_namespace(ask, hook, object, old)
+        && matches_object(hook, object, old)
 }
 
 fn labels_head(labels: Option<&Value>) -> crate::store::Head {
@@ -281,7 +286,7 @@ async fn ask_hook(
     let fails = text(hook, "/failurePolicy") != "Ignore";
     let version =
         texts(hook, "/admissionReviewVersions").find(|one| matches!(*one, "v1" | "v1beta1")).unwrap_or("v1");
-    let uid = uuid();
+    let uid = ask.api.chance().uuid();
     let resource = &ask.resource;
     let object_name = object.or(old).map(|object| text(object, "/metadata/name")).unwrap_or_default();
     let mut request = json!({

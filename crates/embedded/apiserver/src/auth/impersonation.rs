@@ -9,13 +9,19 @@ const EXTRA: &str = "impersonate-extra-";
 
 /// Who a request is really from: the caller, or the one they may impersonate.
 pub(crate) fn effective(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Caller, Failure> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let groups: Vec<String> = headers
-        .get_all("impersonate-group")
+    // What cannot be read must not pass for what was not said.
+    let unreadable = headers
         .iter()
-        .filter_map(|value| value.to_str().ok().map(str::to_owned))
-        .collect();
+        .filter(|(key, _)| key.as_str().starts_with("impersonate-"))
+        .find(|(_, value)| std::str::from_utf8(value.as_bytes()).is_err());
+    if let Some((key, _)) = unreadable {
+        return Err(Failure::bad_request(format!("the header {key} is not valid UTF-8")));
+    }
+    let read = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let text = |name: &str| headers.get(name).map(read).unwrap_or_default();
+    let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(read).collect();
     let (name, uid) = (text("impersonate-user"), text("impersonate-uid"));
+    let (name, uid) = (name.as_str(), uid.as_str());
     if name.is_empty() {
         if groups.is_empty() && uid.is_empty() && !headers.keys().any(|key| key.as_str().starts_with(EXTRA)) {
             return Ok(caller);
@@ -48,9 +54,10 @@ pub(crate) fn effective(api: &Api, caller: Caller, headers: &HeaderMap) -> Resul
         may("authentication.k8s.io", "uids", "", "", uid)?;
     }
     for (key, value) in headers {
-        if let (Some(extra), Ok(value)) = (key.as_str().strip_prefix(EXTRA), value.to_str()) {
-            may("authentication.k8s.io", "userextras", extra, "", value)?;
-            other.extra.entry(extra.to_owned()).or_default().push(value.to_owned());
+        if let Some(extra) = key.as_str().strip_prefix(EXTRA) {
+            let value = read(value);
+            may("authentication.k8s.io", "userextras", extra, "", &value)?;
+            other.extra.entry(extra.to_owned()).or_default().push(value);
         }
     }
     let group = if other.name == "system:anonymous" { UNAUTHENTICATED } else { AUTHENTICATED };

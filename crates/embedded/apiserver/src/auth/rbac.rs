@@ -308,10 +308,15 @@ pub(crate) fn check_escalation(ask: &Ask, object: &Value, old: Option<&Value>) -
     let named = Named { name, ..ask.named() };
     let (verb, granted) = match &*ask.resource.plural {
         "roles" | "clusterroles" => {
-            if old.is_some_and(|old| old.get("rules") == object.get("rules")) {
+            if old.is_some_and(|old| is_same_role(old, object)) {
                 return Ok(());
             }
-            let rules: Vec<Rule> = items(object, "/rules").iter().map(Rule::of).collect();
+            let mut rules: Vec<Rule> = items(object, "/rules").iter().map(Rule::of).collect();
+            // Who decides what is gathered may gather everything.
+            let gathers = |role: &Value| role.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+            if gathers(object) || old.is_some_and(gathers) {
+                rules.extend(everything());
+            }
             ("escalate", rules)
         }
         "rolebindings" | "clusterrolebindings" => {
@@ -355,6 +360,27 @@ pub(crate) fn check_escalation(ask: &Ask, object: &Value, old: Option<&Value>) -
         missing.join("\n")
     );
     Err(Failure::forbidden(named, &why))
+}
+
+/// Whether nothing but what the garbage collector and field owners write differs. Labels count: others gather by them.
+fn is_same_role(old: &Value, new: &Value) -> bool {
+    let plain = |role: &Value| {
+        let mut role = role.clone();
+        for key in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
+            crate::json::metadata(&mut role).remove(key);
+        }
+        role
+    };
+    plain(old) == plain(new)
+}
+
+/// The right to do anything.
+fn everything() -> [Rule; 2] {
+    let all = || vec!["*".to_owned()];
+    [
+        Rule { verbs: all(), groups: all(), resources: all(), ..Rule::default() },
+        Rule { verbs: all(), urls: all(), ..Rule::default() },
+    ]
 }
 
 /// Whether rules together allow all that another one does.

@@ -1,5 +1,7 @@
 //! Tokens of service accounts: signed JSON, made and checked here.
 
+use std::sync::Arc;
+
 use aws_lc_rs::{
     rand::SystemRandom,
     signature::{
@@ -17,8 +19,9 @@ use crate::{api::Api, json::text, store::key_of};
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// The key that tokens are signed with.
+#[derive(Clone)]
 pub struct Tokens {
-    key: EcdsaKeyPair,
+    key: Arc<EcdsaKeyPair>,
     key_id: String,
 }
 
@@ -48,7 +51,7 @@ impl Tokens {
             EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, private).map_err(|_| KeyError)?;
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.public_key().as_ref());
         let key_id = URL_SAFE_NO_PAD.encode(digest.as_ref());
-        Ok(Self { key, key_id })
+        Ok(Self { key: Arc::new(key), key_id })
     }
 
     /// Signs claims.
@@ -85,7 +88,7 @@ impl Tokens {
 /// Who a token is of, if it is good: signed here, in time, for one of `audiences`, and its account and
 /// whatever it is bound to are still there.
 pub(crate) fn authenticate(api: &Api, token: &str, audiences: &[&str]) -> Option<(Caller, Vec<String>)> {
-    let claims = api.tokens().verify(token, crate::clock::now())?;
+    let claims = api.tokens().verify(token, api.now())?;
     let for_whom: Vec<String> = crate::json::texts(&claims, "/aud").map(str::to_owned).collect();
     let common: Vec<String> =
         for_whom.iter().filter(|one| audiences.contains(&one.as_str())).cloned().collect();

@@ -22,7 +22,7 @@ pub(super) fn start(api: &Api) {
         let mut sweep = tokio::time::interval(SWEEP_EVERY);
         loop {
             sweep.tick().await;
-            let oldest = crate::clock::now() - KEPT;
+            let oldest = task_api.now() - KEPT;
             let events =
                 task_api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
             for (key, entry) in events {

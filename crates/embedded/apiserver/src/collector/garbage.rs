@@ -167,15 +167,22 @@ impl Collector {
         if owners.is_empty() || (entry.head.is_terminating && !finalizers.contains(&FOREGROUND)) {
             return Ok(());
         }
-        let (mut present, mut waiting) = (false, false);
+        let (mut present, mut waiting, mut leaving) = (false, false, Vec::new());
         for owner in owners {
             match self.owner(graph, owner, namespace) {
                 Owner::Present => present = true,
-                Owner::Waiting => waiting = true,
-                Owner::Gone => {}
+                Owner::Waiting => {
+                    waiting = true;
+                    leaving.push(text(owner, "/uid"));
+                }
+                Owner::Gone => leaving.push(text(owner, "/uid")),
             }
         }
         if present {
+            // One that stays keeps it; those that go must not wait for it.
+            for uid in leaving {
+                self.orphan(place, uid).await?;
+            }
             return Ok(());
         }
         let options = DeleteOptions {

@@ -4,7 +4,7 @@ pub(crate) mod bootstrap;
 mod events;
 mod garbage;
 pub(crate) mod namespaces;
-mod quotas;
+pub(crate) mod quotas;
 
 use crate::api::Api;
 

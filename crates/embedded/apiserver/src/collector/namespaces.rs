@@ -205,7 +205,7 @@ async fn tell(
     let conditions = &conditions;
     let ask = Ask::internal(api, resource, "", name).below("status");
     let outcome = Box::pin(update::update(&ask, false, update::Made::Applied, move |mut namespace: Value| async move {
-        let now = json::timestamp(crate::clock::now());
+        let now = json::timestamp(api.now());
         let before = json::items(&namespace, "/status/conditions").to_vec();
         let list: Vec<Value> = conditions
             .iter()

@@ -1,8 +1,11 @@
-//! What the quotas of a namespace count, counted anew whenever something in it changes.
+//! What the quotas of a namespace count, counted anew whenever something in it goes or changes.
 //!
-//! Admission adds what it lets in at once; only a recount sees what has gone, and heals what was miscounted.
+//! Admission adds what it lets in; only a recount sees what has gone, and heals what was miscounted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use quintet_api::Quantity;
 use serde_json::{Value, json};
@@ -10,10 +13,10 @@ use serde_json::{Value, json};
 use crate::{
     admission::{counted_by, usage},
     api::Api,
-    json,
+    json::{self, text},
     resources::bucket,
     status::Failure,
-    store::split_key,
+    store::{Entry, Event, Happened, split_key},
     verbs::{Ask, update},
 };
 
@@ -28,75 +31,108 @@ pub(super) fn start(api: &Api) {
     api.spawn(async move {
         loop {
             for namespace in std::mem::take(&mut stale) {
-                recount(&task_api, &namespace).await;
+                if !recount(&task_api, &namespace).await {
+                    stale.insert(namespace);
+                }
             }
-            let Some((_, event)) = changes.recv().await else { return };
-            stale.insert(split_key(&event.key).0.to_owned());
-            // What happened meanwhile is counted in the same go.
-            while let Ok((_, event)) = changes.try_recv() {
-                stale.insert(split_key(&event.key).0.to_owned());
+            tokio::select! {
+                change = changes.recv() => {
+                    let Some((bucket, event)) = change else { return };
+                    note(&mut stale, &bucket, &event);
+                    // What happened meanwhile is counted in the same go.
+                    while let Ok((bucket, event)) = changes.try_recv() {
+                        note(&mut stale, &bucket, &event);
+                    }
+                }
+                returned = task_api.ledger().stale() => stale.extend(returned),
             }
         }
     });
 }
 
-async fn recount(api: &Api, namespace: &str) {
+fn note(stale: &mut BTreeSet<String>, bucket: &str, event: &Event) {
+    // What is new was counted when it was admitted.
+    if event.happened != Happened::Added || bucket == QUOTAS {
+        stale.insert(split_key(&event.key).0.to_owned());
+    }
+}
+
+/// Whether the quotas of a namespace are right now.
+async fn recount(api: &Api, namespace: &str) -> bool {
     if namespace.is_empty() {
-        return;
+        return true;
     }
     let prefix = format!("{namespace}/");
     let quotas =
         api.store().list(QUOTAS, &prefix, None, None).map(|(entries, _)| entries).unwrap_or_default();
-    for (key, entry) in quotas {
-        let quota: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-        let name = split_key(&key).1;
-        if let Err(failure) = count(api, namespace, name, &quota).await
-            && failure.code() != 404
-        {
-            tracing::warn!("cannot count quota {key}: {failure}");
+    let mut is_right = true;
+    for (key, _) in quotas {
+        match count(api, namespace, split_key(&key).1).await {
+            Err(failure) if failure.code() == 409 => is_right = false,
+            Err(failure) if failure.code() != 404 => tracing::warn!("cannot count quota {key}: {failure}"),
+            _ => {}
         }
     }
+    is_right
 }
 
-async fn count(api: &Api, namespace: &str, name: &str, quota: &Value) -> Result<(), Failure> {
-    let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
-    let used = used(api, namespace, hard.keys().map(String::as_str));
-    let status = json!({ "hard": hard, "used": used });
-    if quota.get("status") == Some(&status) {
-        return Ok(());
-    }
+async fn count(api: &Api, namespace: &str, name: &str) -> Result<(), Failure> {
     let resource = api.built_in("", "resourcequotas")?;
     let ask = Ask::internal(api, &resource, namespace, name).below("status");
-    let status = &status;
+    let _turn = api.ledger().turn(namespace).await;
     Box::pin(update::update(&ask, false, update::Made::Changed, move |mut quota: Value| async move {
-        json::as_map(&mut quota).insert("status".into(), status.clone());
+        let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
+        let used = used(api, namespace, hard.keys().map(String::as_str), None);
+        json::as_map(&mut quota).insert("status".into(), json!({ "hard": hard, "used": used }));
         Ok(quota)
     }))
     .await
     .map(drop)
 }
 
-/// What the objects of a namespace use of some resources.
-fn used<'a>(
+type Listed = Vec<(String, String, Vec<(Arc<str>, Arc<Entry>)>)>;
+
+/// What the objects of a namespace use of some resources, with those that are about to be stored, except one.
+pub(crate) fn used<'a>(
     api: &Api,
     namespace: &str,
     resources: impl Iterator<Item = &'a str>,
+    except: Option<&Value>,
 ) -> BTreeMap<String, String> {
     let mut totals: BTreeMap<String, Quantity> =
         resources.map(|resource| (resource.to_owned(), Quantity::default())).collect();
     let counted: BTreeSet<(String, String)> =
         totals.keys().filter_map(|resource| counted_by(resource)).collect();
     let prefix = format!("{namespace}/");
-    for (group, plural) in counted {
-        let listed = api.store().list(&bucket(&group, &plural), &prefix, None, None);
-        for (_, entry) in listed.map(|(entries, _)| entries).unwrap_or_default() {
-            let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-            for (resource, amount) in usage(&group, &plural, &object) {
-                if let Some(total) = totals.get_mut(&resource) {
-                    *total += amount;
-                }
+    let list = || -> Listed {
+        let listed = counted.into_iter().map(|(group, plural)| {
+            let listed = api.store().list(&bucket(&group, &plural), &prefix, None, None);
+            let entries = listed.map(|(entries, _)| entries).unwrap_or_default();
+            (group, plural, entries)
+        });
+        listed.collect()
+    };
+    let own_key = except.map(|object| format!("{prefix}{}", text(object, "/metadata/name")));
+    let is_stored = |listed: &Listed, place: &str, key: &str| {
+        own_key.as_deref() == Some(key)
+            || listed.iter().any(|(group, plural, entries)| {
+                bucket(group, plural) == place
+                    && entries.binary_search_by(|(one, _)| (**one).cmp(key)).is_ok()
+            })
+    };
+    let (listed, pending) = api.ledger().with_pending(namespace, list, is_stored);
+    let mut add = |usage: BTreeMap<String, Quantity>| {
+        for (resource, amount) in usage {
+            if let Some(total) = totals.get_mut(&resource) {
+                *total += amount;
             }
         }
+    };
+    for (group, plural, entries) in listed {
+        for (_, entry) in entries {
+            add(usage(&group, &plural, &serde_json::from_slice(&entry.body).unwrap_or_default()));
+        }
     }
+    pending.into_iter().for_each(&mut add);
     totals.into_iter().map(|(resource, total)| (resource, total.to_string())).collect()
 }

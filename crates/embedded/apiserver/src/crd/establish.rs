@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{BUCKET, CLEANUP, is_true, refresh};
 use crate::{
+    aggregation,
     api::Api,
     json::{self, items, text, timestamp},
     request::options::DeleteOptions,
@@ -19,7 +21,7 @@ use crate::{
 pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
     let Some(entry) = api.store().get(BUCKET, name) else {
         refresh(api);
-        return Ok(());
+        return aggregation::publish(api).await;
     };
     if entry.head.is_terminating {
         refresh(api);
@@ -34,7 +36,7 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
     }
     write_status(api, name).await?;
     refresh(api);
-    Ok(())
+    aggregation::publish(api).await
 }
 
 /// Writes the status a definition should have. Nobody but the server writes it, so there is nothing to admit.
@@ -63,14 +65,21 @@ async fn write_status(api: &Api, name: &str) -> Result<(), Failure> {
     }
 }
 
-fn condition(definition: &Value, kind: &str, is_true: bool, reason: &str, message: &str) -> Value {
+fn condition(
+    now: Timestamp,
+    definition: &Value,
+    kind: &str,
+    is_true: bool,
+    reason: &str,
+    message: &str,
+) -> Value {
     let status = if is_true { "True" } else { "False" };
     let before = items(definition, "/status/conditions").iter().find(|one| text(one, "/type") == kind);
     let since = match before {
         Some(before) if text(before, "/status") == status => {
             before.get("lastTransitionTime").cloned().unwrap_or_default()
         }
-        _ => timestamp(crate::clock::now()).into(),
+        _ => timestamp(now).into(),
     };
     json!({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message})
 }
@@ -91,6 +100,7 @@ fn taken(api: &Api, name: &str, group: &str) -> Vec<Value> {
 
 /// The status a definition should have.
 fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
+    let now = api.now();
     let group = text(definition, "/spec/group");
     let taken = taken(api, name, group);
     let nouns = |names: &Value| -> Vec<String> {
@@ -134,6 +144,7 @@ fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
     match &conflict {
         None => {
             conditions.push(condition(
+                now,
                 definition,
                 "NamesAccepted",
                 true,
@@ -141,6 +152,7 @@ fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
                 "no conflicts found",
             ));
             conditions.push(condition(
+                now,
                 definition,
                 "Established",
                 true,
@@ -150,9 +162,10 @@ fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
         }
         Some((reason, name)) => {
             let message = format!("{name:?} is already in use");
-            conditions.push(condition(definition, "NamesAccepted", false, reason, &message));
+            conditions.push(condition(now, definition, "NamesAccepted", false, reason, &message));
             if was_established {
                 conditions.push(condition(
+                    now,
                     definition,
                     "Established",
                     true,
@@ -161,7 +174,7 @@ fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
                 ));
             } else {
                 let message = "not all names are accepted";
-                conditions.push(condition(definition, "Established", false, "NotAccepted", message));
+                conditions.push(condition(now, definition, "Established", false, "NotAccepted", message));
             }
         }
     }
@@ -194,13 +207,15 @@ async fn clean_up(api: &Api, name: &str) -> Result<(), Failure> {
     let group = text(&definition, "/spec/group");
     let place = bucket(group, text(&definition, "/spec/names/plural"));
     if api.store().count(&place) > 0 && !is_true(&definition, "Terminating") {
+        let now = api.now();
         let status_ask = Ask::internal(api, &resource, "", name).below("status");
         Box::pin(update::update(
             &status_ask,
             false,
             update::Made::Applied,
-            |mut definition: Value| async move {
+            move |mut definition: Value| async move {
                 let terminating = condition(
+                    now,
                     &definition,
                     "Terminating",
                     true,

@@ -13,6 +13,8 @@ use super::{ServeError, certificates::Authority, listen, serve, tls};
 use crate::{
     api::{Api, Converter, Parts},
     auth::tokens::{KeyError, Tokens},
+    chance::Chance,
+    clock::Clock,
     status::Failure,
     store::{Store, StoreError},
 };
@@ -92,6 +94,8 @@ impl Cluster {
             converter: settings.converter,
             ca: authority.certificate.clone(),
             address: reachable(address).to_string(),
+            clock: Clock::system(),
+            chance: Chance::system(),
         };
         let api = Api::start(parts).await?;
         #[expect(clippy::disallowed_methods, reason = "joined by `stop`")]

@@ -3,12 +3,12 @@
 use std::{
     borrow::Cow,
     sync::{Arc, OnceLock},
-    time::Instant,
 };
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// How every stored body begins; what readers need is spliced in after it.
 const OPENING: &[u8] = br#"{"metadata":{"#;

@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufReader, BufWriter, Read, Write},
+    io::{self, BufReader, BufWriter, Read, Seek as _, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -282,7 +282,13 @@ impl Directory {
                 if Some(*number) != last {
                     return Err(StoreError::Damaged { path: path.clone() });
                 }
-                tracing::info!("the log ended in the middle of a write; {} bytes cut off", length - good);
+                // Should it have been more than a torn write, nothing of it is lost.
+                let aside = self.set_aside(path, good).map_err(self.failed("keep what is cut off in"))?;
+                tracing::warn!(
+                    "the log ended in the middle of a write; {} bytes cut off and kept in {}",
+                    length - good,
+                    aside.display()
+                );
                 file.set_len(good).and_then(|()| file.sync_all()).map_err(self.failed("mend the log in"))?;
             }
         }
@@ -296,6 +302,16 @@ impl Directory {
             None => self.new_segment(state.rv + 1)?,
         };
         Ok((state, segment))
+    }
+
+    /// Copies what follows the good part of a log to a file of its own.
+    fn set_aside(&self, log: &Path, good: u64) -> io::Result<PathBuf> {
+        let mut file = File::open(log)?;
+        file.seek(io::SeekFrom::Start(good))?;
+        let name = log.file_name().unwrap_or_default().to_string_lossy();
+        let aside = self.path.join(format!("cut-{name}-{good}"));
+        io::copy(&mut file, &mut File::create(&aside)?)?;
+        Ok(aside)
     }
 
     /// Starts a segment whose first record will be `rv`.
@@ -354,7 +370,7 @@ fn record_rv(record: &Record) -> u64 {
 }
 
 fn replay(state: &mut State, record: Record) {
-    let now = std::time::Instant::now();
+    let now = tokio::time::Instant::now();
     match record {
         Record::Put { rv, bucket, key, version, body } => {
             let head = Head::of_body(&body);

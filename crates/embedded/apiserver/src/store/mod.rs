@@ -15,11 +15,13 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
 };
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
 
 pub use entry::{Entry, Event, Happened, Head, Put, key_of, split_key};
 use state::State;
@@ -190,6 +192,12 @@ impl Store {
     /// A store that forgets everything when it is dropped.
     pub fn in_memory() -> Self {
         Self { shared: Arc::new(Shared::new(State::new(1))), writer: None }
+    }
+
+    /// A store in memory that begins with what is in this one now, and without its past.
+    pub(crate) fn fork(&self) -> Self {
+        let state = self.shared.state.read().fork();
+        Self { shared: Arc::new(Shared::new(state)), writer: None }
     }
 
     /// Opens the store in a directory, or makes one there.

@@ -4,10 +4,10 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     ops::Bound,
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::entry::{Entry, Event, Happened};
 
@@ -97,6 +97,15 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(rv: u64) -> Self {
         Self { rv, floor: rv, buckets: HashMap::new(), live_bytes: 0 }
+    }
+
+    /// The same objects without their past.
+    pub(super) fn fork(&self) -> Self {
+        let buckets = self.buckets.iter().map(|(name, bucket)| {
+            let fork = Bucket { entries: bucket.entries.clone(), ..Bucket::new(self.rv) };
+            (Arc::clone(name), fork)
+        });
+        Self { rv: self.rv, floor: self.rv, buckets: buckets.collect(), live_bytes: self.live_bytes }
     }
 
     /// Forgets that there was a past, as after loading a snapshot.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, Uri};
+use http::Response;
 use serde_json::{Value, json};
 
 use super::{Ask, Shown, delete, update};
@@ -24,13 +24,12 @@ use crate::{
 
 type Outcome = Result<Response<Answer>, Failure>;
 
-/// Subresources that pass any request on.
+/// Subresources that are streams, however they are asked for.
 pub(crate) fn takes_any_verb(subresource: &str) -> bool {
-    matches!(subresource, "proxy" | "exec" | "attach" | "portforward")
+    matches!(subresource, "exec" | "attach" | "portforward")
 }
 
 /// Serves a request that is special; `None` if it is not.
-#[expect(clippy::too_many_arguments, reason = "everything there is to know about a request")]
 pub(crate) async fn serve(
     ask: &Ask,
     verb: &str,
@@ -38,8 +37,6 @@ pub(crate) async fn serve(
     content_type: Option<&str>,
     body: &Bytes,
     wanted: Wanted,
-    _headers: &HeaderMap,
-    _uri: &Uri,
 ) -> Option<Outcome> {
     let group = &*ask.resource.group;
     let is_create = verb == "create";
@@ -55,11 +52,6 @@ pub(crate) async fn serve(
         ("", "pods", "eviction") if is_create => evict(ask, content_type, body).await,
         ("", "pods", "log") => return Some(log(ask, query)),
         ("", "pods", "exec" | "attach" | "portforward") => Err(stream(ask)),
-        ("", _, "proxy") => Err(Failure::new(
-            503,
-            "ServiceUnavailable",
-            format!("no endpoints available for service {:?}", ask.name),
-        )),
         ("", "componentstatuses", "") => {
             if verb == "list" {
                 Ok(json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []}))
@@ -153,13 +145,15 @@ fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
     let mut request = decode::object(ask, content_type, body)?;
     let entry = ask.entry()?;
     let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
-    if seconds < 600 {
+    let refusal = match seconds {
+        ..600 => Some("may not specify a duration less than 10 minutes"),
+        4_294_967_297.. => Some("may not specify a duration larger than 2^32 seconds"),
+        _ => None,
+    };
+    if let Some(refusal) = refusal {
         let path = quintet_objects::Path::new("spec");
-        let error = quintet_objects::FieldError::invalid(
-            &path.field("expirationSeconds"),
-            &seconds.into(),
-            "may not specify a duration less than 10 minutes",
-        );
+        let error =
+            quintet_objects::FieldError::invalid(&path.field("expirationSeconds"), &seconds.into(), refusal);
         let named = Named { group: "authentication.k8s.io", resource: "TokenRequest", name: "" };
         return Err(Failure::invalid(named, &[error]));
     }
@@ -194,9 +188,10 @@ fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
         json::as_map(&mut bound).insert(kind, json!({"name": name, "uid": &*object.head.uid}));
     }
     let claims = json!({"iss": tokens::ISSUER, "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
-        "jti": json::uuid(), "sub": format!("system:serviceaccount:{}:{}", ask.namespace, ask.name), "kubernetes.io": bound});
+        "jti": ask.api.chance().uuid(), "sub": format!("system:serviceaccount:{}:{}", ask.namespace, ask.name), "kubernetes.io": bound});
     let token = ask.api.tokens().sign(&claims).map_err(Failure::internal)?;
-    let expires = timestamp(ask.now + jiff::SignedDuration::from_secs(seconds));
+    let expires = ask.now.checked_add(jiff::SignedDuration::from_secs(seconds)).map_err(Failure::internal)?;
+    let expires = timestamp(expires);
     let spec = json::child(json::as_map(&mut request), "spec");
     spec.insert("audiences".into(), json!(audiences));
     spec.insert("expirationSeconds".into(), seconds.into());
@@ -248,7 +243,7 @@ async fn bind(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Valu
         for (key, value) in annotations {
             json::child(metadata, "annotations").insert(key.clone(), value.clone());
         }
-        let now = timestamp(crate::clock::now());
+        let now = timestamp(ask.api.now());
         let status = json::child(json::as_map(&mut object), "status");
         if let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() {
             conditions.retain(|condition| text(condition, "/type") != "PodScheduled");
@@ -271,15 +266,12 @@ async fn evict(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Val
     };
     let is_exempt = entry.head.is_terminating
         || matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending" | "");
+    let is_dry_run = options.is_dry_run || ask.options.is_dry_run;
     if !is_exempt {
-        spend_budget(ask, &entry.head).await?;
+        spend_budget(ask, &entry.head, is_dry_run).await?;
     }
     let plain = Ask { subresource: String::new(), ..ask_again(ask) };
-    delete::delete(
-        &plain,
-        &DeleteOptions { is_dry_run: options.is_dry_run || ask.options.is_dry_run, ..options },
-    )
-    .await?;
+    delete::delete(&plain, &DeleteOptions { is_dry_run, ..options }).await?;
     Ok(status::done())
 }
 
@@ -299,7 +291,7 @@ fn ask_again(ask: &Ask) -> Ask {
 }
 
 /// Takes one disruption from the budget of a pod, or refuses.
-async fn spend_budget(ask: &Ask, pod: &crate::store::Head) -> Result<(), Failure> {
+async fn spend_budget(ask: &Ask, pod: &crate::store::Head, is_dry_run: bool) -> Result<(), Failure> {
     let prefix = format!("{}/", ask.namespace);
     let budgets = ask.api.store().list("policy/poddisruptionbudgets", &prefix, None, None).map(|(e, _)| e);
     let budgets: Vec<Value> = budgets
@@ -321,8 +313,7 @@ async fn spend_budget(ask: &Ask, pod: &crate::store::Head) -> Result<(), Failure
         }
     };
     let name = text(budget, "/metadata/name");
-    let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let refuse = |why: &str| {
+    let refuse = &|why: &str| {
         Failure::new(
             429,
             "TooManyRequests",
@@ -330,26 +321,28 @@ async fn spend_budget(ask: &Ask, pod: &crate::store::Head) -> Result<(), Failure
         )
         .with_cause("DisruptionBudget", why, "")
     };
-    if number("/status/observedGeneration") < number("/metadata/generation") {
-        return Err(refuse(&format!("The disruption budget {name} is still being processed by the server."))
-            .retry_after(10));
-    }
-    if number("/status/disruptionsAllowed") <= 0 {
-        return Err(refuse(&format!(
-            "The disruption budget {name} needs {} healthy pods and has {} currently",
-            number("/status/desiredHealthy"),
-            number("/status/currentHealthy")
-        )));
-    }
     let registry = ask.api.registry();
     let Some(resource) = registry.get("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
-    let one = Ask::internal(&ask.api, resource, &ask.namespace, name).below("status");
+    let one = Ask::internal(&ask.api, resource, &ask.namespace, name).below("status").for_show(is_dry_run);
     let pod_name = &ask.name;
     update::update(&one, false, update::Made::Changed, move |mut budget: Value| async move {
+        // Decided from what is replaced: of two evictions one finds the budget spent.
+        let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+        if number("/status/observedGeneration") < number("/metadata/generation") {
+            let why = format!("The disruption budget {name} is still being processed by the server.");
+            return Err(refuse(&why).retry_after(10));
+        }
+        let left = number("/status/disruptionsAllowed");
+        if left <= 0 {
+            return Err(refuse(&format!(
+                "The disruption budget {name} needs {} healthy pods and has {} currently",
+                number("/status/desiredHealthy"),
+                number("/status/currentHealthy")
+            )));
+        }
         let status = json::child(json::as_map(&mut budget), "status");
-        let left = status.get("disruptionsAllowed").and_then(Value::as_i64).unwrap_or(0);
         status.insert("disruptionsAllowed".into(), (left - 1).max(0).into());
-        let now = timestamp(crate::clock::now());
+        let now = timestamp(ask.api.now());
         json::child(status, "disruptedPods").insert(pod_name.clone(), now.into());
         Ok(budget)
     })

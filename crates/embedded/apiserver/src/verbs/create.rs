@@ -33,7 +33,7 @@ pub(crate) async fn create(ask: &Ask, mut object: Value) -> Result<Shown, Failur
 pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Failure> {
     model::prepare_create(&ask.resource, &mut object);
     admission::mutate(ask, Operation::Create, &mut object, None).await?;
-    let is_generated = metadata::generate_name(&mut object);
+    let is_generated = metadata::generate_name(ask, &mut object);
     metadata::identify(ask, &mut object);
     admission::allocate(ask, &mut object, None)?;
     model::finish_create(&ask.resource, &mut object);
@@ -43,6 +43,7 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
         return Err(Failure::invalid(ask.named_kind(&name), &errors));
     }
     admission::validate(ask, Operation::Create, Some(&object), None).await?;
+    let reservation = admission::reserve(ask, &object).await?;
     for attempt in 0..NAMES_TRIED {
         let name = text(&object, "/metadata/name").to_owned();
         let named = crate::status::Named { name: &name, ..ask.named() };
@@ -64,13 +65,18 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
         };
         match outcome {
             Ok(entry) => {
-                admission::settle_quota(ask, &object).await;
+                if let Some(reservation) = reservation {
+                    reservation.keep();
+                }
                 ask.api.after_write(&ask.resource, &name).await;
                 return Ok(Shown::Entry(entry));
             }
             Err(WriteError::Conflict) if is_generated && attempt + 1 < NAMES_TRIED => {
                 crate::json::metadata(&mut object).remove("name");
-                metadata::generate_name(&mut object);
+                metadata::generate_name(ask, &mut object);
+                if let Some(reservation) = &reservation {
+                    reservation.rename(text(&object, "/metadata/name"));
+                }
             }
             Err(WriteError::Conflict) if is_generated => return Err(Failure::no_unique_name(named)),
             Err(WriteError::Conflict) => {

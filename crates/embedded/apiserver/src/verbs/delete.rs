@@ -58,7 +58,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
         }
         let shown_grace = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
         if is_first {
-            let ends = ask.now + jiff::SignedDuration::from_secs(grace);
+            let ends = later(ask, grace)?;
             let metadata = json::metadata(&mut new);
             metadata.insert("deletionTimestamp".into(), timestamp(ends).into());
             metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
@@ -66,7 +66,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
             model::mark_terminating(resource, &mut new);
         } else if shown_grace.is_some_and(|shown| grace < shown) {
             let metadata = json::metadata(&mut new);
-            let ends = ask.now + jiff::SignedDuration::from_secs(grace);
+            let ends = later(ask, grace)?;
             metadata.insert("deletionTimestamp".into(), timestamp(ends).into());
             metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
         }
@@ -188,6 +188,13 @@ fn set_propagation(ask: &Ask, object: &mut Value, options: &DeleteOptions) {
     } else {
         json::metadata(object).insert("finalizers".into(), finalizers.into());
     }
+}
+
+/// The time after so many seconds.
+fn later(ask: &Ask, seconds: i64) -> Result<jiff::Timestamp, Failure> {
+    ask.now
+        .checked_add(jiff::SignedDuration::from_secs(seconds))
+        .map_err(|_| Failure::bad_request(format!("a grace period of {seconds} seconds has no end")))
 }
 
 /// Seconds the object gets: only pods that run somewhere get any.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Ask;
 use crate::{
-    json::{self, carry, metadata, text, timestamp, uuid},
+    json::{self, carry, metadata, text, timestamp},
     status::Failure,
 };
 
@@ -80,12 +80,12 @@ pub(crate) fn unite_owners(ask: &Ask, object: &mut Value) {
 /// Gives a new object its identity.
 pub(crate) fn identify(ask: &Ask, object: &mut Value) {
     let metadata = metadata(object);
-    metadata.insert("uid".into(), uuid().into());
+    metadata.insert("uid".into(), ask.api.chance().uuid().into());
     metadata.insert("creationTimestamp".into(), timestamp(ask.now).into());
 }
 
 /// Makes up a name if the object asks for one; whether it did.
-pub(crate) fn generate_name(object: &mut Value) -> bool {
+pub(crate) fn generate_name(ask: &Ask, object: &mut Value) -> bool {
     let metadata = metadata(object);
     let is_named = metadata.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
     let base = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
@@ -96,7 +96,7 @@ pub(crate) fn generate_name(object: &mut Value) -> bool {
     while !base.is_char_boundary(end) {
         end -= 1;
     }
-    let name = format!("{}{}", base.get(..end).unwrap_or_default(), json::suffix());
+    let name = format!("{}{}", base.get(..end).unwrap_or_default(), ask.api.chance().suffix());
     metadata.insert("name".into(), name.into());
     true
 }

@@ -4,9 +4,11 @@ pub(crate) mod connect;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod filter;
+mod links;
 pub(crate) mod list;
 pub(crate) mod metadata;
 pub(crate) mod patch;
+pub(crate) mod proxy;
 pub(crate) mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;
@@ -19,12 +21,15 @@ use serde_json::Value;
 
 use crate::{
     api::Api,
-    auth::Caller,
+    auth::{self, Caller, rbac::Attributes},
     request::options::{FieldValidation, WriteOptions},
     resources::Resource,
     status::{Failure, Named},
     store::{Entry, key_of},
 };
+
+/// More are never shown: together they would be longer than the headers of an answer.
+const WARNINGS_AT_MOST: usize = 1024;
 
 /// A request for a resource, understood and permitted.
 pub(crate) struct Ask {
@@ -90,7 +95,7 @@ impl Ask {
     pub(crate) fn warn(&self, warning: impl Into<String>) {
         let warning = warning.into();
         let mut warnings = self.warnings.lock();
-        if !warnings.contains(&warning) {
+        if warnings.len() < WARNINGS_AT_MOST && !warnings.contains(&warning) {
             warnings.push(warning);
         }
     }
@@ -111,9 +116,30 @@ impl Ask {
                 force: None,
             },
             manager: "quintet".into(),
-            now: crate::clock::now(),
+            now: api.now(),
             warnings: Arc::default(),
         }
+    }
+
+    /// The same request, for show or not.
+    #[must_use]
+    pub(crate) fn for_show(mut self, is_dry_run: bool) -> Self {
+        self.options.is_dry_run = is_dry_run;
+        self
+    }
+
+    /// Refuses to create what the request names, unless the caller may: a patch or an update alone does not allow it.
+    pub(crate) fn check_may_create(&self) -> Result<(), Failure> {
+        let wanted = Attributes {
+            verb: "create",
+            group: &self.resource.group,
+            version: &self.resource.version,
+            resource: &self.resource.plural,
+            subresource: "",
+            namespace: &self.namespace,
+            name: &self.name,
+        };
+        auth::authorize(&self.api, &self.caller, &wanted)
     }
 
     /// The same request with another subresource.

@@ -137,7 +137,9 @@ async fn apply(ask: &Ask, mut config: Value) -> Result<(Shown, bool), Failure> {
                 "uid mismatch: the provided object specified uid, and no existing object was found",
             ));
         }
+        ask.check_may_create()?;
         let mut object = model::apply(ask, None, &config)?;
+        model::fit_applied(ask, &mut object)?;
         metadata::settle(ask, &mut object)?;
         metadata::wipe(&mut object);
         model::default(&ask.resource, &mut object);
@@ -146,6 +148,7 @@ async fn apply(ask: &Ask, mut config: Value) -> Result<(Shown, bool), Failure> {
     let config = &config;
     let shown = update::update(ask, false, Made::Applied, move |old: Value| async move {
         let mut new = model::apply(ask, Some(&old), config)?;
+        model::fit_applied(ask, &mut new)?;
         let asked = text(config, "/metadata/resourceVersion");
         let rv = if asked.is_empty() { text(&old, "/metadata/resourceVersion") } else { asked };
         crate::json::metadata(&mut new).insert("resourceVersion".into(), rv.into());

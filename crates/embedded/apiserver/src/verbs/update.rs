@@ -33,6 +33,7 @@ pub(crate) async fn replace(ask: &Ask, object: Value) -> Result<(Shown, bool), F
     let exists = ask.api.store().get(&ask.resource.bucket, &ask.key()).is_some();
     let creates = ask.resource.as_built_in().is_some_and(|kind| kind.creates_on_update);
     if !exists && creates && ask.subresource.is_empty() {
+        ask.check_may_create()?;
         json::metadata(&mut object).remove("resourceVersion");
         return super::create::create(ask, object).await.map(|shown| (shown, true));
     }

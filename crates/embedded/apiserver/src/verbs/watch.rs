@@ -114,20 +114,27 @@ impl Watch {
     /// The next piece of the answer; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            // Also a watch that is never idle comes to its end.
+            if self.cut.is_cancelled() || Instant::now() >= self.end {
+                return None;
+            }
             if let Some(piece) = self.take_ready() {
                 return Some(piece);
             }
-            if self.is_over {
+            if self.is_over || !self.renew_resource() {
                 return None;
             }
             self.changes.borrow_and_update();
-            if let Err(failure) = self.collect().await {
-                let piece = show::error_event(self.accepted, &failure);
-                self.ready.push_back(piece);
-                self.is_over = true;
-                continue;
-            }
-            if !self.ready.is_empty() {
+            let is_complete = match self.collect().await {
+                Ok(is_complete) => is_complete,
+                Err(failure) => {
+                    let piece = show::error_event(self.accepted, &failure);
+                    self.ready.push_back(piece);
+                    self.is_over = true;
+                    continue;
+                }
+            };
+            if !is_complete || !self.ready.is_empty() {
                 continue;
             }
             let goodbye = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
@@ -171,12 +178,27 @@ impl Watch {
         Some(piece.into())
     }
 
-    /// Takes what happened since.
-    async fn collect(&mut self) -> Result<(), Failure> {
+    /// Shows objects as they are defined by now; whether they still are.
+    fn renew_resource(&mut self) -> bool {
+        if self.resource.as_custom().is_none() {
+            return true;
+        }
+        let registry = self.api.registry();
+        let Resource { group, version, plural, .. } = &*self.resource;
+        match registry.get(group, version, plural) {
+            Some(resource) => self.resource = Arc::clone(resource),
+            None => return false,
+        }
+        true
+    }
+
+    /// Takes what happened since; whether that was all of it.
+    async fn collect(&mut self) -> Result<bool, Failure> {
         let events = self.api.store().events_after(&self.resource.bucket, self.cursor, BATCH);
         let (events, complete) = events.map_err(|too_old| {
             Failure::expired(format!("too old resource version: {} ({})", self.cursor, too_old.oldest))
         })?;
+        let is_all = events.len() < BATCH;
         for event in events {
             if self.filter.covers(&event.key) {
                 self.send(&event).await?;
@@ -184,7 +206,7 @@ impl Watch {
         }
         // A version from the future stays where it is until the present reaches it.
         self.cursor = self.cursor.max(complete);
-        Ok(())
+        Ok(is_all)
     }
 
     /// Sends a change as this client sees it: objects enter and leave what it selects.
@@ -229,7 +251,15 @@ impl Watch {
         } else {
             let object = self.api.load(&self.resource, entry).await?;
             let is_first = std::mem::replace(&mut self.is_first, false);
-            show::event(&self.resource, self.accepted, self.include_object, kind, object, is_first)
+            show::event(
+                &self.resource,
+                self.accepted,
+                self.include_object,
+                kind,
+                object,
+                is_first,
+                self.api.now(),
+            )
         };
         self.ready.push_back(piece);
         Ok(())
@@ -245,6 +275,7 @@ impl Watch {
             EventType::Bookmark,
             object,
             is_first,
+            self.api.now(),
         );
         self.ready.push_back(piece);
         debug_assert!(self.accepted.format != Format::Yaml, "watches are never YAML");

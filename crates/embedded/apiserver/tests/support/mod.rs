@@ -2,12 +2,14 @@
 #![allow(dead_code, reason = "each suite uses a part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+pub(crate) mod backend;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt as _;
-use quintet_apiserver::{Api, Caller, Parts, Store, Tokens, request::body::Answer};
+use quintet_apiserver::{Api, Caller, Chance, Clock, Parts, Store, Tokens, request::body::Answer};
 use serde_json::Value;
 
 /// A fresh API.
@@ -19,6 +21,8 @@ pub(crate) async fn api() -> Api {
         converter: None,
         ca: "certificate".into(),
         address: "127.0.0.1:6443".into(),
+        clock: Clock::system(),
+        chance: Chance::system(),
     };
     Api::start(parts).await.unwrap()
 }

@@ -1,5 +1,5 @@
-//! The Common Expression Language, as Kubernetes uses it: validation rules of custom resources and match conditions
-//! of webhooks.
+//! The Common Expression Language, as Kubernetes uses it: validation rules of custom resources, match conditions
+//! of webhooks, admission policies.
 //!
 //! Expressions are compiled once and evaluated straight on JSON: nothing is copied that an expression does not touch.
 //! Evaluation counts steps and stops at a budget, so that no expression can hold up a request.
@@ -11,6 +11,7 @@ mod functions;
 mod kubernetes;
 mod lex;
 mod parse;
+pub mod policy;
 mod rule;
 mod strings;
 #[cfg(test)]

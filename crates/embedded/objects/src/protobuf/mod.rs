@@ -45,6 +45,11 @@ pub enum ProtobufError {
 /// Reads an enveloped object. What the envelope leaves out (clients may send options without a kind) is taken from
 /// `fallback`, a group-version and a kind. Options are recognised in whatever group they are sent.
 pub fn decode(bytes: &[u8], fallback: Option<(&str, &str)>) -> Result<Value, ProtobufError> {
+    decode_at(bytes, fallback, 0)
+}
+
+/// The same inside another object.
+fn decode_at(bytes: &[u8], fallback: Option<(&str, &str)>, depth: usize) -> Result<Value, ProtobufError> {
     let body = bytes.strip_prefix(&MAGIC).ok_or(ProtobufError::Magic)?;
     let mut reader = Reader::new(body);
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), [].as_slice());
@@ -79,7 +84,7 @@ pub fn decode(bytes: &[u8], fallback: Option<(&str, &str)>) -> Result<Value, Pro
     }
     let schema = find(&api_version, &kind)
         .ok_or_else(|| ProtobufError::Unknown { api_version: api_version.clone(), kind: kind.clone() })?;
-    let mut object = decode::message(schema, raw, 0)?;
+    let mut object = decode::message(schema, raw, depth)?;
     if let Value::Object(fields) = &mut object {
         fields.insert("apiVersion".into(), json!(api_version));
         fields.insert("kind".into(), json!(kind));

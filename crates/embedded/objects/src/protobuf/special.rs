@@ -12,6 +12,9 @@ fn schema_type() -> Result<&'static Type, ProtobufError> {
         .ok_or(ProtobufError::Malformed("no schema type"))
 }
 
+/// An object inside another counts as this many levels: hardly anybody puts one there, and it takes much stack.
+const ENVELOPE: usize = 20;
+
 /// Reads a message of a special type; nothing means that the field is absent.
 pub(super) fn read(shape: &Shape, wire: Wire<'_>, depth: usize) -> Result<Option<Value>, ProtobufError> {
     let bytes = wire.bytes()?;
@@ -76,8 +79,8 @@ pub(super) fn read(shape: &Shape, wire: Wire<'_>, depth: usize) -> Result<Option
             if raw.is_empty() {
                 return Ok(None);
             }
-            if raw.starts_with(&MAGIC) && depth < decode::MAX_DEPTH {
-                return super::decode(raw, None).map(Some);
+            if raw.starts_with(&MAGIC) {
+                return super::decode_at(raw, None, depth + ENVELOPE).map(Some);
             }
             let value = serde_json::from_slice(raw).map_err(|_| ProtobufError::Malformed("embedded JSON"))?;
             Ok(Some(value))

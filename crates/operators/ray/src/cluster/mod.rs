@@ -28,7 +28,9 @@ pub use seen::{ClaimView, Seen};
 pub(crate) use status::sum_of_templates;
 
 use crate::{
-    Context, labels, names, pod,
+    Context, labels,
+    mtls::Pki,
+    names, pod,
     pod_view::PodView,
     services::head_service_name,
     settings::Settings,
@@ -61,6 +63,8 @@ struct Caches {
     routes: Option<Cache<ObjectMetadata>>,
     /// Only where claims are made.
     claims: Option<Cache<ClaimView>>,
+    /// Only where certificates are made.
+    pki: Option<Pki>,
 }
 
 impl Caches {
@@ -81,6 +85,7 @@ impl Caches {
             secrets: labelled(ApiKind::of::<Secret>())?,
             routes: settings.platform.routes.then(|| labelled(objects::route_kind())).transpose()?,
             claims: keeps_claims.then(|| caches.watch(claims)).transpose()?,
+            pki: Pki::watch(caches, settings)?,
         })
     }
 }
@@ -172,12 +177,53 @@ impl ClusterController {
                 .claims
                 .as_ref()
                 .and_then(|claims| claims.get(&in_namespace(&pod::claim_name(object)))),
-            certificates: Ok(()),
+            certificates: caches.pki.as_ref().map_or(Ok(()), |pki| pki.readiness(key)),
             new_token: needs_token.then(random_token).flatten(),
             names: self.memory.names(&cluster.uid),
             cluster,
         }
     }
+}
+
+/// The objects that would be made for a new cluster, in order. The error is the user's to mend.
+///
+/// Names of pods end with characters that differ in every process; here they are always the same.
+pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_json::Value>, String> {
+    let metadata = &cluster.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or("default");
+    let key = ObjectKey::new(namespace, metadata.name.as_deref().unwrap_or_default());
+    let mut cluster = cluster.clone();
+    cluster.metadata.namespace = Some(namespace.to_owned());
+    cluster.metadata.uid.get_or_insert_with(|| "00000000-0000-0000-0000-000000000000".to_owned());
+    // As if that had been done already: it would hide all that follows.
+    cluster.metadata.finalizers = Some(vec![labels::REDIS_CLEANUP_FINALIZER.to_owned()]);
+    let uid = quintet_controller::object::Uid::from(cluster.metadata.uid.as_deref().unwrap_or_default());
+    let new_token = objects::makes_token(&cluster).then(|| "<32 random bytes>".to_owned());
+    let mut entry = Entry::new(key, cluster);
+    entry.uid = uid.clone();
+    let seen = Seen {
+        cluster: Arc::new(entry),
+        settings: Arc::new(settings.clone()),
+        now: jiff::Timestamp::UNIX_EPOCH,
+        pods: Vec::new(),
+        services: Vec::new(),
+        cleanup_jobs: Vec::new(),
+        ingress: None,
+        present: Present::default(),
+        claim: None,
+        certificates: Ok(()),
+        new_token,
+        names: Memory::new(Some(0)).names(&uid),
+    };
+    let plan = plan::plan(&seen);
+    if let Some(warning) = plan.events.first().filter(|_| plan.steps.is_empty()) {
+        return Err(warning.note.clone());
+    }
+    let object = |step: quintet_controller::Step| match step.action {
+        Action::Create { object, .. } | Action::Apply { object, .. } => Some(object),
+        Action::Patch { .. } | Action::Delete { .. } | Action::Call { .. } => None,
+    };
+    Ok(plan.steps.into_iter().filter_map(object).collect())
 }
 
 /// 32 bytes that nobody can guess, as text.

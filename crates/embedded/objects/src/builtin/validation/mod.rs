@@ -4,6 +4,7 @@ mod cluster;
 mod config;
 mod definition;
 mod pod;
+mod policy;
 mod service;
 mod workload;
 
@@ -47,6 +48,8 @@ pub(super) fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Fie
         ("storage.k8s.io", "StorageClass") => cluster::storage_class(new, old, all),
         ("node.k8s.io", "RuntimeClass") => cluster::runtime_class(new, old, all),
         ("rbac.authorization.k8s.io", _) => cluster::rbac(kind, new, old, all),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policy::policy(new, all),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => policy::binding(new, all),
         ("admissionregistration.k8s.io", _) => cluster::webhooks(kind, new, all),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::definition(new, old, all),
         ("apiregistration.k8s.io", "APIService") => cluster::api_service(new, all),

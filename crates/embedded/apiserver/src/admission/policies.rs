@@ -1,0 +1,246 @@
+//! ValidatingAdmissionPolicies: which of them a request concerns, with which parameters, and what their refusals mean.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use quintet_objects::{
+    Path,
+    cel::policy::{Policy, Refusal, Request},
+};
+use serde_json::{Map, Value};
+
+use super::{Operation, conditions, webhooks::concerned};
+use crate::{
+    api::Api,
+    json::{text, texts},
+    model,
+    resources::Resource,
+    status::{Failure, Named},
+    store::{key_of, split_key},
+    verbs::{Ask, filter::selects},
+};
+
+const POLICIES: &str = "admissionregistration.k8s.io/validatingadmissionpolicies";
+const BINDINGS: &str = "admissionregistration.k8s.io/validatingadmissionpolicybindings";
+
+/// The policies that are bound, compiled.
+#[derive(Debug, Default)]
+pub(crate) struct Policies(RwLock<Known>);
+
+/// The versions of policies and bindings, and what they were then.
+type Known = ((u64, u64), Arc<[Bound]>);
+
+/// A policy with one of its bindings.
+#[derive(Debug)]
+struct Bound {
+    policy: Arc<Policy>,
+    name: String,
+    constraints: Value,
+    param_kind: Option<(String, String)>,
+    binding: Value,
+    binding_constraints: Option<Value>,
+}
+
+impl Policies {
+    fn bound(&self, api: &Api) -> Arc<[Bound]> {
+        let versions = (api.store().bucket_version(POLICIES), api.store().bucket_version(BINDINGS));
+        {
+            let known = self.0.read();
+            if known.0 == versions {
+                return Arc::clone(&known.1);
+            }
+        }
+        let listed = |bucket: &str| -> Vec<Value> {
+            let listed = api.store().list(bucket, "", None, None).map(|(entries, _)| entries);
+            let entries = listed.unwrap_or_default();
+            entries.iter().filter_map(|(_, entry)| serde_json::from_slice(&entry.body).ok()).collect()
+        };
+        let bindings = listed(BINDINGS);
+        let policies = listed(POLICIES);
+        let bound: Arc<[Bound]> = policies.iter().flat_map(|policy| bind(policy, &bindings)).collect();
+        *self.0.write() = (versions, Arc::clone(&bound));
+        bound
+    }
+}
+
+fn bind(policy: &Value, bindings: &[Value]) -> Vec<Bound> {
+    let name = text(policy, "/metadata/name");
+    let spec = policy.get("spec").cloned().unwrap_or_default();
+    let compiled = match Policy::parse(&spec, &Path::new("spec")) {
+        Ok(policy) => Arc::new(policy),
+        Err(errors) => {
+            // Policies are checked when they are written; this one was written by an older version.
+            let why = errors.first().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!("ValidatingAdmissionPolicy {name} is not used: {why}");
+            return Vec::new();
+        }
+    };
+    let param_kind = spec
+        .get("paramKind")
+        .map(|kind| (text(kind, "/apiVersion").to_owned(), text(kind, "/kind").to_owned()));
+    let bindings = bindings.iter().filter(|binding| text(binding, "/spec/policyName") == name);
+    bindings
+        .map(|binding| Bound {
+            policy: Arc::clone(&compiled),
+            name: name.to_owned(),
+            constraints: constraints(spec.get("matchConstraints")).unwrap_or_default(),
+            param_kind: param_kind.clone(),
+            binding: binding.clone(),
+            binding_constraints: constraints(binding.pointer("/spec/matchResources")),
+        })
+        .collect()
+}
+
+/// Constraints of a policy in the words of those of a webhook.
+fn constraints(given: Option<&Value>) -> Option<Value> {
+    let mut constraints: Map<String, Value> = given?.as_object()?.clone();
+    if let Some(rules) = constraints.remove("resourceRules") {
+        constraints.insert("rules".into(), rules);
+    }
+    Some(Value::Object(constraints))
+}
+
+impl Bound {
+    fn concerns(
+        &self,
+        ask: &Ask,
+        operation: Operation<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> bool {
+        let is_bound = self.binding_constraints.as_ref().is_none_or(|constraints| {
+            // A binding narrows; without rules of its own it is about all that the policy is about.
+            let mut constraints = constraints.clone();
+            if constraints.get("rules").is_none()
+                && let (Some(map), Some(rules)) = (constraints.as_object_mut(), self.constraints.get("rules"))
+            {
+                map.insert("rules".into(), rules.clone());
+            }
+            concerned(ask, &constraints, operation, object, old)
+        });
+        is_bound && concerned(ask, &self.constraints, operation, object, old)
+    }
+
+    /// What the binding configures the policy with: nothing, or each of some objects.
+    async fn params(&self, ask: &Ask) -> Result<Vec<Value>, String> {
+        let reference = self.binding.pointer("/spec/paramRef");
+        let (Some((api_version, kind)), Some(reference)) = (&self.param_kind, reference) else {
+            return Ok(vec![Value::Null]);
+        };
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let registry = ask.api.registry();
+        let resource = registry.by_kind(group, version, kind).ok_or_else(|| {
+            format!("failed to configure policy: failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")
+        })?;
+        let found = self.find(ask, resource, reference).await?;
+        if found.is_empty() && text(reference, "/parameterNotFoundAction") != "Allow" {
+            return Err("failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into());
+        }
+        Ok(found)
+    }
+
+    async fn find(&self, ask: &Ask, resource: &Resource, reference: &Value) -> Result<Vec<Value>, String> {
+        let namespace = match text(reference, "/namespace") {
+            _ if !resource.is_namespaced => "",
+            "" if ask.namespace.is_empty() => {
+                return Err("failed to configure binding: cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".into());
+            }
+            "" => &ask.namespace,
+            own => own,
+        };
+        let store = ask.api.store();
+        let entries = match text(reference, "/name") {
+            "" => {
+                let selector = model::label_selector(reference.get("selector"));
+                let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+                let listed = store.list(&resource.bucket, &prefix, None, None);
+                let mut entries = listed.map(|(entries, _)| entries).unwrap_or_default();
+                entries.retain(|(key, entry)| {
+                    split_key(key).0 == namespace
+                        && selector.as_ref().is_some_and(|selector| selects(selector, &entry.head))
+                });
+                entries.into_iter().map(|(_, entry)| entry).collect()
+            }
+            name => store.get(&resource.bucket, &key_of(namespace, name)).into_iter().collect::<Vec<_>>(),
+        };
+        let mut params = Vec::new();
+        for entry in entries {
+            params.push(ask.api.load(resource, &entry).await.map_err(|failure| failure.to_string())?);
+        }
+        Ok(params)
+    }
+
+    /// Does what the binding says about a refusal.
+    fn act(&self, ask: &Ask, name: &str, refusal: &Refusal) -> Result<(), Failure> {
+        let (policy, binding) = (&self.name, text(&self.binding, "/metadata/name"));
+        let Refusal { message, reason } = refusal;
+        let acts = |wanted: &str| texts(&self.binding, "/spec/validationActions").any(|one| one == wanted);
+        if acts("Warn") {
+            ask.warn(format!("Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"));
+        }
+        if acts("Audit") {
+            tracing::info!(
+                policy,
+                binding,
+                resource = &*ask.resource.plural,
+                name,
+                "policy violated: {message}"
+            );
+        }
+        if !acts("Deny") {
+            return Ok(());
+        }
+        let code = match reason.as_str() {
+            "Unauthorized" => 401,
+            "Forbidden" => 403,
+            "RequestEntityTooLarge" => 413,
+            _ => 422,
+        };
+        let why = format!(
+            "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
+        );
+        let named = Named { name, ..ask.named() };
+        Err(Failure::forbidden(named, &why).with_code(code, reason).with_cause("", message, ""))
+    }
+}
+
+/// Lets policies refuse a request.
+pub(super) async fn validate(
+    ask: &Ask,
+    operation: Operation<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    let bound = ask.api.policies().bound(&ask.api);
+    let concerning: Vec<&Bound> =
+        bound.iter().filter(|one| one.concerns(ask, operation, object, old)).collect();
+    if concerning.is_empty() {
+        return Ok(());
+    }
+    let request = conditions::request(ask, operation, object.or(old));
+    let name = text(&request, "/name");
+    let namespace = ask.api.store().get("core/namespaces", &ask.namespace);
+    let namespace = namespace.map(|entry| entry.to_value("v1", "Namespace")).unwrap_or_default();
+    for one in concerning {
+        let params = match one.params(ask).await {
+            Ok(params) => params,
+            Err(message) => {
+                if one.policy.is_strict() {
+                    one.act(ask, name, &Refusal { message, reason: "Invalid".into() })?;
+                }
+                continue;
+            }
+        };
+        for params in &params {
+            let refusals = one.policy.refusals(Request {
+                object: object.unwrap_or(&Value::Null),
+                old_object: old.unwrap_or(&Value::Null),
+                request: &request,
+                params,
+                namespace: &namespace,
+            });
+            refusals.iter().try_for_each(|refusal| one.act(ask, name, refusal))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! APIs that other servers serve: requests for their groups are passed on.
+
+mod availability;
+mod services;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{HeaderName, HeaderValue, Request, Response, header, request::Parts};
+use http_body_util::{BodyStream, Full};
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use crate::{
+    api::Api,
+    auth::Caller,
+    json::text,
+    outbound::{self, Target, Trust},
+    request::body::Answer,
+    status::Failure,
+};
+
+pub(crate) use availability::start;
+pub(crate) use services::{Services, publish, settle};
+
+/// Sends a request to the server of an APIService, as somebody.
+async fn send(
+    api: &Api,
+    service: &Value,
+    caller: &Caller,
+    mut request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, String> {
+    let reference = service.pointer("/spec/service").cloned().unwrap_or_default();
+    let address = outbound::endpoint(api, &reference)?;
+    let bundle = STANDARD.decode(text(service, "/spec/caBundle")).unwrap_or_default();
+    let is_blind = service.pointer("/spec/insecureSkipTLSVerify") == Some(&Value::Bool(true));
+    let name = format!("{}.{}.svc", text(&reference, "/name"), text(&reference, "/namespace"));
+    let trust = if is_blind { Trust::Anybody } else { Trust::Bundle(&bundle) };
+    identify(&mut request, caller);
+    if let Ok(host) = HeaderValue::from_str(&name) {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    outbound::send(&Target { address, name, trust }, request).await
+}
+
+/// Says who asks.
+fn identify(request: &mut Request<Full<Bytes>>, caller: &Caller) {
+    let mut add = |key: &str, value: &str| {
+        if let (Ok(key), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), HeaderValue::from_str(value)) {
+            request.headers_mut().append(key, value);
+        }
+    };
+    add("x-remote-user", &caller.name);
+    if !caller.uid.is_empty() {
+        add("x-remote-uid", &caller.uid);
+    }
+    for group in &caller.groups {
+        add("x-remote-group", group);
+    }
+    for (key, values) in &caller.extra {
+        for value in values {
+            add(&format!("x-remote-extra-{}", escaped(key)), value);
+        }
+    }
+}
+
+/// A key of extra information as a header can carry it.
+fn escaped(key: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    key.bytes().map(escape).collect()
+}
+
+/// Passes a request on, and its answer back.
+pub(crate) async fn pass_on(
+    api: &Api,
+    service: &Value,
+    caller: &Caller,
+    parts: &Parts,
+    body: Bytes,
+) -> Result<Response<Answer>, Failure> {
+    let unavailable = |why: &str| {
+        tracing::debug!("APIService {} is not available: {why}", text(service, "/metadata/name"));
+        Failure::plain(503, "service unavailable\n")
+    };
+    let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = parts.method.clone();
+    *request.uri_mut() = path.parse().map_err(Failure::internal)?;
+    for (key, value) in &parts.headers {
+        // Who asks is for this server to say; what belongs to this connection stays here.
+        let is_own = key.as_str().starts_with("x-remote-")
+            || key.as_str().starts_with("impersonate-")
+            || [header::AUTHORIZATION, header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH]
+                .contains(key);
+        if !is_own {
+            request.headers_mut().append(key.clone(), value.clone());
+        }
+    }
+    let response = send(api, service, caller, request).await.map_err(|why| unavailable(&why))?;
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(header::TRANSFER_ENCODING);
+    head.headers.remove(header::CONNECTION);
+    let pieces = BodyStream::new(body).filter_map(|frame| async move { frame.ok()?.into_data().ok() });
+    Ok(Response::from_parts(head, Answer::stream(pieces)))
+}

@@ -1,0 +1,83 @@
+//! Long answers, compressed for those who can read them so.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
+
+use crate::request::body::Answer;
+
+/// Shorter answers cost more to compress than to send.
+const FROM: usize = 128 << 10;
+
+/// The answer to a read, compressed if it is long and the client said that it may be. Watches never are: each of
+/// their events has to arrive at once.
+pub(crate) async fn compress(parts: &Parts, response: Response<Answer>) -> Response<Answer> {
+    let is_long = matches!(response.body(), Answer::Whole(Some(bytes)) if bytes.len() > FROM);
+    if !is_long
+        || parts.method != Method::GET
+        || !accepts_gzip(&parts.headers)
+        || response.headers().contains_key(header::CONTENT_ENCODING)
+    {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    let Answer::Whole(Some(bytes)) = body else { return Response::from_parts(head, body) };
+    let plain = bytes.clone();
+    // Megabytes take milliseconds; other requests need not wait for them.
+    let Ok(Some(packed)) = tokio::task::spawn_blocking(move || gzip(&plain)).await else {
+        return Response::from_parts(head, Answer::whole(bytes));
+    };
+    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, Answer::whole(packed))
+}
+
+fn gzip(bytes: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    encoder.write_all(bytes).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        parts.next() == Some("gzip") && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use http::Request;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn packed(accept: &str, method: &str, length: usize) -> Option<Vec<u8>> {
+        let request = Request::builder().method(method).header("accept-encoding", accept);
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let response = Response::new(Answer::whole(vec![b'a'; length]));
+        let response = compress(&parts, response).await;
+        let is_packed = response.headers().get("content-encoding").is_some_and(|value| value == "gzip");
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        is_packed.then(|| {
+            let mut plain = Vec::new();
+            flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut plain).unwrap();
+            assert!(bytes.len() < plain.len() / 10);
+            plain
+        })
+    }
+
+    #[tokio::test]
+    async fn long_reads_are_compressed_for_those_who_ask() {
+        assert_eq!(packed("deflate, gzip;q=0.5", "GET", FROM + 1).await, Some(vec![b'a'; FROM + 1]));
+        assert_eq!(packed("gzip", "GET", FROM).await, None, "not long enough");
+        assert_eq!(packed("gzip", "POST", FROM + 1).await, None, "not a read");
+        assert_eq!(packed("identity", "GET", FROM + 1).await, None);
+        assert_eq!(packed("gzip;q=0", "GET", FROM + 1).await, None);
+    }
+}

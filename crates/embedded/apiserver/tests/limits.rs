@@ -1,0 +1,84 @@
+//! Requests that ask for more than there is: levels, copies, time, warnings.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use http::Request;
+use serde_json::{Value, json};
+use support::{api, send};
+
+/// A field of the wire format with bytes in it.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+        length >>= 7;
+    }
+    out.push(u8::try_from(length).unwrap());
+    out.extend_from_slice(bytes);
+    out
+}
+
+#[tokio::test]
+async fn nesting_is_bounded_in_every_format() {
+    let api = api().await;
+    // An object in an object in an object, each in an envelope of its own.
+    let mut object = Vec::new();
+    for _ in 0..20_000 {
+        let kind = [field(1, b"apps/v1"), field(2, b"ControllerRevision")].concat();
+        let data = if object.is_empty() { Vec::new() } else { field(2, &field(1, &object)) };
+        object = [b"k8s\0".to_vec(), field(1, &kind), field(2, &data)].concat();
+    }
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let request = Request::post(path).header("content-type", "application/vnd.kubernetes.protobuf");
+    let reply = support::send_as(&api, support::admin(), request.body(object.into()).unwrap()).await;
+    assert_eq!((reply.code, reply.body["kind"].as_str()), (400, Some("Status")));
+
+    let maps = "/api/v1/namespaces/default/configmaps";
+    send(&api, "POST", maps, json!({"metadata": {"name": "m"}, "data": {"a": "b"}})).await.expect(201);
+    let patch = |operations: Vec<Value>| {
+        support::send_typed(
+            &api,
+            "PATCH",
+            "/api/v1/namespaces/default/configmaps/m",
+            "application/json-patch+json",
+            json!(operations),
+        )
+    };
+    let doubling =
+        (0..40).map(|n| json!({"op": "copy", "from": "", "path": format!("/data/a{n}")})).collect();
+    patch(doubling).await.expect(422);
+    let nesting = (0..9000).map(|_| json!({"op": "copy", "from": "/data", "path": "/data/a"})).collect();
+    patch(nesting).await.expect(422);
+}
+
+#[tokio::test]
+async fn numbers_without_end_are_refused() {
+    let api = api().await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    send(&api, "POST", "/api/v1/namespaces/default/pods", pod).await.expect(201);
+    let forever = json!({"gracePeriodSeconds": 9_000_000_000_000_000_000_i64});
+    send(&api, "DELETE", "/api/v1/namespaces/default/pods/p", forever).await.expect(400);
+    let token = json!({"spec": {"expirationSeconds": 1_000_000_000_000_000_i64}});
+    let reply = send(&api, "POST", "/api/v1/namespaces/default/serviceaccounts/default/token", token).await;
+    assert!(
+        reply.message().ends_with("may not specify a duration larger than 2^32 seconds"),
+        "{}",
+        reply.message()
+    );
+}
+
+#[tokio::test]
+async fn warnings_have_an_end() {
+    let api = api().await;
+    let mut map = json!({"metadata": {"name": "m"}});
+    for n in 0..50_000 {
+        map[format!("unknown{n}")] = json!(1);
+    }
+    let began = std::time::Instant::now();
+    let reply = send(&api, "POST", "/api/v1/namespaces/default/configmaps", map).await;
+    assert_eq!(reply.code, 201);
+    assert!(reply.warnings().iter().map(|warning| warning.len()).sum::<usize>() < 16 << 10);
+    assert!(began.elapsed() < std::time::Duration::from_secs(10));
+}
