@@ -122,7 +122,7 @@ impl SimulatedDashboard {
 
     /// Somebody submits a job by other means than the operator.
     pub fn submit_by_hand(&self, host: &str, id: &str) {
-        self.accept(host, id);
+        self.accept(host, id, "");
     }
 
     /// How often a job was accepted.
@@ -136,13 +136,23 @@ impl SimulatedDashboard {
         rays.get(host).map_or((None, 0), |ray| (ray.config.clone(), ray.deployments))
     }
 
-    fn accept(&self, host: &str, id: &str) {
-        let job = Job {
-            submitted: Instant::now(),
-            submitted_at: self.clock.now(),
-            life: *self.life.lock(),
-            stopped: false,
-        };
+    /// Whether Ray on `host` knows a job, and how it is.
+    pub fn job_at(&self, host: &str, id: &str) -> Option<JobStatus> {
+        self.rays.lock().get(host)?.jobs.get(id).map(|job| job.info().status)
+    }
+
+    /// All jobs that were ever accepted, and how often.
+    pub fn all_accepted(&self) -> BTreeMap<String, u64> {
+        self.accepted.lock().clone()
+    }
+
+    /// A job whose entrypoint says that it fails does.
+    fn accept(&self, host: &str, id: &str, entrypoint: &str) {
+        let mut life = *self.life.lock();
+        if entrypoint.contains("exit 1") {
+            life.end = JobStatus::Failed;
+        }
+        let job = Job { submitted: Instant::now(), submitted_at: self.clock.now(), life, stopped: false };
         self.rays.lock().entry(host.to_owned()).or_default().jobs.insert(id.to_owned(), job);
         *self.accepted.lock().entry(id.to_owned()).or_default() += 1;
     }
@@ -222,7 +232,7 @@ impl Dashboard for SimulatedDashboard {
             if self.rays.lock().get(&at.host).is_some_and(|ray| ray.jobs.contains_key(id)) {
                 return Err(DashboardError::AlreadyUsed(id.clone()));
             }
-            self.accept(&at.host, id);
+            self.accept(&at.host, id, &job.entrypoint);
             if self.loses_answer() { Err(Self::lost(at)) } else { Ok(()) }
         }
         .boxed()
