@@ -11,13 +11,15 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    api::Api,
+    api::{Api, ApiSettings},
     cache::{Cache, Caches, Cause, Change, Entry, Knowledge},
+    clock::Clock,
     error::{Class, Error},
     events::{Recorder, Regarding},
     executor::Executor,
     leader::Leadership,
-    metrics::Metrics,
+    limiter::{Limiter, LimiterSettings},
+    metrics::{Metrics, MetricsRegistry},
     object::{ApiKind, ObjectKey},
     plan::{Action, Event, Next, Plan, Setback},
     queue::{Job, LaneId, Outcome, Queue, Reason},
@@ -112,6 +114,32 @@ pub struct RuntimeParts {
 }
 
 impl Runtime {
+    /// A runtime of a process that is alone: nobody contends for the lead, and requests are limited by what the server
+    /// takes. A `seed` makes chance repeatable, for simulations.
+    pub fn alone(
+        client: kube::Client,
+        clock: &Clock,
+        instance: &str,
+        seed: Option<u64>,
+    ) -> (Self, MetricsRegistry) {
+        let registry = MetricsRegistry::new();
+        let metrics = Metrics::register(&registry);
+        let limiter = Limiter::adaptive(LimiterSettings::default());
+        let api = Api::new(client, limiter, ApiSettings::default(), Arc::clone(&metrics));
+        let tasks = Tasks::new();
+        let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, instance);
+        let parts = RuntimeParts {
+            caches: Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), seed),
+            queue: Queue::new(Arc::clone(&metrics), seed),
+            recorder,
+            leadership: Leadership::always(),
+            metrics,
+            tasks,
+            api,
+        };
+        (Self::new(parts, RuntimeSettings::default()), registry)
+    }
+
     /// A runtime without controllers.
     pub fn new(parts: RuntimeParts, settings: RuntimeSettings) -> Self {
         let RuntimeParts { api, caches, queue, recorder, leadership, metrics, tasks } = parts;
@@ -138,6 +166,16 @@ impl Runtime {
     /// The shared queue.
     pub fn queue(&self) -> &Queue {
         &self.0.queue
+    }
+
+    /// The tasks of the process.
+    pub fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+
+    /// The API server, for as long as this process may write.
+    pub fn api(&self) -> &Api {
+        self.0.executor.api()
     }
 
     /// Adds a controller of the objects in `root`, `concurrency` of them at a time. It begins when its

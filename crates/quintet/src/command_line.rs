@@ -27,7 +27,8 @@ use crate::{
   quintet manifests | kubectl apply --server-side -f -
                                            install the operator
   quintet operator --kubeconfig FILE       run it from here instead
-  quintet simulate FILE                    try queues and quotas without a cluster"
+  quintet simulate FILE                    try queues and quotas without a cluster
+  quintet simulate-nodes --count 100       add nodes that take pods without running them"
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]

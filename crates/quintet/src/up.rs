@@ -7,8 +7,6 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Args;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, Patch, PatchParams};
 use quintet_api::config::Log;
 use quintet_api::conversion::{self, ConversionError};
 use quintet_api::crd::{self, WebhookService};
@@ -130,19 +128,16 @@ const AT_A_TIME: usize = 4;
 
 /// Teaches the API Quintet's kinds.
 async fn install(cluster: &Cluster) -> anyhow::Result<()> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.api().admin_client());
+    let client = cluster.api().admin_client();
     let webhooks = WebhookService { namespace: "quintet-system".into(), name: "quintet-webhook".into() };
-    let room = Arc::new(tokio::sync::Semaphore::new(AT_A_TIME));
     let mut tasks = tokio::task::JoinSet::new();
-    for definition in crd::all(&webhooks) {
-        let (definitions, room) = (definitions.clone(), Arc::clone(&room));
-        tasks.spawn(async move {
-            let _room = room.acquire().await;
-            let name = definition.metadata.name.clone().unwrap_or_default();
-            install_one(&definitions, &name, &definition)
-                .await
-                .with_context(|| format!("cannot install {name}"))
-        });
+    for make in crd::makers(&webhooks) {
+        if tasks.len() >= AT_A_TIME
+            && let Some(outcome) = tasks.join_next().await
+        {
+            outcome.context("installing the definitions failed")??;
+        }
+        tasks.spawn(install_one(client.clone(), make));
     }
     while let Some(outcome) = tasks.join_next().await {
         outcome.context("installing the definitions failed")??;
@@ -150,20 +145,27 @@ async fn install(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies a definition, unless what is there already says all that it says.
-async fn install_one(
-    definitions: &Api<CustomResourceDefinition>,
-    name: &str,
-    definition: &CustomResourceDefinition,
-) -> anyhow::Result<()> {
-    let wanted = serde_json::to_value(&definition.spec)?;
-    if let Some(stored) = definitions.get_opt(name).await?
-        && says(&serde_json::to_value(stored.spec)?, &wanted)
-    {
-        return Ok(());
-    }
-    definitions.patch(name, &PatchParams::apply("quintet").force(), &Patch::Apply(definition)).await?;
-    Ok(())
+/// Applies a definition, unless what is there already says all that it says. As plain JSON: as structs, schemas take
+/// many times the memory.
+async fn install_one(client: kube::Client, make: crd::Maker) -> anyhow::Result<()> {
+    let Some(definition) = make() else { return Ok(()) };
+    let name = definition.metadata.name.clone().unwrap_or_default();
+    let wanted = serde_json::to_value(&definition)?;
+    drop(definition);
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    let install = async {
+        match client.request::<Value>(http::Request::get(&path).body(Vec::new())?).await {
+            Ok(stored) if says(&stored["spec"], &wanted["spec"]) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            outcome => drop(outcome?),
+        }
+        let apply = http::Request::patch(format!("{path}?fieldManager=quintet&force=true"))
+            .header("content-type", "application/apply-patch+yaml")
+            .body(serde_json::to_vec(&wanted)?)?;
+        client.request::<serde::de::IgnoredAny>(apply).await?;
+        anyhow::Ok(())
+    };
+    install.await.with_context(|| format!("cannot install {name}"))
 }
 
 /// Whether a value says at least what another one does.

@@ -44,6 +44,18 @@ pub fn all(webhooks: &WebhookService) -> Vec<CustomResourceDefinition> {
     crds
 }
 
+/// Makes one CRD when it is asked to.
+pub type Maker = Box<dyn FnOnce() -> Option<CustomResourceDefinition> + Send>;
+
+/// The CRDs of all API groups, each to be made when it is needed: together they are large.
+pub fn makers(webhooks: &WebhookService) -> Vec<Maker> {
+    let maker = |definition: Definition| -> Maker {
+        let webhooks = webhooks.clone();
+        Box::new(move || definition.crd(&webhooks))
+    };
+    definitions().into_iter().map(maker).collect()
+}
+
 fn definitions() -> Vec<Definition> {
     [
         crate::appwrapper::definitions(),

@@ -54,10 +54,10 @@ impl<'a> Reader<'a> {
             return Ok(Test::Exists);
         }
         if self.take("==").is_some() || self.take("=").is_some() {
-            return Ok(Test::Is(self.word().into()));
+            return Ok(Test::Is(self.value()?));
         }
         if self.take("!=").is_some() {
-            return Ok(Test::IsNot(self.word().into()));
+            return Ok(Test::IsNot(self.value()?));
         }
         if self.take(">").is_some() {
             return Ok(Test::GreaterThan(self.integer()?));
@@ -86,6 +86,13 @@ impl<'a> Reader<'a> {
             }
             self.take(",").ok_or_else(|| self.expected("',' or ')'"))?;
         }
+    }
+
+    /// A value; nothing at all is one, but an operator is not.
+    fn value(&mut self) -> Result<String, SelectorError> {
+        let word = self.word();
+        let is_complete = !word.is_empty() || self.rest.is_empty() || self.rest.starts_with(',');
+        if is_complete { Ok(word.to_owned()) } else { Err(self.expected("identifier")) }
     }
 
     fn key(&mut self) -> Result<String, SelectorError> {

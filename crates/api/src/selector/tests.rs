@@ -54,6 +54,7 @@ fn wrong_text_says_where_and_what_was_expected() {
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
         ("a>b", "unable to parse requirement: found 'b', expected: integer"),
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        ("a=!", "unable to parse requirement: found '!', expected: identifier"),
         ("a,", "found '', expected: identifier after ','"),
         ("!", "unable to parse requirement: found '', expected: identifier"),
     ] {

@@ -77,6 +77,11 @@ impl Executor {
         Self { api, caches }
     }
 
+    /// Where it writes to.
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
     /// Carries the steps of a plan out, in order, up to the first that fails. Creations of one kind that follow
     /// one another are independent, and so are deletions: they are under way together. `call` does what the
     /// operator itself does; `tell` hears of every step that has taken place.

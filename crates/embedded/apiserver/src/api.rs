@@ -638,7 +638,9 @@ impl Call<'_> {
         let is_watch = verb == "watch";
         let wanted = self.wanted(&resource, is_watch)?;
         if resource.is_namespaced && path.namespace.is_none() && !matches!(verb, "list" | "watch") {
-            return Err(Failure::method_not_allowed());
+            // Only the collection of all namespaces has a path without one.
+            let is_collection = path.name.is_none();
+            return Err(if is_collection { Failure::method_not_allowed() } else { Failure::no_resource() });
         }
         if !resource.is_namespaced && path.namespace.is_some() {
             return Err(Failure::no_resource());
@@ -680,7 +682,10 @@ impl Call<'_> {
             if !sub.verbs.iter().any(|one| one == verb) && !verbs::connect::takes_any_verb(&subresource) {
                 return Err(Failure::method_not_allowed());
             }
-        } else if !resource.allows(verb) || (verb == "create" && path.name.is_some()) {
+        } else if !resource.allows(verb)
+            || (verb == "create" && path.name.is_some())
+            || (matches!(verb, "update" | "patch") && path.name.is_none())
+        {
             return Err(Failure::method_not_allowed());
         }
         if let Some(response) =

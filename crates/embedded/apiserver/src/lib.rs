@@ -15,7 +15,7 @@
 //! # Simulation
 //!
 //! A test makes one API, installs the definitions it needs, and forks it for every seed: a fork begins with the same
-//! objects, shares what does not change, and takes well under a millisecond. Its time is Tokio's, so that paused
+//! objects and shares what does not change, so that it costs next to nothing. Its time is Tokio's, so that paused
 //! time drives timestamps, deadlines and the age of events and tokens alike; what it makes up follows from the seed.
 //!
 //! ```

@@ -7,18 +7,12 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as core;
-use quintet_controller::api::{Api, ApiSettings, PatchKind, Propagation};
-use quintet_controller::cache::{Cache, Caches, Entry, Selector, WatchSpec};
+use quintet_controller::api::{Api, PatchKind, Propagation};
+use quintet_controller::cache::{Cache, Entry, Selector, WatchSpec};
 use quintet_controller::clock::Clock;
-use quintet_controller::events::Recorder;
-use quintet_controller::leader::Leadership;
-use quintet_controller::limiter::{Limiter, LimiterSettings};
-use quintet_controller::metrics::{Metrics, MetricsRegistry};
-use quintet_controller::queue::Queue;
 use quintet_controller::tasks::Tasks;
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Next, ObjectKey, Plan, Runtime, RuntimeParts, RuntimeSettings,
-    StatusPatch,
+    Action, ApiKind, Controller, Error, Next, ObjectKey, Plan, Runtime, RuntimeSettings, StatusPatch,
 };
 use serde_json::{Value, json};
 
@@ -66,27 +60,9 @@ impl Simulation {
     /// Registers the nodes, and returns when they take pods.
     pub async fn start(client: kube::Client, settings: Settings) -> Result<Self, StartError> {
         let Settings { nodes, schedule } = settings;
-        let (clock, tasks) = (Clock::system(), Tasks::new());
-        let metrics = Metrics::register(&MetricsRegistry::new());
-        let limiter = Limiter::adaptive(LimiterSettings::default());
-        let api = Api::new(client, limiter, ApiSettings::default(), Arc::clone(&metrics));
-        let caches = Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), None);
-        let parts = RuntimeParts {
-            api: api.clone(),
-            caches: caches.clone(),
-            queue: Queue::new(Arc::clone(&metrics), None),
-            recorder: Recorder::start(
-                api.clone(),
-                clock.clone(),
-                Arc::clone(&metrics),
-                &tasks,
-                "simulated-nodes",
-            ),
-            leadership: Leadership::always(),
-            metrics,
-            tasks: tasks.clone(),
-        };
-        let runtime = Runtime::new(parts, RuntimeSettings::default());
+        let clock = Clock::system();
+        let (runtime, _) = Runtime::alone(client, &clock, "simulated-nodes", None);
+        let (api, caches, tasks) = (runtime.api().clone(), runtime.caches().clone(), runtime.tasks().clone());
         register(&api, &nodes, clock.now()).await?;
         let pods = caches.watch(WatchSpec::projected(ApiKind::of::<core::Pod>(), Pod::read))?;
         run_pods(&runtime, &pods, &nodes, &clock);

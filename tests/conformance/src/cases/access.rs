@@ -8,6 +8,7 @@ use crate::World;
 use crate::world::repeat;
 
 cases! { "access":
+    "a service account is bound in its own namespace if no other is named" => own_namespace,
     "nobody without credentials gets past health and version" => anonymous,
     "a service account's token works and is bounded by its roles" => token,
     "a token can be reviewed" => token_review,
@@ -216,5 +217,31 @@ async fn who_am_i(world: World) -> anyhow::Result<()> {
         answer["status"]["userInfo"]["username"].as_str().is_some_and(|name| !name.is_empty()),
         "{answer}"
     );
+    Ok(())
+}
+
+async fn own_namespace(world: World) -> anyhow::Result<()> {
+    const RBAC: &str = "rbac.authorization.k8s.io/v1";
+    let role = json!({
+        "apiVersion": RBAC, "kind": "Role", "metadata": { "name": "r" },
+        "rules": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] }],
+    });
+    world.post(&world.path(RBAC, "roles"), &role).await?.expect(201)?;
+    let binding = json!({
+        "apiVersion": RBAC, "kind": "RoleBinding", "metadata": { "name": "b" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "robot" }],
+    });
+    world.post(&world.path(RBAC, "rolebindings"), &binding).await?.expect(201)?;
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": format!("system:serviceaccount:{}:robot", world.namespace),
+            "resourceAttributes": { "verb": "get", "resource": "configmaps", "namespace": world.namespace },
+        },
+    });
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let is_allowed = |answer: &crate::Answer| answer.body["status"]["allowed"] == true;
+    crate::world::repeat("permission", || world.post(path, &review), is_allowed).await?;
     Ok(())
 }

@@ -22,6 +22,11 @@ cases! { "kinds":
     "a quantity that is none is refused" => bad_quantity,
     "limits of a namespace become defaults" => limit_range,
     "a quota is kept" => quota,
+    "limits that contradict each other are refused" => contradicting_limits,
+    "counts in a status begin at zero" => counts,
+    "a place that cannot be is refused" => impossible_place,
+    "an event is about something in its namespace" => foreign_event,
+    "a binding names the pod of its path" => binding_name,
     "a priority class gives a pod its priority" => priority,
     "every namespace has a default service account" => service_account,
     "a lease can be held and handed over" => lease,
@@ -327,5 +332,89 @@ async fn events(world: World) -> anyhow::Result<()> {
     ensure!(list["items"].as_array().is_some_and(|items| items.len() == 1), "{list}");
     let same = world.get(&world.path("events.k8s.io/v1", "events/e")).await?.expect(200)?;
     ensure!(same["note"] == "it happened" && same["regarding"]["name"] == "a", "{same}");
+    Ok(())
+}
+
+async fn contradicting_limits(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "l" },
+        "spec": { "limits": [{ "type": "Container", "min": { "cpu": "2" }, "max": { "cpu": "1" } }] },
+    });
+    let message = "spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1";
+    world.post(&world.core("limitranges"), &body).await?.expect_status(422, "Invalid", message)?;
+    Ok(())
+}
+
+async fn counts(world: World) -> anyhow::Result<()> {
+    let template = json!({
+        "metadata": { "labels": { "a": "b" } },
+        "spec": { "containers": [{ "name": "c", "image": "example.invalid/none" }] },
+    });
+    let selector = json!({ "matchLabels": { "a": "b" } });
+    let workload = json!({ "replicas": 0, "selector": selector, "template": template });
+    let budget = json!({ "minAvailable": 1, "selector": selector });
+    for (resource, group_version, kind, spec, fields) in [
+        ("statefulsets", "apps/v1", "StatefulSet", &workload, &["replicas", "availableReplicas"][..]),
+        ("replicasets", "apps/v1", "ReplicaSet", &workload, &["replicas"]),
+        (
+            "poddisruptionbudgets",
+            "policy/v1",
+            "PodDisruptionBudget",
+            &budget,
+            &["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"],
+        ),
+    ] {
+        let body = json!({
+            "apiVersion": group_version, "kind": kind, "metadata": { "name": "x" }, "spec": spec,
+        });
+        let made = world.post(&world.path(group_version, resource), &body).await?.expect(201)?;
+        for field in fields {
+            ensure!(made["status"][field] == 0, "{kind}: {field}: {made}");
+        }
+    }
+    Ok(())
+}
+
+async fn impossible_place(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let terms = json!({
+        "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [] } } },
+    });
+    for (spec, message) in [
+        (terms, "nodeSelectorTerms: Required value: must have at least one node selector term"),
+        (
+            json!({ "tolerations": [{ "operator": "Exists", "value": "x" }] }),
+            "spec.tolerations[0].operator: Invalid value: \"x\": value must be empty when `operator` is 'Exists'",
+        ),
+        (
+            json!({ "nodeName": "BAD" }),
+            "spec.nodeName: Invalid value: \"BAD\": a lowercase RFC 1123 subdomain",
+        ),
+    ] {
+        let mut body = pod("p", json!({}));
+        for (field, value) in spec.as_object().into_iter().flatten() {
+            body["spec"][field] = value.clone();
+        }
+        world.post(&world.core("pods"), &body).await?.expect_status(422, "Invalid", message)?;
+    }
+    Ok(())
+}
+
+async fn foreign_event(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "e" },
+        "involvedObject": { "kind": "Pod", "name": "p", "namespace": "elsewhere" },
+    });
+    let message = "involvedObject.namespace: Invalid value: \"elsewhere\": does not match event.namespace";
+    world.post(&world.core("events"), &body).await?.expect_status(422, "Invalid", message)?;
+    Ok(())
+}
+
+async fn binding_name(world: World) -> anyhow::Result<()> {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "other" }, "target": { "name": "n" },
+    });
+    let answer = world.post(&world.core("pods/p/binding"), &body).await?;
+    answer.expect_status(400, "BadRequest", "name in URL does not match name in Binding object")?;
     Ok(())
 }

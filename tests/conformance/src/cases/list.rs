@@ -133,7 +133,13 @@ async fn bad_label_selector(world: World) -> anyhow::Result<()> {
         ("%3D%3Da", "found '==', expected: !, identifier, or 'end of string'"),
         ("a%20b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
         ("a%3Db%20c", "found 'c', expected: ',' or 'end of string'"),
+        ("a%3D!", "unable to parse requirement: found '!', expected: identifier"),
         ("a%2C", "found '', expected: identifier after ','"),
+        (
+            "a%3Db%3Ac",
+            "unable to parse requirement: values[0][a]: Invalid value: \"b:c\": a valid label must be",
+        ),
+        ("a/b/c", "unable to parse requirement: <nil>: Invalid value: \"a/b/c\": a valid label key must"),
     ] {
         let answer = world.get(&format!("{}?labelSelector={text}", world.core("configmaps"))).await?;
         answer.expect_status(400, "BadRequest", message)?;

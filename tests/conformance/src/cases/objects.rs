@@ -28,6 +28,8 @@ cases! { "objects":
     "a scale can be read and written" => scale,
     "a body that is too large is refused" => too_large,
     "an immutable ConfigMap stays as it is" => immutable,
+    "a whole object has to say its name" => unnamed,
+    "a path takes only the methods it is made for" => methods,
 }
 
 async fn created(world: World) -> anyhow::Result<()> {
@@ -329,5 +331,33 @@ async fn immutable(world: World) -> anyhow::Result<()> {
     let patch = json!({ "data": { "k": "2" } });
     let answer = world.patch(&world.core("configmaps/a"), "merge-patch+json", &patch).await?;
     answer.expect_status(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set")?;
+    Ok(())
+}
+
+async fn unnamed(world: World) -> anyhow::Result<()> {
+    world.create_config_map("a", &json!({})).await?;
+    let body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "k": "v" } });
+    let message = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    world.put(&world.core("configmaps/a"), &body).await?.expect_status(400, "BadRequest", message)?;
+    let message = "the name of the object (b based on URL) was undeterminable: name must be provided";
+    let answer = world.apply(&world.core("configmaps/b"), "tester", false, &body).await?;
+    answer.expect_status(400, "BadRequest", message)?;
+    world.apply(&world.core("configmaps/a"), "tester", false, &body).await?.expect(200)?;
+    Ok(())
+}
+
+async fn methods(world: World) -> anyhow::Result<()> {
+    let message = "the server does not allow this method on the requested resource";
+    let collection = world.core("configmaps");
+    let body = world.config_map("a", &json!({}));
+    world.put(&collection, &body).await?.expect_status(405, "MethodNotAllowed", message)?;
+    let answer = world.patch(&collection, "merge-patch+json", &body).await?;
+    answer.expect_status(405, "MethodNotAllowed", message)?;
+    let answer = world.post(&format!("{collection}/a"), &body).await?;
+    answer.expect_status(405, "MethodNotAllowed", message)?;
+    let answer = world.post("/api/v1/configmaps", &body).await?;
+    answer.expect_status(405, "MethodNotAllowed", message)?;
+    let answer = world.get("/api/v1/configmaps/a").await?;
+    answer.expect_status(404, "NotFound", "the server could not find the requested resource")?;
     Ok(())
 }

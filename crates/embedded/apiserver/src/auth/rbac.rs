@@ -155,7 +155,8 @@ impl Binding {
                 .iter()
                 .map(|subject| {
                     let part = |key| text(subject, key).to_owned();
-                    (part("/kind"), part("/namespace"), part("/name"))
+                    let own = Some(part("/namespace")).filter(|own| !own.is_empty());
+                    (part("/kind"), own.unwrap_or_else(|| namespace.to_owned()), part("/name"))
                 })
                 .collect(),
         }

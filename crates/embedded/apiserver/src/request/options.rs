@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use quintet_api::selector::{Selector, SelectorError};
-use quintet_objects::{error::quoted, field_selector::FieldSelector};
+use quintet_api::selector::{Requirement, Selector, SelectorError, Test};
+use quintet_objects::{error::quoted, field_selector::FieldSelector, names};
 use serde_json::Value;
 
 use super::url::Query;
@@ -222,6 +222,29 @@ pub struct ListOptions {
     pub timeout: Option<Duration>,
 }
 
+/// Keys and values of a selector must be such as labels can have.
+fn check_labels(selector: &Selector) -> Result<(), Failure> {
+    for Requirement { key, test } in selector.requirements() {
+        let values = match test {
+            Test::Is(value) | Test::IsNot(value) => std::slice::from_ref(value),
+            Test::In(values) | Test::NotIn(values) => values,
+            Test::Exists | Test::DoesNotExist | Test::GreaterThan(_) | Test::LessThan(_) => &[],
+        };
+        let of_key = names::qualified_name(key).into_iter().map(|problem| ("<nil>".to_owned(), key, problem));
+        let of_values = values.iter().enumerate().flat_map(|(index, value)| {
+            let problems = names::label_value(value).into_iter();
+            problems.map(move |problem| (format!("values[{index}][{key}]"), value, problem))
+        });
+        if let Some((place, value, problem)) = of_key.chain(of_values).next() {
+            let value = quoted(value);
+            return Err(Failure::bad_request(format!(
+                "unable to parse requirement: {place}: Invalid value: {value}: {problem}"
+            )));
+        }
+    }
+    Ok(())
+}
+
 impl ListOptions {
     /// Reads the options out of a query.
     pub fn parse(query: &Query, is_watch: bool) -> Result<Self, Failure> {
@@ -230,6 +253,7 @@ impl ListOptions {
             Some(text) => {
                 let selector: Selector =
                     text.parse().map_err(|error: SelectorError| Failure::bad_request(error.to_string()))?;
+                check_labels(&selector)?;
                 Some(selector).filter(|selector| !selector.selects_all())
             }
         };

@@ -205,7 +205,10 @@ fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
 /// Puts a pod on a node.
 async fn bind(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
     let binding = decode::object(ask, content_type, body)?;
-    let name = if ask.name.is_empty() { text(&binding, "/metadata/name") } else { &ask.name };
+    let name = text(&binding, "/metadata/name");
+    if !ask.name.is_empty() && ask.name != name {
+        return Err(Failure::bad_request("name in URL does not match name in Binding object"));
+    }
     let pods = ask.api.built_in("", "pods")?;
     let pod = Ask {
         caller: Arc::clone(&ask.caller),

@@ -40,6 +40,18 @@ pub(crate) fn settle(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A whole object has to say its name, even where the URL does.
+pub(crate) fn require_name(ask: &Ask, object: &Value) -> Result<(), Failure> {
+    if text(object, "/metadata/name").is_empty() {
+        let message = format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            ask.name
+        );
+        return Err(Failure::bad_request(message));
+    }
+    Ok(())
+}
+
 /// Removes from a new object what only the server may say.
 pub(crate) fn wipe(object: &mut Value) {
     let metadata = metadata(object);

@@ -125,12 +125,14 @@ async fn apply(ask: &Ask, mut config: Value) -> Result<(Shown, bool), Failure> {
     if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
+    let has_name = metadata::require_name(ask, &config);
     metadata::settle(ask, &mut config)?;
     let is_there = ask.api.store().get(&ask.resource.bucket, &ask.key()).is_some();
     if !is_there {
         if !ask.subresource.is_empty() {
             return Err(Failure::not_found(ask.named()));
         }
+        has_name?;
         if !text(&config, "/metadata/uid").is_empty() {
             return Err(Failure::conflict(
                 ask.named(),

@@ -29,6 +29,7 @@ pub(crate) enum Made {
 /// Replaces an object by what the client sent.
 pub(crate) async fn replace(ask: &Ask, object: Value) -> Result<(Shown, bool), Failure> {
     let mut object = object;
+    metadata::require_name(ask, &object)?;
     metadata::settle(ask, &mut object)?;
     let exists = ask.api.store().get(&ask.resource.bucket, &ask.key()).is_some();
     let creates = ask.resource.as_built_in().is_some_and(|kind| kind.creates_on_update);

@@ -45,7 +45,7 @@ pub(super) fn create(kind: &Kind, new: &mut Value) {
             Some(json!({ "acceptedNames": { "plural": "", "kind": "" }, "conditions": [],
                 "storedVersions": status.get("storedVersions").cloned().unwrap_or_else(|| json!([])) }))
         }
-        _ if kind.has_status() => Some(json!({})),
+        _ if kind.has_status() => Some(counts(kind)),
         _ => None,
     };
     if let (Some(status), Value::Object(fields)) = (initial, &mut *new) {
@@ -62,6 +62,23 @@ pub(super) fn create(kind: &Kind, new: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// The status of an object that no controller has seen: its required numbers are there from the start.
+fn counts(kind: &Kind) -> Value {
+    let required: &[&str] = match (kind.group, kind.kind) {
+        ("", "ReplicationController") | ("apps", "ReplicaSet") => &["replicas"],
+        ("apps", "StatefulSet") => &["availableReplicas", "replicas"],
+        ("apps", "DaemonSet") => {
+            &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"]
+        }
+        ("policy", "PodDisruptionBudget") => {
+            &["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"]
+        }
+        ("autoscaling", "HorizontalPodAutoscaler") => &["desiredReplicas"],
+        _ => &[],
+    };
+    required.iter().map(|name| ((*name).to_owned(), json!(0))).collect()
 }
 
 /// Jobs select their pods by their own uid, which the server has just given out.

@@ -76,7 +76,7 @@ fn core() -> Vec<Kind> {
             .status()
             .generation()
             .returned(),
-        namespaced("", "v1", "PodTemplate", "podtemplates", "podtemplate").returned(),
+        namespaced("", "v1", "PodTemplate", "podtemplates", "podtemplate").returned().generation(),
         namespaced("", "v1", "ReplicationController", "replicationcontrollers", "replicationcontroller")
             .short(&["rc"])
             .in_all()

@@ -62,7 +62,32 @@ pub(super) fn apply(kind: &Kind, new: &mut Value) {
                 fill(service, "port", json!(443));
             }
         }
-        ("coordination.k8s.io" | "policy" | "node.k8s.io" | "resource.k8s.io" | _, _) => {}
+        ("resource.k8s.io", "ResourceClaim") => with_spec(new, device_requests),
+        ("resource.k8s.io", "ResourceClaimTemplate") => {
+            with_spec(new, |outer| with_spec(outer, device_requests));
+        }
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => {
+            with_spec(new, |spec| fill(spec, "matchingPrecedence", json!(1000)));
+        }
+        _ => {}
+    }
+}
+
+/// A request for devices asks for one of them.
+fn device_requests(spec: &mut Value) {
+    let Some(devices) = spec.get_mut("devices") else { return };
+    for request in each(devices, "requests") {
+        if let Some(exactly) = request.get_mut("exactly") {
+            one_device(exactly);
+        }
+        each(request, "firstAvailable").for_each(one_device);
+    }
+}
+
+fn one_device(request: &mut Value) {
+    fill_text(request, "allocationMode", "ExactCount");
+    if text(request, "/allocationMode") == "ExactCount" {
+        fill(request, "count", json!(1));
     }
 }
 

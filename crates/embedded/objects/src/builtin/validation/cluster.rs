@@ -123,7 +123,8 @@ pub(super) fn rbac(kind: &Kind, new: &Value, old: Option<&Value>, errors: &mut V
         }
         match text(subject, "/kind") {
             "ServiceAccount" => {
-                if text(subject, "/namespace").is_empty() {
+                // In a RoleBinding it is the binding's own.
+                if text(subject, "/namespace").is_empty() && !kind.is_namespaced {
                     errors.push(FieldError::required(&at.field("namespace"), ""));
                 }
             }
@@ -239,5 +240,22 @@ pub(super) fn api_service(new: &Value, errors: &mut Vec<FieldError>) {
                 format!("must be positive and less than {most}"),
             ));
         }
+    }
+}
+
+/// A new event is about something in its own namespace.
+pub(super) fn event(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let field = if new.get("regarding").is_some() { "regarding" } else { "involvedObject" };
+    let about = text(new, &format!("/{field}/namespace"));
+    let namespace = text(new, "/metadata/namespace");
+    // Events about objects without a namespace are kept in the default one.
+    let is_right = about == namespace || about.is_empty() && namespace == "default";
+    if old.is_none() && !is_right {
+        let path = Path::new("involvedObject");
+        errors.push(FieldError::invalid(
+            &path.field("namespace"),
+            &json!(about),
+            "does not match event.namespace",
+        ));
     }
 }

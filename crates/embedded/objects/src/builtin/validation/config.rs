@@ -169,3 +169,30 @@ pub(super) fn amounts(new: &Value, errors: &mut Vec<FieldError>) {
         }
     }
 }
+
+/// No limit may contradict another.
+pub(super) fn limits(new: &Value, errors: &mut Vec<FieldError>) {
+    let all = Path::new("spec.limits");
+    for (index, limit) in items(new, "/spec/limits").iter().enumerate() {
+        let at = all.index(index);
+        let amount = |field: &str, name: &str| limit.get(field)?.get(name)?.as_str();
+        let is_more = |left: &str, right: &str| {
+            left.parse::<Quantity>().ok().zip(right.parse::<Quantity>().ok()).is_some_and(|(l, r)| l > r)
+        };
+        for name in limit.get("min").and_then(Value::as_object).into_iter().flat_map(|min| min.keys()) {
+            let Some(min) = amount("min", name) else { continue };
+            let others = [("max", "max"), ("defaultRequest", "default request"), ("default", "default")];
+            for (field, words) in others {
+                if let Some(other) = amount(field, name)
+                    && is_more(min, other)
+                {
+                    // Kubernetes names the offender for a request only.
+                    let value = if field == "defaultRequest" { other } else { min };
+                    let place = at.field(if field == "max" { "min" } else { field });
+                    let problem = format!("min value {min} is greater than {words} value {other}");
+                    errors.push(FieldError::invalid(&place.key(name), &json!(value), problem));
+                }
+            }
+        }
+    }
+}

@@ -70,11 +70,40 @@ fn spec(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
             "must be between 1 and 2147483647, inclusive",
         ));
     }
-    crate::meta::labels(spec.get("nodeSelector"), &path.field("nodeSelector"), errors);
+    placement(spec, path, errors);
     let name = text(spec, "/serviceAccountName");
     if !name.is_empty() {
         for problem in names::dns_subdomain(name) {
             errors.push(FieldError::invalid(&path.field("serviceAccountName"), &json!(name), problem));
+        }
+    }
+}
+
+/// Where the pod may go.
+fn placement(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    crate::meta::labels(spec.get("nodeSelector"), &path.field("nodeSelector"), errors);
+    let name = text(spec, "/nodeName");
+    if !name.is_empty() {
+        for problem in names::dns_subdomain(name) {
+            errors.push(FieldError::invalid(&path.field("nodeName"), &json!(name), problem));
+        }
+    }
+    let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    if spec.pointer(required).is_some_and(Value::is_object)
+        && items(spec, &format!("{required}/nodeSelectorTerms")).is_empty()
+    {
+        let place = required.trim_start_matches('/').replace('/', ".");
+        let terms = path.field(&place);
+        let terms = terms.field("nodeSelectorTerms");
+        errors.push(FieldError::required(&terms, "must have at least one node selector term"));
+    }
+    for (index, toleration) in items(spec, "/tolerations").iter().enumerate() {
+        let value = text(toleration, "/value");
+        if text(toleration, "/operator") == "Exists" && !value.is_empty() {
+            let list = path.field("tolerations");
+            let at = list.index(index);
+            let problem = "value must be empty when `operator` is 'Exists'";
+            errors.push(FieldError::invalid(&at.field("operator"), &json!(value), problem));
         }
     }
 }

@@ -128,3 +128,14 @@ pub(super) fn network_policy(new: &Value, errors: &mut Vec<FieldError>) {
         one_of(kind, &["Egress", "Ingress"], &Path::new("spec.policyTypes").index(index), errors);
     }
 }
+
+pub(super) fn endpoint_slice(new: &Value, errors: &mut Vec<FieldError>) {
+    one_of(text(new, "/addressType"), &["FQDN", "IPv4", "IPv6"], &Path::new("addressType"), errors);
+    let endpoints = Path::new("endpoints");
+    for (index, endpoint) in items(new, "/endpoints").iter().enumerate() {
+        if items(endpoint, "/addresses").is_empty() {
+            let at = endpoints.index(index);
+            errors.push(FieldError::required(&at.field("addresses"), "must contain at least 1 address"));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Whatever goes wrong, the end is the right one.
+//!
+//! `QUINTET_SEEDS` says how many worlds to try; `QUINTET_SEED` tries one again.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use quintet_api::ray::v1::RayCluster;
+use quintet_apiserver::Api;
+use quintet_controller::clock::Clock;
+use quintet_ray::settings::Settings;
+use quintet_ray_tests::{Kubelet, Odds, Operator, World, simulate, template};
+use serde_json::{Value, json};
+
+fn cluster(name: &str, workers: u64, hosts: u64) -> Value {
+    let template = json!({"spec": {"containers": [{"name": "ray", "image": "ray"}]}});
+    json!({
+        "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": name},
+        "spec": {
+            "headGroupSpec": {"template": template},
+            "workerGroupSpecs": [{
+                "groupName": "group", "replicas": workers, "minReplicas": 0, "maxReplicas": 10, "numOfHosts": hosts,
+                "template": template,
+            }],
+        },
+    })
+}
+
+fn label<'a>(pod: &'a Pod, name: &str) -> &'a str {
+    pod.metadata.labels.as_ref().and_then(|labels| labels.get(name)).map_or("", String::as_str)
+}
+
+/// Heads by cluster.
+fn heads(pods: &[Pod]) -> BTreeMap<String, usize> {
+    let mut heads = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| label(pod, "ray.io/node-type") == "head") {
+        *heads.entry(label(pod, "ray.io/cluster").to_owned()).or_default() += 1;
+    }
+    heads
+}
+
+/// One world: users change their minds, pods die, the operator dies and comes back; then peace.
+async fn live(template: &Api, seed: u64, odds: Odds) {
+    let world = World::new(template, seed);
+    let clock = Operator::clock();
+    let settings = Settings::default();
+    let mut kubelet = Kubelet::new(&world);
+    kubelet.failing = 10;
+    let mut operator = Operator::start(&world, &settings, &clock, odds);
+    world.create(cluster("plain", 2, 1)).await;
+    world.create(cluster("slices", 1, 2)).await;
+    let mut wanted = BTreeMap::from([("plain", 2), ("slices", 1)]);
+    for _ in 0..12 {
+        let one_head_each = |pods: &[Pod]| {
+            let heads = heads(pods);
+            assert!(heads.values().all(|count| *count <= 1), "seed {seed}: {heads:?}");
+        };
+        kubelet.work(world.dice.roll(6), 1 + world.dice.roll(6), one_head_each).await;
+        if operator.connection.is_dead() || world.dice.happens(150) {
+            operator.kill();
+            world.pass(Duration::from_secs(world.dice.roll(60))).await;
+            operator = Operator::start(&world, &settings, &clock, odds);
+        }
+        let name = if world.dice.happens(500) { "plain" } else { "slices" };
+        let replicas = world.dice.roll(4);
+        match world.dice.roll(4) {
+            0 => world.change(name, &json!({"spec": {"suspend": true}})).await,
+            1 => world.change(name, &json!({"spec": {"suspend": false}})).await,
+            _ => {
+                wanted.insert(name, replicas);
+                scale(&world, name, replicas).await;
+            }
+        }
+    }
+    for name in wanted.keys() {
+        world.change(name, &json!({"spec": {"suspend": false}})).await;
+    }
+    kubelet.failing = 0;
+    operator.connection.set_odds(Odds::default());
+    if operator.connection.is_dead() {
+        operator.kill();
+        operator = Operator::start(&world, &settings, &clock, Odds::default());
+    }
+    settle(&world, &mut kubelet, &wanted, seed).await;
+    // What is right already may still be news to the operator, whose watches lag behind.
+    kubelet.work(3, 60, |_| ()).await;
+    let before = operator.connection.writes();
+    kubelet.work(10, 120, |_| ()).await;
+    assert_eq!(operator.connection.writes(), before, "seed {seed}: a settled world sees no writes");
+    for name in wanted.keys() {
+        world.delete(name).await;
+    }
+    for _ in 0..60 {
+        kubelet.work(1, 10, |_| ()).await;
+        if world.list::<Pod>().await.is_empty() {
+            break;
+        }
+    }
+    let left = world.list::<Pod>().await;
+    assert!(left.is_empty(), "seed {seed}: children go with their owner, not {left:#?}");
+    operator.kill();
+    world.api.stop().await;
+}
+
+async fn scale(world: &World, name: &str, replicas: u64) {
+    let clusters = world.objects::<RayCluster>();
+    let mut group = clusters.get(name).await.unwrap().spec.worker_group_specs.unwrap();
+    group[0].replicas = Some(i32::try_from(replicas).unwrap());
+    world.change(name, &json!({"spec": {"workerGroupSpecs": group}})).await;
+}
+
+async fn settle(world: &World, kubelet: &mut Kubelet, wanted: &BTreeMap<&str, u64>, seed: u64) {
+    let mut wrong = String::new();
+    // Backoff after a bad time may be a quarter of an hour.
+    for round in 0..120 {
+        kubelet.work(1, if round < 20 { 2 } else { 20 }, |_| ()).await;
+        wrong = what_is_wrong(world, wanted).await;
+        if wrong.is_empty() {
+            return;
+        }
+    }
+    panic!("seed {seed}: {wrong}");
+}
+
+async fn what_is_wrong(world: &World, wanted: &BTreeMap<&str, u64>) -> String {
+    let pods = world.list::<Pod>().await;
+    let services = world.list::<Service>().await;
+    let mut wrong = String::new();
+    for cluster in world.list::<RayCluster>().await {
+        let name = cluster.metadata.name.clone().unwrap_or_default();
+        let group = &cluster.spec.worker_group_specs.as_ref().unwrap()[0];
+        let hosts = u64::try_from(group.num_of_hosts.unwrap_or(1)).unwrap();
+        let workers = wanted[name.as_str()] * hosts;
+        let mine: Vec<_> = pods.iter().filter(|pod| label(pod, "ray.io/cluster") == name).collect();
+        let head = mine.iter().filter(|pod| label(pod, "ray.io/node-type") == "head").count();
+        if head != 1 || mine.len() as u64 != workers + 1 {
+            let _ =
+                write!(wrong, "{name} has {head} heads and {} pods instead of {}; ", mine.len(), workers + 1);
+        }
+        let status = cluster.status.unwrap_or_default();
+        if status.state.as_deref() != Some("ready")
+            || status.ready_worker_replicas != i32::try_from(workers).ok()
+        {
+            let _ =
+                write!(wrong, "{name} says {:?}, {:?} ready; ", status.state, status.ready_worker_replicas);
+        }
+        let service = format!("{name}-head-svc");
+        if !services.iter().any(|one| one.metadata.name.as_deref() == Some(&service)) {
+            let _ = write!(wrong, "{name} has no head Service; ");
+        }
+    }
+    wrong
+}
+
+fn seeds(default: u64) -> Vec<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("QUINTET_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("QUINTET_SEEDS").unwrap_or(default)).collect(),
+    }
+}
+
+fn try_all(odds: Odds, default: u64) {
+    simulate(async {
+        let template = template().await;
+        for seed in seeds(default) {
+            live(&template, seed, odds).await;
+        }
+    });
+}
+
+#[test]
+fn a_world_without_faults_ends_right() {
+    try_all(Odds::default(), 5);
+}
+
+#[test]
+fn a_rough_world_ends_right() {
+    try_all(Odds::ROUGH, 20);
+}
+
+#[test]
+fn a_world_whose_operator_dies_ends_right() {
+    try_all(Odds { crash: 60, ..Odds::default() }, 20);
+}
+
+#[test]
+fn a_world_that_loses_answers_and_sees_the_past_ends_right() {
+    try_all(Odds { lost: 200, watch_lag: 60, ..Odds::default() }, 20);
+}
+
+#[test]
+fn the_clock_of_a_world_is_its_own() {
+    simulate(async {
+        let clock: Clock = Operator::clock();
+        let before = clock.now();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(clock.now().duration_since(before).as_secs(), 60);
+    });
+}
