@@ -41,6 +41,8 @@ pub trait Question: Clone + Eq + Hash + Send + Sync + 'static {
 pub struct Observation<A> {
     /// When the question was put: the answer is about this time or later.
     pub at: Timestamp,
+    /// Since when every question of this process has been answered, or has failed, as this one.
+    pub since: Timestamp,
     /// The answer.
     pub answer: Result<A, DashboardError>,
 }
@@ -172,7 +174,7 @@ impl<Q: Question> Poller<Q> {
                 under_way.push(async move {
                     let at = clock.now();
                     let answer = question.ask(dashboard).await;
-                    (root, question, round, Observation { at, answer })
+                    (root, question, round, Observation { at, since: at, answer })
                 });
             }
             let next_due = if under_way.len() < ABREAST { self.next_due() } else { None };
@@ -217,7 +219,7 @@ impl<Q: Question> Poller<Q> {
         root: &ObjectKey,
         question: &Q,
         round: u64,
-        observation: Observation<Q::Answer>,
+        mut observation: Observation<Q::Answer>,
         random: &Random,
     ) -> bool {
         let mut watched = self.0.watched.lock();
@@ -237,6 +239,11 @@ impl<Q: Question> Poller<Q> {
             Backoff { first: self.0.period, cap: LONGEST_WAIT }.wait(watched.failures, random)
         };
         watched.due = Instant::now() + wait;
+        if let Some(before) = &watched.observation
+            && before.answer.is_ok() == observation.answer.is_ok()
+        {
+            observation.since = before.since;
+        }
         let before = watched.observation.replace(observation);
         let now = watched.observation.as_ref();
         match (before.map(|before| before.answer), now.map(|now| &now.answer)) {

@@ -5,6 +5,7 @@ mod command;
 mod metrics;
 mod objects;
 mod plan;
+mod running;
 mod state;
 mod submission;
 #[cfg(test)]

@@ -8,32 +8,27 @@
 //! ```
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Service},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
 use quintet_api::{
     owners,
-    ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobInfo, RayJobStatus},
+    ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus},
 };
 use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step, cache::Entry};
 use serde_json::json;
 
 use super::{
-    Seen, cleanup, objects,
+    Seen, cleanup, objects, running,
     state::{State, reason},
-    submission::{self, Progress},
+    submission,
 };
 use crate::{
-    dashboard::{self, Address, JobInfo, JobQuestion, JobStatus},
-    finalizers, labels, names, service_update,
+    dashboard::{self, Address, JobQuestion},
+    finalizers, labels, names,
     validation::job::{Invalid, Mode, validate},
 };
 
 /// As upstream: a little more patience than the time itself.
 pub(super) const POLL: std::time::Duration = std::time::Duration::from_secs(3);
-/// How long Ray may take to notice the end of a job whose submitter has ended.
-const SUBMITTER_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Decides.
 pub(super) fn plan(seen: &Seen) -> Plan {
@@ -53,7 +48,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         State::New => begin(draft),
         State::Initializing => initialize(draft),
         State::Waiting => wait_for_user(draft),
-        State::Running => run(draft),
+        State::Running => running::plan(draft),
         State::Suspending | State::Retrying => tear_down(draft, state),
         State::Suspended if job.spec.suspend == Some(true) => Plan::nothing(),
         State::Suspended => draft.turn(State::New),
@@ -74,43 +69,43 @@ pub(super) fn question(job: &RayJob, cluster: Option<&RayCluster>) -> Option<Job
 }
 
 /// A status in the making, and what has to be done before it is true.
-struct Draft<'a> {
-    seen: &'a Seen,
-    status: RayJobStatus,
-    steps: Vec<Step>,
-    events: Vec<Event>,
+pub(super) struct Draft<'a> {
+    pub(super) seen: &'a Seen,
+    pub(super) status: RayJobStatus,
+    pub(super) steps: Vec<Step>,
+    pub(super) events: Vec<Event>,
 }
 
 impl<'a> Draft<'a> {
-    fn new(seen: &'a Seen) -> Self {
+    pub(super) fn new(seen: &'a Seen) -> Self {
         let status = seen.status().cloned().unwrap_or_default();
         Self { seen, status, steps: Vec::new(), events: Vec::new() }
     }
 
-    fn job(&self) -> &'a RayJob {
+    pub(super) fn job(&self) -> &'a RayJob {
         self.seen.object()
     }
 
     /// The time `seconds` after this attempt began.
-    fn deadline(&self, seconds: Option<i32>) -> Option<Timestamp> {
+    pub(super) fn deadline(&self, seconds: Option<i32>) -> Option<Timestamp> {
         let start = self.status.start_time.as_ref()?.0;
         start.checked_add(SignedDuration::from_secs(seconds?.into())).ok()
     }
 
-    fn fail(mut self, reason: &str, message: impl Into<String>) -> Plan {
+    pub(super) fn fail(mut self, reason: &str, message: impl Into<String>) -> Plan {
         self.status.reason = Some(reason.to_owned());
         self.status.message = Some(message.into());
         self.turn(State::Failed)
     }
 
     /// Goes on in another state.
-    fn turn(mut self, state: State) -> Plan {
+    pub(super) fn turn(mut self, state: State) -> Plan {
         self.status.job_deployment_status = Some(state.as_str().to_owned());
         self.done(Next::AwaitChange)
     }
 
     /// Counts attempts, and writes the status if something changed that is worth writing.
-    fn done(mut self, next: Next) -> Plan {
+    pub(super) fn done(mut self, next: Next) -> Plan {
         let seen = self.seen;
         let state = State::of_status(Some(&self.status));
         if state == State::Failed {
@@ -165,7 +160,7 @@ fn lasting(status: Option<&RayClusterStatus>) -> RayClusterStatus {
 }
 
 /// Look again at the first of these times that is still to come, if nothing happens before.
-fn at_first(now: Timestamp, times: impl IntoIterator<Item = Option<Timestamp>>) -> Next {
+pub(super) fn at_first(now: Timestamp, times: impl IntoIterator<Item = Option<Timestamp>>) -> Next {
     let waits = times.into_iter().flatten().filter(|time| *time > now).map(|time| time.duration_since(now));
     match waits.min().and_then(|wait| std::time::Duration::try_from(wait).ok()) {
         Some(wait) => Next::After(wait),
@@ -173,7 +168,7 @@ fn at_first(now: Timestamp, times: impl IntoIterator<Item = Option<Timestamp>>) 
     }
 }
 
-fn has_passed(now: Timestamp, time: Option<Timestamp>) -> bool {
+pub(super) fn has_passed(now: Timestamp, time: Option<Timestamp>) -> bool {
     time.is_some_and(|time| now >= time)
 }
 
@@ -317,7 +312,7 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
 }
 
 /// Makes the cluster, unless it is somebody else's to make.
-fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
+pub(super) fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
     let (seen, job) = (draft.seen, draft.job());
     let namespace = seen.job.key.namespace().unwrap_or_default();
     if let Some(name) = selected_cluster(job) {
@@ -337,7 +332,7 @@ fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
     Ok(())
 }
 
-fn miss_deadline(draft: Draft<'_>) -> Plan {
+pub(super) fn miss_deadline(draft: Draft<'_>) -> Plan {
     let seconds = draft.job().spec.active_deadline_seconds.unwrap_or_default();
     let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
     let message = format!(
@@ -369,196 +364,6 @@ fn wait_for_user(mut draft: Draft<'_>) -> Plan {
         }
         None => Plan { next: at_first(now, [deadline]), ..Plan::default() },
     }
-}
-
-fn run(mut draft: Draft<'_>) -> Plan {
-    let (seen, job) = (draft.seen, draft.job());
-    let settings = &seen.settings;
-    if job.spec.suspend == Some(true) {
-        return draft.turn(State::Suspending);
-    }
-    let active = draft.deadline(job.spec.active_deadline_seconds);
-    if has_passed(seen.now, active) {
-        return miss_deadline(draft);
-    }
-    let recorded = draft.status.job_status.clone().unwrap_or_default();
-    let ended = draft.status.ray_job_info.as_ref().and_then(|info| info.end_time.as_ref());
-    let grace_ends = ended
-        .filter(|_| submission::is_terminal(&recorded))
-        .and_then(|ended| ended.0.checked_add(settings.job_transition_grace).ok());
-    if has_passed(seen.now, grace_ends) {
-        return out_of_grace(draft, &recorded);
-    }
-    let failing_since = draft.status.job_status_check_failure_start_time.as_ref().map(|time| time.0);
-    let check_ends =
-        failing_since.and_then(|since| since.checked_add(settings.job_status_check_timeout).ok());
-    if let (true, Some(since)) = (has_passed(seen.now, check_ends), failing_since) {
-        let seconds = settings.job_status_check_timeout.as_secs();
-        let message =
-            format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
-        return draft.fail(reason::STATUS_CHECK_TIMEOUT, message);
-    }
-    match &seen.cluster {
-        Some(cluster) => reconcile_head_service(&mut draft, cluster),
-        None => {
-            if let Err(event) = ask_for_cluster(&mut draft) {
-                draft.events.push(event);
-            }
-        }
-    }
-    let progress = match submission::inspect(seen) {
-        Ok(progress) => progress,
-        Err(gone) => return draft.fail(reason::APP_FAILED, gone),
-    };
-    let submitter_ends = progress.finished_at.and_then(|at| at.checked_add(SUBMITTER_GRACE).ok());
-    let next = at_first(seen.now, [active, grace_ends, check_ends, submitter_ends]);
-    listen(draft, &progress, next)
-}
-
-fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
-    let seconds = draft.seen.settings.job_transition_grace.as_secs();
-    draft.status.reason = Some(reason::GRACE_EXCEEDED.to_owned());
-    draft.status.message =
-        Some(format!("The Ray job ended as {recorded}, but the RayJob did not follow within {seconds}s"));
-    draft.turn(if recorded == "FAILED" { State::Failed } else { State::Complete })
-}
-
-/// Goes by what Ray last said, and by how far the submitter is.
-fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
-    let seen = draft.seen;
-    let mode = Mode::of(&draft.job().spec);
-    // An answer from before the submitter's end says nothing about what comes after it.
-    let heard = seen.heard.as_ref().filter(|heard| progress.finished_at.is_none_or(|at| heard.at >= at));
-    let Some(heard) = heard else {
-        // Ray is being asked; the answer wakes us.
-        return draft.done(next);
-    };
-    match &heard.answer {
-        Ok(Some(info)) => {
-            take(&mut draft, info);
-            if let Some(message) = &progress.failure {
-                return submitter_failed(draft, message);
-            }
-            if info.status.is_terminal() && (!mode.has_submitter() || progress.finished_at.is_some()) {
-                return end(draft, info);
-            }
-            match progress.finished_at {
-                Some(at) if heard.at.duration_since(at) >= SUBMITTER_GRACE => submitter_left(draft, at),
-                _ => draft.done(next),
-            }
-        }
-        _ if progress.failure.is_some() => {
-            let message = progress.failure.clone().unwrap_or_default();
-            submitter_failed(draft, &message)
-        }
-        Ok(None) if mode == Mode::Http => submit(draft),
-        Ok(None) if progress.finished_at.is_some() => {
-            draft.fail(reason::APP_FAILED, "Submitter completed but Ray job not found in RayCluster.")
-        }
-        Ok(None) => draft.done(next),
-        Err(_) => {
-            let since = draft.status.job_status_check_failure_start_time.get_or_insert(Time(seen.now)).0;
-            // After an outage of ours, Ray gets the same time to answer as it has otherwise.
-            match progress.finished_at {
-                Some(at) if seen.now.duration_since(at.max(since)) >= SUBMITTER_GRACE => {
-                    submitter_left(draft, at)
-                }
-                Some(at) => {
-                    let again = at.max(since).checked_add(SUBMITTER_GRACE).ok();
-                    draft.done(at_first(seen.now, [again]))
-                }
-                None => {
-                    let ends = since.checked_add(seen.settings.job_status_check_timeout).ok();
-                    let Next::After(sooner) = next else { return draft.done(at_first(seen.now, [ends])) };
-                    let sooner = SignedDuration::try_from(sooner).ok();
-                    let sooner = sooner.and_then(|wait| seen.now.checked_add(wait).ok());
-                    draft.done(at_first(seen.now, [ends, sooner]))
-                }
-            }
-        }
-    }
-}
-
-/// Takes over what Ray says.
-fn take(draft: &mut Draft<'_>, info: &JobInfo) {
-    let status = &mut draft.status;
-    status.job_status_check_failure_start_time = None;
-    if let Some(cluster) = &draft.seen.cluster {
-        status.ray_cluster_status.clone_from(&cluster.object.status);
-    }
-    status.job_status = Some(info.status.as_str().to_owned());
-    status.message = Some(info.message.clone());
-    status.reason = None;
-    let time = |time: Option<Timestamp>| time.map(Time);
-    status.ray_job_info =
-        Some(RayJobInfo { start_time: time(info.start_time), end_time: time(info.end_time) });
-}
-
-fn end(mut draft: Draft<'_>, info: &JobInfo) -> Plan {
-    if info.status == JobStatus::Failed {
-        draft.status.reason = Some(reason::APP_FAILED.to_owned());
-        return draft.turn(State::Failed);
-    }
-    draft.turn(State::Complete)
-}
-
-fn submitter_failed(draft: Draft<'_>, message: &str) -> Plan {
-    let is_app = draft.status.job_status.as_deref() == Some("FAILED");
-    draft.fail(if is_app { reason::APP_FAILED } else { reason::SUBMISSION_FAILED }, message)
-}
-
-fn submitter_left(mut draft: Draft<'_>, at: Timestamp) -> Plan {
-    draft.status.job_status = Some("FAILED".to_owned());
-    let seconds = SUBMITTER_GRACE.as_secs();
-    let message = format!(
-        "The RayJob submitter finished at {at} but the ray job did not reach terminal state within {seconds}s"
-    );
-    draft.fail(reason::GRACE_EXCEEDED, message)
-}
-
-/// Ray does not know the job: the operator submits it, again if Ray has lost it.
-fn submit(mut draft: Draft<'_>) -> Plan {
-    let seen = draft.seen;
-    let Some(JobQuestion { at, id }) = question(seen.object(), seen.cluster.as_ref().map(|c| &c.object))
-    else {
-        return draft.done(Next::AwaitChange);
-    };
-    match objects::submission(draft.job(), &id) {
-        Ok(job) => {
-            draft.status.job_status_check_failure_start_time = None;
-            let root = seen.job.key.clone();
-            draft.steps.push(super::Order::Submit { root, at, job }.action().into());
-            draft.done(Next::AwaitChange)
-        }
-        Err(error) => draft.fail(reason::SUBMISSION_FAILED, error),
-    }
-}
-
-/// The RayJob's own Service in front of the head, made once and moved when the cluster is another one.
-fn reconcile_head_service(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
-    let (seen, job) = (draft.seen, draft.job());
-    if selected_cluster(job).is_some() {
-        return;
-    }
-    let wanted = objects::head_service(job, &cluster.object, &seen.settings);
-    let step = match &seen.head_service {
-        None => {
-            let key = wanted.metadata.name.clone().unwrap_or_default();
-            let namespace = seen.job.key.namespace().unwrap_or_default();
-            let note = format!("Created service {namespace}/{key}");
-            Action::create(ApiKind::of::<Service>(), &wanted).telling(Event::normal(
-                "CreatedService",
-                "Create",
-                note,
-            ))
-        }
-        Some(live) => {
-            let Some(patch) = service_update::to_select(live, &wanted) else { return };
-            let note = format!("Updated service {}", live.key);
-            patch.telling(Event::normal("UpdatedService", "Update", note))
-        }
-    };
-    draft.steps.push(step);
 }
 
 /// Deletes what the attempt has made; once it is gone, the names can be forgotten.

@@ -207,3 +207,18 @@ async fn a_proxy_is_healthy_if_it_says_so() {
         assert_eq!(server.asked.lock()[0].uri, "/-/healthz");
     }
 }
+
+#[tokio::test]
+async fn through_the_api_server() {
+    let server = serve(&[(404, "")], false).await;
+    let config = kube::Config::new(format!("http://{}", server.host).parse().unwrap());
+    let route = Route::Proxied(kube::Client::try_from(config).unwrap());
+    let client = HttpDashboard::new(route, FixedToken("secret".to_owned()));
+    assert_eq!(client.job(&address("unused", Some("auth")), "a").await.unwrap(), None);
+    let at = ProxyAddress { namespace: "ns".into(), pod: "head".into(), ip: "unused".into(), port: 8000 };
+    assert!(!client.is_healthy(&at).await);
+    let asked = server.asked.lock();
+    assert_eq!(asked[0].uri, "/api/v1/namespaces/ns/services/head:dashboard/proxy/api/jobs/a");
+    assert_eq!(asked[0].authorization.as_deref(), Some("Bearer secret"));
+    assert_eq!(asked[1].uri, "/api/v1/namespaces/ns/pods/head:8000/proxy/-/healthz");
+}

@@ -123,8 +123,18 @@ impl World {
     }
 
     /// Ray said this `seconds` ago.
-    pub(super) fn heard(mut self, seconds: i64, answer: Result<Option<JobInfo>, DashboardError>) -> Self {
-        self.seen.heard = Some(Observation { at: ago(seconds), answer });
+    pub(super) fn heard(self, seconds: i64, answer: Result<Option<JobInfo>, DashboardError>) -> Self {
+        self.heard_since(seconds, seconds, answer)
+    }
+
+    /// Ray said this `seconds` ago, and nothing of another kind since `first` seconds ago.
+    pub(super) fn heard_since(
+        mut self,
+        seconds: i64,
+        first: i64,
+        answer: Result<Option<JobInfo>, DashboardError>,
+    ) -> Self {
+        self.seen.heard = Some(Observation { at: ago(seconds), since: ago(first), answer });
         self
     }
 

@@ -327,6 +327,19 @@ fn running_by_what_ray_says() {
             ("Running", "", ""),
         ),
         (
+            "nor do those that failed before we were away",
+            world(json!({}), running(json!({"jobStatusCheckFailureStartTime": time(ago(200))})))
+                .with_cluster("ready")
+                .with_submitter(Some((500, false)))
+                .heard_since(1, 20, silence()),
+            ("Running", "", ""),
+        ),
+        (
+            "Ray does not answer for as long as it may take",
+            submitted().with_submitter(Some((500, false))).heard_since(1, 30, silence()),
+            ("Failed", "JobDeploymentStatusTransitionGracePeriodExceeded", "FAILED"),
+        ),
+        (
             "a submitter that is gone",
             submitted().heard(1, info(JobStatus::Running)),
             ("Running", "", "RUNNING"),

@@ -312,7 +312,8 @@ fn heads_take_requests_while_their_proxy_does() {
             world(json!({"excludeHeadPodFromServeSvc": excluded}), status("chat-a", "", json!({})))
                 .with(Side::Active, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
                 .leading_to("chat-a");
-        world.seen.active.healthy = healthy.map(|healthy| Observation { at: now(), answer: Ok(healthy) });
+        world.seen.active.healthy =
+            healthy.map(|healthy| Observation { at: now(), since: now(), answer: Ok(healthy) });
         world.plan()
     };
     let plan = labelled(Some(true), false);
