@@ -134,6 +134,13 @@ impl Stage {
         }
     }
 
+    /// The same, for worlds that are looked at every second.
+    async fn maybe_restart_rarely(&mut self) {
+        if self.operator.connection.is_dead() || (self.odds.crash > 0 && self.world.dice.happens(10)) {
+            self.maybe_restart().await;
+        }
+    }
+
     /// From now on nothing goes wrong.
     fn make_peace(&mut self) {
         self.odds = Odds::default();
@@ -169,13 +176,72 @@ impl Stage {
         objects.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Kubelets, submitters and endpoints do their work for some seconds.
+    /// Kubelets, submitters, endpoints and gateways do their work for some seconds.
     async fn live(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.kubelet.work(1, 1, |_| ()).await;
             self.run_submitters().await;
             self.slice_endpoints().await;
+            self.route_requests().await;
         }
+    }
+
+    /// A request to the API that has no type here.
+    async fn request(&self, method: &str, path: &str, body: &Value) -> Option<Value> {
+        let content_type =
+            if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        self.world.api.admin_client().request(request.body(body).unwrap()).await.ok()
+    }
+
+    /// Teaches the API the kinds by which traffic is split.
+    async fn install_gateways(&self) {
+        for (kind, plural) in [("Gateway", "gateways"), ("HTTPRoute", "httproutes")] {
+            let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let definition = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": format!("{plural}.gateway.networking.k8s.io"),
+                    "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
+                },
+                "spec": {
+                    "group": "gateway.networking.k8s.io", "scope": "Namespaced",
+                    "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+                    "versions": [{
+                        "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                        "schema": {"openAPIV3Schema": schema},
+                    }],
+                },
+            });
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            self.request("POST", path, &definition).await.unwrap();
+        }
+    }
+
+    /// Gateways accept everything.
+    async fn route_requests(&self) {
+        let base = "/apis/gateway.networking.k8s.io/v1/namespaces/default";
+        let good = |types: [&str; 2]| types.map(|type_| json!({"type": type_, "status": "True"}));
+        for (plural, status) in [
+            ("gateways/chat-gateway", json!({"conditions": good(["Accepted", "Programmed"])})),
+            (
+                "httproutes/chat-httproute",
+                json!({"parents": [{
+                    "parentRef": {"name": "chat-gateway"}, "conditions": good(["Accepted", "ResolvedRefs"]),
+                }]}),
+            ),
+        ] {
+            if let Some(live) = self.request("GET", &format!("{base}/{plural}"), &Value::Null).await
+                && live.get("status").is_none()
+            {
+                self.request("PATCH", &format!("{base}/{plural}/status"), &json!({"status": status})).await;
+            }
+        }
+    }
+
+    async fn service(&self) -> RayService {
+        self.world.objects::<RayService>().get("chat").await.unwrap()
     }
 
     /// Submitter Jobs submit, and end when the Ray job has.
@@ -389,7 +455,8 @@ async fn services_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
     stage.change::<RayService>("chat", &json!({"spec": {"suspend": false}})).await;
     stage.make_peace();
     let image = format!("ray:{version}");
-    stage.settle(async |stage: &Stage| what_is_wrong_with_the_service(stage, &image).await).await;
+    let services = ["chat-head-svc", "chat-serve-svc"];
+    stage.settle(async |stage: &Stage| what_is_wrong_with_the_service(stage, &image, &services).await).await;
     stage.expect_rest().await;
     let services = stage.world.objects::<RayService>();
     services.delete("chat", &DeleteParams::default()).await.unwrap();
@@ -403,7 +470,7 @@ async fn services_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
     stage.end().await;
 }
 
-async fn what_is_wrong_with_the_service(stage: &Stage, image: &str) -> String {
+async fn what_is_wrong_with_the_service(stage: &Stage, image: &str, services: &[&str]) -> String {
     let service = stage.world.list::<RayService>().await.pop().unwrap();
     let status = service.status.unwrap_or_default();
     let clusters = stage.world.list::<RayCluster>().await;
@@ -423,7 +490,7 @@ async fn what_is_wrong_with_the_service(stage: &Stage, image: &str) -> String {
     {
         wrong.push(format!("it is {:?}: {:?}", status.service_status, status.conditions));
     }
-    for service in ["chat-head-svc", "chat-serve-svc"] {
+    for service in services {
         let live = stage.world.objects::<Service>().get_opt(service).await.unwrap();
         let selector = live.and_then(|live| live.spec?.selector).unwrap_or_default();
         if selector.get("ray.io/cluster") != Some(&name) {
@@ -435,6 +502,96 @@ async fn what_is_wrong_with_the_service(stage: &Stage, image: &str) -> String {
         wrong.push(format!("{host} serves nothing"));
     }
     wrong.join("; ")
+}
+
+fn incremental(image: &str) -> Value {
+    let mut cluster = cluster_spec(image);
+    cluster["enableInTreeAutoscaling"] = json!(true);
+    json!({
+        "serveConfigV2": CONFIG, "rayClusterConfig": cluster,
+        "upgradeStrategy": {"type": "NewClusterWithIncrementalUpgrade", "clusterUpgradeOptions": {
+            "gatewayClassName": "any", "intervalSeconds": 5, "stepSizePercent": 20, "maxSurgePercent": 40,
+        }},
+    })
+}
+
+/// Shares and capacities of the two clusters, if there are two.
+fn split(service: &RayService) -> Option<[i32; 4]> {
+    let status = service.status.as_ref()?;
+    let (active, pending) = (status.active_service_status.as_ref()?, status.pending_service_status.as_ref()?);
+    Some([
+        active.traffic_routed_percent.unwrap_or(100),
+        pending.traffic_routed_percent.unwrap_or(0),
+        active.target_capacity.unwrap_or(100),
+        pending.target_capacity.unwrap_or(0),
+    ])
+}
+
+/// An upgrade in steps, and one that the user regrets half-way.
+async fn steps_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
+    let mut stage = Stage::new(template, seed, Odds::default(), Faults::default());
+    stage.install_gateways().await;
+    let service = json!({
+        "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"}, "spec": incremental("ray:0"),
+    });
+    stage.create::<RayService>(service).await;
+    stage
+        .settle(async |stage: &Stage| {
+            what_is_wrong_with_the_service(stage, "ray:0", &["chat-head-svc"]).await
+        })
+        .await;
+    stage.odds = odds;
+    stage.ray.set_faults(faults);
+    stage.operator.connection.set_odds(odds);
+
+    stage.change::<RayService>("chat", &json!({"spec": incremental("ray:1")})).await;
+    let mut last = [100, 0, 100, 0];
+    let mut seen = Vec::new();
+    for _ in 0..400 {
+        stage.live(1).await;
+        stage.maybe_restart_rarely().await;
+        let Some(now) = split(&stage.service().await) else { if seen.is_empty() { continue } else { break } };
+        assert_eq!(now[0] + now[1], 100, "seed {seed}: {now:?}");
+        assert!(
+            now[1] >= last[1] && now[2] <= last[2] && now[3] >= last[3],
+            "seed {seed}: {last:?} -> {now:?}"
+        );
+        assert!(now[1] <= now[3], "seed {seed}: more traffic than capacity: {now:?}");
+        if now != last {
+            seen.push(now);
+        }
+        last = now;
+    }
+    stage.make_peace();
+    stage
+        .settle(async |stage: &Stage| {
+            what_is_wrong_with_the_service(stage, "ray:1", &["chat-head-svc"]).await
+        })
+        .await;
+    assert!(seen.len() > 3, "seed {seed}: it went in steps: {seen:?}");
+
+    let before = stage.service().await.status.unwrap().active_service_status.unwrap().ray_cluster_name;
+    stage.change::<RayService>("chat", &json!({"spec": incremental("ray:2")})).await;
+    stage
+        .settle(async |stage: &Stage| match split(&stage.service().await) {
+            Some([_, pending, _, _]) if pending >= 20 => String::new(),
+            other => format!("{other:?}"),
+        })
+        .await;
+    stage.change::<RayService>("chat", &json!({"spec": incremental("ray:1")})).await;
+    stage
+        .settle(async |stage: &Stage| {
+            what_is_wrong_with_the_service(stage, "ray:1", &["chat-head-svc"]).await
+        })
+        .await;
+    let after = stage.service().await.status.unwrap().active_service_status.unwrap();
+    assert_eq!(after.ray_cluster_name, before, "seed {seed}: back to where it was");
+    assert_eq!((after.target_capacity, after.traffic_routed_percent), (Some(100), Some(100)), "seed {seed}");
+    let path = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes/chat-httproute";
+    let route = stage.request("GET", path, &Value::Null).await.unwrap();
+    assert_eq!(route["spec"]["rules"][0]["backendRefs"].as_array().unwrap().len(), 1, "seed {seed}");
+    stage.expect_rest().await;
+    stage.end().await;
 }
 
 /// A RayJob every two minutes, and one at most for each tick, though the operator is away now and then.
@@ -523,4 +680,23 @@ fn cron_jobs_in_a_rough_world() {
             cron_jobs_live(&template, seed, Odds::ROUGH).await;
         }
     });
+}
+
+fn steps(odds: Odds, faults: Faults, default: u64) {
+    simulate(async {
+        let template = template().await;
+        for seed in seeds(default) {
+            steps_live(&template, seed, odds, faults).await;
+        }
+    });
+}
+
+#[test]
+fn upgrades_in_steps_in_a_world_without_faults() {
+    steps(Odds::default(), Faults::default(), 1);
+}
+
+#[test]
+fn upgrades_in_steps_in_a_rough_world() {
+    steps(Odds::ROUGH, ROUGH_RAY, 2);
 }

@@ -7,7 +7,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use quintet_controller::{
-    ObjectKey,
+    ObjectKey, Runtime,
     backoff::{Backoff, Random},
     clock::Clock,
     controller::Trigger,
@@ -15,7 +15,8 @@ use quintet_controller::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-use super::{Dashboard, DashboardError};
+use super::{Dashboard, DashboardError, HttpDashboard, Route, SecretTokens};
+use crate::Context;
 
 /// Questions under way at a time, over all clusters. A question is mostly waiting.
 const ABREAST: usize = 32;
@@ -89,6 +90,20 @@ pub struct Pollers {
     pub clock: Clock,
     /// Where the asking runs.
     pub tasks: Tasks,
+}
+
+impl Pollers {
+    /// Asks real dashboards, directly or through the API server as the settings say.
+    pub fn http(runtime: &Runtime, context: &Context, client: kube::Client) -> Self {
+        let route =
+            if context.settings.use_kubernetes_proxy { Route::Proxied(client) } else { Route::Direct };
+        let tokens = SecretTokens::new(runtime.api().clone());
+        Self {
+            dashboard: Arc::new(HttpDashboard::new(route, tokens)),
+            clock: context.clock.clone(),
+            tasks: runtime.tasks().clone(),
+        }
+    }
 }
 
 impl<Q: Question> Poller<Q> {
