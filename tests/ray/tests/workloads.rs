@@ -550,7 +550,12 @@ async fn steps_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
     for _ in 0..400 {
         stage.live(1).await;
         stage.maybe_restart_rarely().await;
-        let Some(now) = split(&stage.service().await) else { if seen.is_empty() { continue } else { break } };
+        let Some(now) = split(&stage.service().await) else {
+            if seen.is_empty() {
+                continue;
+            }
+            break;
+        };
         assert_eq!(now[0] + now[1], 100, "seed {seed}: {now:?}");
         assert!(
             now[1] >= last[1] && now[2] <= last[2] && now[3] >= last[3],

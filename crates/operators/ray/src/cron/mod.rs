@@ -107,7 +107,8 @@ fn plan(seen: &Seen) -> Plan {
     let before = cron.status.clone().unwrap_or_default();
     let after = RayCronJobStatus { last_schedule_time: Some(Time(tick)) };
     Plan {
-        steps: vec![Action::create(ApiKind::of::<RayJob>(), &child(&seen.cron, tick)).into()],
+        // One of that name is the one of this tick, whoever made it.
+        steps: vec![Action::ensure(ApiKind::of::<RayJob>(), &child(&seen.cron, tick)).into()],
         status: StatusPatch::between(&seen.cron, &before, &after),
         events,
         next: schedule.next(tick, zone).map_or(Next::AwaitChange, |next| wait(seen.now, next)),

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     dashboard::{self, Submission},
-    labels,
+    labels, schedulers,
     services::{self, Behalf},
     settings::Settings,
     validation::job::{Mode, runtime_env},
@@ -66,7 +66,27 @@ pub(super) fn cluster(job: &RayJob, name: &str, settings: &Settings) -> Result<R
         pod.containers.push(container);
         pod.restart_policy = Some("Never".to_owned());
     }
-    Ok(RayCluster { metadata: metadata(given, annotations), spec, status: None })
+    let mut cluster = RayCluster { metadata: metadata(given, annotations), spec, status: None };
+    if let Some(template) = submitter_template(job, &cluster) {
+        schedulers::mark_cluster(&mut cluster, &template, settings);
+    }
+    Ok(cluster)
+}
+
+/// The pods of the submitter Job, as far as the user has a say in them. `None` if there is no such Job.
+pub(super) fn submitter_template(job: &RayJob, cluster: &RayCluster) -> Option<PodTemplateSpec> {
+    if Mode::of(&job.spec) != Mode::K8sJob {
+        return None;
+    }
+    let own = job.spec.submitter_pod_template.clone();
+    Some(own.unwrap_or_else(|| PodTemplateSpec {
+        metadata: None,
+        spec: Some(PodSpec {
+            containers: vec![default_container(cluster)],
+            restart_policy: Some("Never".to_owned()),
+            ..PodSpec::default()
+        }),
+    }))
 }
 
 /// The container that submits from within the head pod.
@@ -91,14 +111,7 @@ pub(super) fn submitter(
     cluster: &RayCluster,
     settings: &Settings,
 ) -> Result<Job, String> {
-    let mut template = job.spec.submitter_pod_template.clone().unwrap_or_else(|| PodTemplateSpec {
-        metadata: None,
-        spec: Some(PodSpec {
-            containers: vec![default_container(cluster)],
-            restart_policy: Some("Never".to_owned()),
-            ..PodSpec::default()
-        }),
-    });
+    let mut template = submitter_template(job, cluster).unwrap_or_default();
     let host = status.dashboard_url.clone().unwrap_or_default();
     let id = status.job_id.clone().unwrap_or_default();
     // Built whether it is used or not, so that a mistake shows before anything runs.
@@ -115,6 +128,7 @@ pub(super) fn submitter(
     let mut given = behalf(job).labels();
     given.insert(labels::APP_CREATED_BY.to_owned(), labels::CREATOR.to_owned());
     template.metadata.get_or_insert_default().labels.get_or_insert_default().extend(given.clone());
+    schedulers::mark_submitter(&mut template, cluster, settings);
     let retries = job.spec.submitter_config.as_ref().and_then(|config| config.backoff_limit);
     Ok(Job {
         metadata: ObjectMeta {

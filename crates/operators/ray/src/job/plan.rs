@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     dashboard::{self, Address, JobQuestion},
-    finalizers, labels, names,
+    finalizers, labels, names, schedulers,
     validation::job::{Invalid, Mode, validate},
 };
 
@@ -52,9 +52,22 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         State::Suspending | State::Retrying => tear_down(draft, state),
         State::Suspended if job.spec.suspend == Some(true) => Plan::nothing(),
         State::Suspended => draft.turn(State::New),
-        State::Complete | State::Failed => cleanup::plan(seen),
-        State::ValidationFailed | State::Unknown => recover(draft),
+        State::Complete | State::Failed => finish(seen),
+        State::ValidationFailed => recover(draft),
+        // A word of another operator, which will know what it means.
+        State::Unknown => Plan::nothing(),
     }
+}
+
+/// What has ended is cleaned up, and a batch scheduler hears of it.
+fn finish(seen: &Seen) -> Plan {
+    let mut plan = cleanup::plan(seen);
+    let cluster = seen.cluster.as_ref().filter(|cluster| !cluster.deleting).map(|cluster| &cluster.object);
+    // First things first: what is deleted now wakes us again when it is gone.
+    if plan.steps.is_empty() {
+        plan.steps.extend(schedulers::release_job(seen.object(), cluster, &seen.settings));
+    }
+    plan
 }
 
 /// What to ask Ray about a RayJob, if anything.
@@ -270,6 +283,13 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
         return miss_pre_running_deadline(draft);
     }
     let next = at_first(seen.now, [active, pre_running]);
+    match prepare_scheduler(&draft) {
+        Ok(steps) => draft.steps.extend(steps),
+        Err(error) => {
+            let event = Event::warning("FailedToCreateRayCluster", "Create", error);
+            return Plan { events: vec![event], next, ..Plan::default() };
+        }
+    }
     let Some(cluster) = &seen.cluster else {
         return match ask_for_cluster(&mut draft) {
             Ok(()) => draft.done(next),
@@ -309,6 +329,21 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
         _ => {}
     }
     draft.turn(State::Running)
+}
+
+/// What a batch scheduler has to know before the pods come.
+fn prepare_scheduler(draft: &Draft<'_>) -> Result<Vec<Step>, String> {
+    let (settings, job) = (&draft.seen.settings, draft.job());
+    if settings.batch_scheduler.is_none() {
+        return Ok(Vec::new());
+    }
+    let name = draft.status.ray_cluster_name.clone().unwrap_or_default();
+    let cluster = match selected_cluster(job) {
+        Some(_) => None,
+        None => Some(objects::cluster(job, &name, settings)?),
+    };
+    let submitter = cluster.as_ref().and_then(|cluster| objects::submitter_template(job, cluster));
+    schedulers::prepare_job(job, cluster.as_ref(), submitter.as_ref(), settings)
 }
 
 /// Makes the cluster, unless it is somebody else's to make.
@@ -395,6 +430,7 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
     if !is_clear {
         return Plan { steps: draft.steps, next: Next::AwaitChange, ..Plan::default() };
     }
+    draft.steps.extend(schedulers::release_job(job, None, &seen.settings));
     let status = &mut draft.status;
     status.ray_cluster_status = None;
     status.ray_cluster_name = None;

@@ -2,6 +2,7 @@
 
 mod afterwards;
 mod made;
+mod scheduling;
 mod states;
 
 use std::sync::Arc;
