@@ -11,6 +11,7 @@ pub mod metadata;
 pub mod service;
 #[cfg(test)]
 mod tests;
+pub mod webhook;
 #[cfg(test)]
 mod workload_tests;
 
