@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{Pod, Service},
+    core::v1::{Pod, Secret, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -19,7 +19,8 @@ use quintet_controller::{Runtime, clock::Clock, metrics::MetricsRegistry};
 use quintet_ray::{
     Context,
     dashboard::{
-        Address, Answer, Applications, Dashboard, JobInfo, Pollers, ProxyAddress, Submission,
+        Address, Answer, Applications, Dashboard, JobInfo, Pollers, ProxyAddress, SecretTokens, Submission,
+        Tokens as _,
         simulated::{Faults, SimulatedDashboard},
     },
     settings::Settings,
@@ -458,6 +459,9 @@ async fn services_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
     let services = ["chat-head-svc", "chat-serve-svc"];
     stage.settle(async |stage: &Stage| what_is_wrong_with_the_service(stage, &image, &services).await).await;
     stage.expect_rest().await;
+    let metrics = stage.operator.metrics.encode();
+    let ready = r#"kuberay_service_condition_ready{name="chat",namespace="default",uid="#;
+    assert!(metrics.contains(ready) && metrics.contains(r#"condition="true"} 1"#), "seed {seed}:\n{metrics}");
     let services = stage.world.objects::<RayService>();
     services.delete("chat", &DeleteParams::default()).await.unwrap();
     stage
@@ -649,6 +653,28 @@ fn services(odds: Odds, faults: Faults, default: u64) {
         for seed in seeds(default) {
             services_live(&template, seed, odds, faults).await;
         }
+    });
+}
+
+#[test]
+fn tokens_come_from_secrets() {
+    simulate(async {
+        let template = template().await;
+        let stage = Stage::new(&template, 0, Odds::default(), Faults::default());
+        let tokens = SecretTokens::new(stage.operator.runtime.api().clone());
+        let error = tokens.token("default", "auth").await.unwrap_err().to_string();
+        assert!(error.contains("Secret default/auth: it does not exist"), "{error}");
+        let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "auth"}, "stringData": data});
+        stage.create::<Secret>(secret(json!({"other": "x"}))).await;
+        let error = tokens.token("default", "auth").await.unwrap_err().to_string();
+        assert!(error.contains("it has no key auth_token"), "{error}");
+        stage.change::<Secret>("auth", &json!({"stringData": {"auth_token": "hush"}})).await;
+        assert_eq!(tokens.token("default", "auth").await.unwrap(), "hush");
+        stage.change::<Secret>("auth", &json!({"stringData": {"auth_token": "new"}})).await;
+        assert_eq!(tokens.token("default", "auth").await.unwrap(), "hush", "asked a moment ago");
+        stage.world.pass(Duration::from_secs(61)).await;
+        assert_eq!(tokens.token("default", "auth").await.unwrap(), "new");
+        stage.end().await;
     });
 }
 
