@@ -28,6 +28,9 @@ async fn the_operator_keeps_its_promises() {
     let taken_over = Box::pin(what_upstream_left(&before)).await;
     let operator = bed.start_operator().await;
     let mut broken = Vec::new();
+    if let Err(missing) = bed::synced(&operator).await {
+        broken.push(format!("the operator sees what it needs: {missing:#}"));
+    }
     if let Err(error) = is_taken_over(&before, taken_over).await {
         broken.push(format!("a cluster of another operator is taken over without a restart: {error:#}"));
     }

@@ -61,7 +61,8 @@ struct ListPage<'a> {
     #[serde(default)]
     metadata: ListMeta,
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    /// An empty list of metadata has `null` here.
+    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -149,7 +150,7 @@ impl<T: Send + Sync + 'static> Task<T> {
             if token.is_none() && self.unwatchable {
                 self.cache.store.write().list_is_at(page.metadata.resource_version.as_str().into());
             }
-            for item in page.items {
+            for item in page.items.into_iter().flatten() {
                 self.take_listed(item.get(), cause, &mut listed);
             }
             match page.metadata.r#continue.filter(|token| !token.is_empty()) {

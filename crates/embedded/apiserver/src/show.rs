@@ -257,6 +257,8 @@ pub(crate) async fn list(
         }
         View::Metadata { is_list: true } => {
             let items: Vec<Value> = items.iter().map(partial_metadata).collect();
+            // Kubernetes has `null` for none here, and clients have to live with it.
+            let items = if items.is_empty() { Value::Null } else { Value::from(items) };
             json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
         }
         View::Metadata { is_list: false } => {

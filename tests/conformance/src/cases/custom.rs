@@ -347,6 +347,17 @@ async fn broken_schema(world: World) -> anyhow::Result<()> {
         json!({ "type": "object", "properties": { "a": {} } });
     let answer = world.post(CRDS, &definition).await?;
     answer.expect_status(422, "Invalid", "Required value: must not be empty for specified object fields")?;
+    for metadata in [
+        json!({ "type": "object", "description": "told" }),
+        json!({ "type": "object", "properties": { "labels": { "type": "object" } } }),
+    ] {
+        let mut definition = kind.definition();
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = metadata;
+        let answer = world.post(CRDS, &definition).await?;
+        let message =
+            "openAPIV3Schema.properties[metadata]: Forbidden: must not specify anything other than name";
+        answer.expect_status(422, "Invalid", message)?;
+    }
     let mut definition = kind.definition();
     definition["metadata"]["name"] = json!(format!("gadgets.{}", kind.group));
     let answer = world.post(CRDS, &definition).await?;

@@ -1,7 +1,7 @@
 //! The forms in which objects are sent and answered.
 
 use anyhow::ensure;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cases;
 use crate::World;
@@ -59,6 +59,8 @@ async fn metadata(world: World) -> anyhow::Result<()> {
         list["kind"] == "PartialObjectMetadataList" && list["items"][0]["kind"] == "PartialObjectMetadata",
         "{list}"
     );
+    let none = world.send("GET", &world.core("services"), &[("accept", accept)], "").await?.expect(200)?;
+    ensure!(none.get("items") == Some(&Value::Null), "none is null here: {none}");
     Ok(())
 }
 

@@ -33,7 +33,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Far more than any of this takes.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A kind that lives in a namespace.
@@ -179,6 +179,13 @@ async fn install(client: &kube::Client) {
         .await
         .unwrap();
     }
+}
+
+/// Waits until the operator has seen everything; the error says what it lacks.
+pub async fn synced(operator: &Runtime) -> Result<()> {
+    let caches = operator.caches();
+    let outcome = until("", || async { Ok(caches.missing().is_empty().then_some(())) }).await;
+    outcome.map_err(|_| anyhow::anyhow!("{}", caches.missing().join("; ")))
 }
 
 async fn until<T, F>(what: &str, mut look: impl FnMut() -> F) -> Result<T>

@@ -479,16 +479,17 @@ impl Parser {
         else {
             return;
         };
-        let properties = path.field("properties");
-        let at = properties.key("metadata");
-        for (name, _) in metadata.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            if name != "name" && name != "generateName" {
-                let inner = at.field("properties");
-                self.errors.push(FieldError::forbidden(
-                    &inner,
-                    "must not specify anything other than name and generateName, but metadata is implicitly specified",
-                ));
-            }
+        let is_name = |(name, _): (&String, &Value)| name == "name" || name == "generateName";
+        let says_more = metadata.iter().any(|(key, value)| match key.as_str() {
+            "type" | "default" => false,
+            "properties" => !value.as_object().is_some_and(|all| all.iter().all(is_name)),
+            _ => true,
+        });
+        if says_more {
+            self.errors.push(FieldError::forbidden(
+                &path.field("properties").key("metadata"),
+                "must not specify anything other than name and generateName, but metadata is implicitly specified",
+            ));
         }
     }
 
