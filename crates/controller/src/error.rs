@@ -103,7 +103,8 @@ impl Error {
 
     /// The server does not know the object, or the whole kind.
     pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(kube::core::Status::is_not_found)
+        // An API group that is not served is answered in plain text, of which only the code can be read.
+        self.status().is_some_and(|status| status.is_not_found() || status.code == 404)
     }
 
     /// The server's answer has this HTTP code.
@@ -156,5 +157,22 @@ impl std::error::Error for Error {
             Cause::Client(error) => Some(&**error),
             Cause::Text(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_group_that_is_not_served_is_not_found() {
+        let kind = ApiKind::of::<k8s_openapi::api::core::v1::Pod>();
+        let of = |status: Status| Error::request("list", &kind, None, kube::Error::Api(Box::new(status)));
+        let plain = Status::failure("404 page not found", "Failed to parse error data").with_code(404);
+        assert!(of(plain).is_not_found());
+        assert!(of(Status::failure("no such pod", "NotFound").with_code(404)).is_not_found());
+        assert!(!of(Status::failure("conflict", "Conflict").with_code(409)).is_not_found());
     }
 }

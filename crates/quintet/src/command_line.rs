@@ -1,11 +1,15 @@
 //! What can be typed after `quintet`.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{completion, crds, manifests, operator, output, simulate, simulate_nodes, up, version};
+use crate::{
+    completion, crds, manifests, operator, output, simulate, simulate_nodes, submitter, up, version,
+};
 
 /// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
 ///
@@ -40,6 +44,7 @@ pub(crate) enum Command {
     Operator(Box<operator::Arguments>),
     Simulate(simulate::Arguments),
     SimulateNodes(simulate_nodes::Arguments),
+    Submitter(submitter::Arguments),
     Version(version::Arguments),
     Completion(completion::Arguments),
 }
@@ -47,7 +52,7 @@ pub(crate) enum Command {
 impl CommandLine {
     /// Reads the arguments. A mistake is told in one line, with what to do about it.
     pub(crate) fn read() -> Result<Self, ExitCode> {
-        Self::try_parse().map_err(|error| match error.kind() {
+        Self::try_parse_from(called_as(std::env::args_os().collect())).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 // Coloured on a terminal only.
                 let _ = error.print();
@@ -63,6 +68,15 @@ impl CommandLine {
             }
         })
     }
+}
+
+/// A program file of the name `submitter` is that command.
+fn called_as(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let program = arguments.first().map(Path::new).and_then(Path::file_name);
+    if program.is_some_and(|name| name == "submitter") {
+        arguments.splice(..1, ["quintet".into(), "submitter".into()]);
+    }
+    arguments
 }
 
 /// The message and the tip of clap's several lines, and where to read more.
@@ -92,6 +106,16 @@ mod tests {
     #[test]
     fn the_arguments_are_well_formed() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn a_program_file_named_submitter_is_that_command() {
+        let called = |arguments: &[&str]| called_as(arguments.iter().map(Into::into).collect());
+        assert_eq!(
+            called(&["/submitter", "--", "a"]),
+            ["quintet", "submitter", "--", "a"].map(OsString::from)
+        );
+        assert_eq!(called(&["/bin/quintet", "up"]), ["/bin/quintet", "up"].map(OsString::from));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod operator;
 mod output;
 mod simulate;
 mod simulate_nodes;
+mod submitter;
 mod up;
 mod version;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Operator(arguments) => operator::run(*arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::SimulateNodes(arguments) => simulate_nodes::run(arguments),
+        Command::Submitter(arguments) => submitter::run(&arguments),
         Command::Version(arguments) => version::run(&arguments),
         Command::Completion(arguments) => completion::run(&arguments),
     };

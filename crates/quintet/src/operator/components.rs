@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Error};
 use quintet_api::config::{Component, Configuration};
-use quintet_controller::{Runtime, clock::Clock};
-use quintet_ray::settings::{Platform, Settings};
+use quintet_controller::{Runtime, clock::Clock, metrics::MetricsRegistry};
+use quintet_ray::{
+    dashboard::Pollers,
+    settings::{Platform, Settings},
+};
 
 use crate::cluster::Cluster;
 
@@ -18,6 +21,7 @@ pub(super) async fn add(
     configuration: &Configuration,
     cluster: &Cluster,
     clock: &Clock,
+    metrics: &MetricsRegistry,
 ) -> anyhow::Result<()> {
     if configuration.components().contains(&Component::Ray) {
         let environment = |name: &str| std::env::var(name).ok();
@@ -29,7 +33,10 @@ pub(super) async fn add(
             seed: None,
             concurrency: configuration.process.concurrency,
         };
-        quintet_ray::add(runtime, &context).context("cannot run the Ray operator")?;
+        let pollers = Pollers::http(runtime, &context, cluster.client.clone());
+        quintet_ray::add(runtime, &context)
+            .and_then(|()| quintet_ray::add_workloads(runtime, &context, &pollers, Some(metrics)))
+            .context("cannot run the Ray operator")?;
     }
     Ok(())
 }

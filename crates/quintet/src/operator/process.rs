@@ -97,7 +97,7 @@ impl Process {
             api,
             tasks: tasks.clone(),
         };
-        components::add(&runtime, &configuration, &cluster, &clock).await?;
+        components::add(&runtime, &configuration, &cluster, &clock, &admin.registry).await?;
         for listener in [listeners.health, listeners.metrics].into_iter().flatten() {
             admin.clone().serve(listener);
         }

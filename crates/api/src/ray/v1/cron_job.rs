@@ -21,8 +21,8 @@ resource! {
     }
 }
 
-/// A schedule and the RayJob it makes. Runs may overlap, runs missed are caught up one by one, and finished
-/// RayJobs stay unless their `deletionStrategy` removes them.
+/// A schedule and the RayJob it makes. Runs may overlap, of several runs missed only the last is made up for,
+/// and finished RayJobs stay unless their `deletionStrategy` removes them.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -33,7 +33,7 @@ pub struct RayCronJobSpec {
     /// Five cron fields (minute, hour, day of month, month, day of week), or a word such as `@hourly` or
     /// `@every 2h`. Must not contain `TZ`: use `timeZone`.
     pub schedule: String,
-    /// When true, no RayJobs are made; those running go on. The runs missed meanwhile are caught up
+    /// When true, no RayJobs are made; those running go on. The last run missed meanwhile is made up for
     /// afterwards. Default false.
     pub suspend: Option<bool>,
     /// IANA name of the zone in which `schedule` is read, e.g. `Europe/Berlin`. Absent: the operator's own

@@ -26,8 +26,8 @@ resource! {
     }
 }
 
-/// A Ray job. Either `rayClusterSpec` or `clusterSelector` is required. An invalid spec ends in
-/// `ValidationFailed`, which only a new RayJob leaves.
+/// A Ray job. Either `rayClusterSpec` or `clusterSelector` is required. An invalid spec waits in
+/// `ValidationFailed` until it is mended.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

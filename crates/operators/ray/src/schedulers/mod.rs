@@ -1,10 +1,13 @@
 //! Batch schedulers, which start the pods of a cluster together or not at all.
 
+mod job;
 mod scheduler_plugins;
 #[cfg(test)]
 mod tests;
 mod volcano;
 mod yunikorn;
+
+pub use job::{mark_cluster, mark_submitter, prepare_job, release_job};
 
 use k8s_openapi::api::core::v1::Pod;
 use quintet_api::ray::v1::RayCluster;

@@ -1,7 +1,13 @@
 //! Volcano: a PodGroup says how many pods have to start together.
 
-use k8s_openapi::api::core::v1::Pod;
-use quintet_api::{owners::controller_reference, ray::v1::RayCluster};
+use k8s_openapi::{
+    api::core::v1::{Pod, PodTemplateSpec},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use quintet_api::{
+    owners::controller_reference,
+    ray::v1::{RayCluster, RayJob},
+};
 use quintet_controller::{Action, ApiKind, Step};
 use serde_json::{Value, json};
 
@@ -33,26 +39,57 @@ pub(super) fn pod_group(cluster: &RayCluster) -> Result<Option<Step>, String> {
     if Origin::of(cluster) == Origin::RayJob {
         return Ok(None);
     }
-    let mut spec = json!({"minMember": members(cluster), "minResources": resources(cluster)});
-    if let Some(queue) = label(cluster, QUEUE) {
+    let owner = controller_reference(cluster);
+    group(&cluster.metadata, owner, &group_name(cluster), members(cluster), &resources(cluster))
+        .map(Into::into)
+        .map(Some)
+}
+
+/// The PodGroup of a RayJob, with the submitter's resources but without its pod: it waits for the others. One
+/// without a cluster asks for nothing.
+pub(super) fn pod_group_of_job(
+    job: &RayJob,
+    cluster: Option<&RayCluster>,
+    submitter: Option<&PodTemplateSpec>,
+) -> Result<Action, String> {
+    let name = format!("ray-{}-pg", job.metadata.name.as_deref().unwrap_or_default());
+    let needs = cluster.map(|cluster| {
+        let workers = needed(cluster).map(|(count, group)| (count, group.template.clone()));
+        let all = workers.chain(submitter.map(|template| (1, template.clone())));
+        json!(sum_of_templates(&cluster.spec.head_group_spec.template, all))
+    });
+    let needs = needs.unwrap_or_else(|| json!({}));
+    group(&job.metadata, controller_reference(job), &name, cluster.map_or(0, members), &needs)
+}
+
+fn group(
+    metadata: &ObjectMeta,
+    owner: Option<OwnerReference>,
+    name: &str,
+    members: i64,
+    resources: &Value,
+) -> Result<Action, String> {
+    let label = |name: &str| metadata.labels.as_ref()?.get(name);
+    let mut spec = json!({"minMember": members, "minResources": resources});
+    if let Some(queue) = label(QUEUE) {
         spec["queue"] = queue.clone().into();
     }
-    if let Some(class) = label(cluster, labels::PRIORITY_CLASS) {
+    if let Some(class) = label(labels::PRIORITY_CLASS) {
         spec["priorityClassName"] = class.clone().into();
     }
-    if let Some(mode) = label(cluster, TOPOLOGY_MODE) {
-        spec["networkTopology"] = topology(mode, label(cluster, TOPOLOGY_TIER))?;
+    if let Some(mode) = label(TOPOLOGY_MODE) {
+        spec["networkTopology"] = topology(mode, label(TOPOLOGY_TIER))?;
     }
     let object = json!({
         "metadata": {
-            "name": group_name(cluster),
-            "namespace": cluster.metadata.namespace,
-            "annotations": cluster.metadata.annotations,
-            "ownerReferences": controller_reference(cluster).map(|owner| [owner]),
+            "name": name,
+            "namespace": metadata.namespace,
+            "annotations": metadata.annotations,
+            "ownerReferences": owner.map(|owner| [owner]),
         },
         "spec": spec,
     });
-    Ok(Some(Action::apply(kind(), MANAGER, &object).into()))
+    Ok(Action::apply(kind(), MANAGER, &object))
 }
 
 fn topology(mode: &str, tier: Option<&String>) -> Result<Value, String> {

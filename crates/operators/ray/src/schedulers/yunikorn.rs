@@ -20,6 +20,17 @@ pub(super) fn mark(pod: &mut Pod, group: &str, cluster: &RayCluster) {
     annotate(pod, "yunikorn.apache.org/task-group-name", group);
 }
 
+/// Writes the gang of a RayJob on its cluster, the submitter included, unless the user has.
+pub(super) fn add_submitter(cluster: &mut RayCluster, group: &str, submitter: &PodTemplateSpec) {
+    if !is_gang(cluster) {
+        return;
+    }
+    let mut groups: Vec<Value> = serde_json::from_str(&task_groups(cluster)).unwrap_or_default();
+    groups.push(task_group(group, 1, submitter));
+    let annotations = cluster.metadata.annotations.get_or_insert_default();
+    annotations.entry(TASK_GROUPS.to_owned()).or_insert_with(|| Value::from(groups).to_string());
+}
+
 fn task_groups(cluster: &RayCluster) -> String {
     let head = task_group(labels::HEAD_GROUP, 1, &cluster.spec.head_group_spec.template);
     let workers = cluster.spec.worker_group_specs.iter().flatten().map(|group| {

@@ -2,12 +2,18 @@
 //! webhooks check names and uniqueness only, as upstream's do.
 
 pub mod cluster;
+pub mod cron;
 mod fault_tolerance;
 mod history;
 mod isolation;
+pub mod job;
 pub mod metadata;
+pub mod service;
 #[cfg(test)]
 mod tests;
+pub mod webhook;
+#[cfg(test)]
+mod workload_tests;
 
 /// Nothing, or what to mend.
 pub type Verdict = Result<(), String>;

@@ -1,0 +1,113 @@
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use quintet_controller::{ObjectKey, clock::Clock};
+
+use super::{
+    super::simulated::{Faults, Life, SimulatedDashboard},
+    *,
+};
+
+fn question(id: &str) -> JobQuestion {
+    JobQuestion { at: address("ray", None), id: id.to_owned() }
+}
+
+struct Setting {
+    poller: Poller<JobQuestion>,
+    ray: Arc<SimulatedDashboard>,
+    clock: Clock,
+    woken: Arc<Mutex<VecDeque<ObjectKey>>>,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap());
+        Self {
+            poller: Poller::new(Duration::from_secs(3)),
+            ray: Arc::new(SimulatedDashboard::new(clock.clone(), 1)),
+            clock,
+            woken: Arc::default(),
+        }
+    }
+
+    /// Lets the poller work for some simulated time.
+    async fn pass(&self, seconds: u64) {
+        let woken = Arc::clone(&self.woken);
+        let work = self.poller.run(&*self.ray, &self.clock, move |root| woken.lock().push_back(root));
+        let _ = tokio::time::timeout(Duration::from_secs(seconds), work).await;
+    }
+
+    fn root() -> ObjectKey {
+        ObjectKey::new("ns", "train")
+    }
+
+    fn known(&self, id: &str) -> Option<Observation<Option<JobInfo>>> {
+        self.poller.watch(&Self::root(), &[question(id)]).pop().unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_remembered_and_changes_wake() {
+    let setting = Setting::new();
+    assert_eq!(setting.known("a"), None, "nothing is known at first, and nobody waits for it");
+    setting.pass(2).await;
+    assert_eq!(setting.known("a").unwrap().answer, Ok(None));
+    assert_eq!(setting.woken.lock().len(), 1);
+    setting.pass(20).await;
+    assert_eq!(setting.woken.lock().len(), 1, "the same answer wakes nobody");
+    let pending = Duration::from_secs(10);
+    setting.ray.set_life(Life { pending, ..Life::default() });
+    setting.ray.submit_by_hand("ray", "a");
+    setting.pass(60).await;
+    let Ok(Some(info)) = setting.known("a").unwrap().answer else { panic!("no answer") };
+    assert_eq!(info.status, JobStatus::Succeeded);
+    assert_eq!(setting.woken.lock().len(), 4, "pending, running, succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_watches_is_not_asked() {
+    let setting = Setting::new();
+    setting.known("a");
+    setting.known("b");
+    assert_eq!(setting.poller.len(), 1, "a question that was replaced is forgotten");
+    setting.poller.forget(&Setting::root());
+    setting.pass(10).await;
+    assert!(setting.poller.is_empty() && setting.woken.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_before_our_own_deed_is_thrown_away() {
+    let setting = Setting::new();
+    setting.known("a");
+    setting.pass(2).await;
+    assert!(setting.known("a").is_some());
+    setting.poller.ask_again(&Setting::root());
+    assert_eq!(setting.known("a"), None);
+    setting.pass(1).await;
+    assert!(setting.known("a").is_some(), "it is asked at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_wakes_once_and_is_asked_less_often() {
+    let setting = Setting::new();
+    setting.ray.set_down("ray", true);
+    setting.known("a");
+    setting.pass(300).await;
+    assert!(setting.known("a").unwrap().answer.is_err());
+    assert_eq!(setting.woken.lock().len(), 1);
+    setting.ray.set_down("ray", false);
+    setting.pass(31).await;
+    assert!(setting.known("a").unwrap().answer.is_ok(), "it is heard of within half a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_slow_dashboards_are_all_asked_in_turn() {
+    let setting = Setting::new();
+    setting.ray.set_faults(Faults { silent: 100, ..Faults::default() });
+    for number in 0..500 {
+        setting.poller.watch(&ObjectKey::new("ns", &number.to_string()), &[question(&number.to_string())]);
+    }
+    // Thirty-two at a time, two seconds and a bit each.
+    setting.pass(60).await;
+    assert_eq!(setting.woken.lock().len(), 500);
+}

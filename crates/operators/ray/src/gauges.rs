@@ -1,0 +1,72 @@
+//! Gauges whose series are made from the caches when somebody looks, with upstream's names.
+
+use std::fmt;
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, gauge::ConstGauge},
+};
+use quintet_controller::{
+    cache::{Cache, Entry},
+    metrics::MetricsRegistry,
+};
+
+/// The labels of one series.
+pub(crate) type Labels = Vec<(&'static str, String)>;
+
+/// One gauge with a series of value 1 for every set of labels that an object has.
+pub(crate) struct Listing<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it tells.
+    pub help: &'static str,
+    /// The series of an object.
+    pub series: fn(&Entry<T>) -> Vec<Labels>,
+}
+
+struct Listed<T> {
+    listing: Listing<T>,
+    cache: Cache<T>,
+}
+
+impl<T> fmt::Debug for Listed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.listing.name)
+    }
+}
+
+impl<T: Send + Sync + 'static> Collector for Listed<T> {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let Listing { name, help, series } = &self.listing;
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for entry in self.cache.all() {
+            for labels in series(&entry) {
+                ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows gauges of what is in `cache`.
+pub(crate) fn register<T: Send + Sync + 'static>(
+    registry: &MetricsRegistry,
+    cache: &Cache<T>,
+    listings: impl IntoIterator<Item = Listing<T>>,
+) {
+    registry.register(|registry| {
+        for listing in listings {
+            registry.register_collector(Box::new(Listed { listing, cache: cache.clone() }));
+        }
+    });
+}
+
+/// The labels that tell an object from all others.
+pub(crate) fn identity<T>(entry: &Entry<T>) -> Labels {
+    vec![
+        ("name", entry.key.name().to_owned()),
+        ("namespace", entry.key.namespace().unwrap_or_default().to_owned()),
+        ("uid", entry.uid.to_string()),
+    ]
+}

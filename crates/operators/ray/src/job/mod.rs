@@ -1,0 +1,284 @@
+//! RayJob: a cluster for a job, the job on it, and the cleaning up afterwards.
+
+mod cleanup;
+mod command;
+mod metrics;
+mod objects;
+mod plan;
+mod running;
+mod state;
+mod submission;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use quintet_api::ray::v1::{RayCluster, RayJob, RayJobStatus};
+use quintet_controller::{
+    Action, Class, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback, StatusPatch,
+    cache::{Cache, Entry, WatchSpec},
+    clock::Clock,
+    metrics::MetricsRegistry,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use state::State;
+
+use crate::{
+    Context,
+    dashboard::{
+        Address, Dashboard, DashboardError, JobInfo, JobQuestion, Observation, Poller, Pollers, Submission,
+    },
+    labels, names,
+    pod_view::PodView,
+    services,
+    settings::Settings,
+    watches::{self, JobView, ServiceView},
+};
+
+/// Everything that is known about a RayJob at one time.
+pub struct Seen {
+    /// The RayJob.
+    pub job: Arc<Entry<RayJob>>,
+    /// The cluster of the current attempt.
+    pub cluster: Option<Arc<Entry<RayCluster>>>,
+    /// The cluster's own head Service.
+    pub cluster_service: Option<Arc<Entry<ServiceView>>>,
+    /// The RayJob's head Service.
+    pub head_service: Option<Arc<Entry<ServiceView>>>,
+    /// The Job that submits.
+    pub submitter: Option<Arc<Entry<JobView>>>,
+    /// The head pods of the cluster.
+    pub heads: Vec<Arc<Entry<PodView>>>,
+    /// What Ray last said of the job.
+    pub heard: Option<Observation<Option<JobInfo>>>,
+    /// What is the same for all.
+    pub settings: Arc<Settings>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Seen {
+    fn object(&self) -> &RayJob {
+        &self.job.object
+    }
+
+    fn status(&self) -> Option<&RayJobStatus> {
+        self.job.object.status.as_ref()
+    }
+}
+
+/// What the operator tells Ray.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Order {
+    /// Run this job.
+    Submit { root: ObjectKey, at: Address, job: Submission },
+    /// Stop that job.
+    Stop { at: Address, id: String },
+}
+
+impl Order {
+    fn action(&self) -> Action {
+        let name = match self {
+            Self::Submit { .. } => SUBMIT,
+            Self::Stop { .. } => STOP,
+        };
+        Action::Call { name: name.to_owned(), input: serde_json::to_value(self).unwrap_or_default() }
+    }
+}
+
+const SUBMIT: &str = "submit Ray job";
+const STOP: &str = "stop Ray job";
+
+/// The controller of RayJobs.
+struct JobController {
+    jobs: Cache<RayJob>,
+    clusters: Cache<RayCluster>,
+    services: Cache<ServiceView>,
+    submitters: Cache<JobView>,
+    pods: Cache<PodView>,
+    poller: Poller<JobQuestion>,
+    dashboard: Arc<dyn Dashboard>,
+    settings: Arc<Settings>,
+    clock: Clock,
+}
+
+/// Adds the controller of RayJobs.
+pub fn add(
+    runtime: &Runtime,
+    context: &Context,
+    pollers: &Pollers,
+    metrics: Option<&MetricsRegistry>,
+) -> Result<(), Error> {
+    let caches = runtime.caches();
+    let controller = JobController {
+        jobs: caches.watch(WatchSpec::typed().index(RUNS_ON, cluster_of))?,
+        clusters: caches.watch(watches::clusters())?,
+        services: caches.watch(watches::services())?,
+        submitters: caches.watch(watches::jobs())?,
+        pods: caches.watch(watches::pods())?,
+        poller: Poller::new(plan::POLL),
+        dashboard: Arc::clone(&pollers.dashboard),
+        settings: Arc::clone(&context.settings),
+        clock: context.clock.clone(),
+    };
+    let (jobs, clusters) = (controller.jobs.clone(), controller.clusters.clone());
+    let (services, submitters) = (controller.services.clone(), controller.submitters.clone());
+    let (pods, poller) = (controller.pods.clone(), controller.poller.clone());
+    if let Some(registry) = metrics {
+        metrics::register(registry, &jobs, context.clock.clone());
+    }
+    let all_jobs = jobs.clone();
+    let of_cluster = move |cluster: &ObjectKey| using(&all_jobs, cluster);
+    let (of_service, of_pod) = (of_cluster.clone(), of_cluster.clone());
+    let setup = runtime
+        .add(controller, &jobs, context.concurrency)
+        .watches(&clusters, move |entry| {
+            let mut roots = of_cluster(&entry.key);
+            roots.extend(entry.object.metadata.labels.as_ref().and_then(|given| origin(&entry.key, given)));
+            roots
+        })
+        .watches(&submitters, |entry| origin(&entry.key, &entry.object.labels).into_iter().collect())
+        .watches(&services, move |entry| {
+            let mut roots: Vec<_> = origin(&entry.key, &entry.object.labels).into_iter().collect();
+            // The cluster's own head Service tells where its dashboard is.
+            let cluster = watches::cluster_of(entry, &entry.object.selector);
+            roots.extend(cluster.iter().flat_map(&of_service));
+            roots
+        })
+        .watches(&pods, move |entry| {
+            // Only submitters in head pods are looked at.
+            if !entry.object.is_head() || entry.object.container(submission::CONTAINER).is_none() {
+                return Vec::new();
+            }
+            let cluster = watches::cluster_of(entry, &entry.object.labels);
+            cluster.iter().flat_map(&of_pod).collect()
+        });
+    poller.start(JobController::NAME, pollers, setup.trigger());
+    setup.done();
+    Ok(())
+}
+
+/// Index of RayJobs by the cluster they run on, whoever made it.
+const RUNS_ON: &str = "runs on";
+
+fn cluster_of(job: &Entry<RayJob>) -> Vec<String> {
+    let cluster = job.object.status.as_ref().and_then(|status| status.ray_cluster_name.as_deref());
+    let namespace = job.key.namespace().unwrap_or_default();
+    cluster.map(|name| ObjectKey::new(namespace, name).to_string()).into_iter().collect()
+}
+
+fn using(jobs: &Cache<RayJob>, cluster: &ObjectKey) -> Vec<ObjectKey> {
+    jobs.by_index(RUNS_ON, cluster.as_str()).into_iter().map(|job| job.key.clone()).collect()
+}
+
+/// The RayJob that an object was made for.
+fn origin(key: &ObjectKey, given: &BTreeMap<String, String>) -> Option<ObjectKey> {
+    let name = given.get(labels::ORIGIN_NAME)?;
+    let is_job = given.get(labels::ORIGIN_KIND).is_some_and(|kind| kind == "RayJob");
+    is_job.then(|| ObjectKey::new(key.namespace().unwrap_or_default(), name))
+}
+
+impl Controller for JobController {
+    type Seen = Seen;
+
+    const NAME: &'static str = "rayjob-controller";
+
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+        let Some(job) = self.jobs.get(key) else {
+            self.poller.forget(key);
+            return Ok(None);
+        };
+        let namespace = key.namespace().unwrap_or_default();
+        let named = |name: &str| ObjectKey::new(namespace, name);
+        let status = job.object.status.as_ref();
+        let cluster = status.and_then(|status| status.ray_cluster_name.as_deref());
+        let cluster =
+            cluster.filter(|name| !name.is_empty()).and_then(|name| self.clusters.get(&named(name)));
+        let cluster_service = cluster
+            .as_ref()
+            .and_then(|cluster| self.services.get(&named(&services::head_service_name(&cluster.object))));
+        let heads = cluster.as_ref().map(|cluster| {
+            let pods = self.pods.by_index(watches::BY_CLUSTER, cluster.key.as_str());
+            pods.into_iter().filter(|pod| pod.object.is_head() && !pod.deleting).collect()
+        });
+        let question = plan::question(&job.object, cluster.as_ref().map(|cluster| &cluster.object));
+        let heard = self.poller.watch(key, question.as_slice()).pop().flatten();
+        Ok(Some(Seen {
+            cluster,
+            cluster_service,
+            head_service: self.services.get(&named(&names::head_service(key.name()))),
+            submitter: self.submitters.get(key),
+            heads: heads.unwrap_or_default(),
+            heard,
+            settings: Arc::clone(&self.settings),
+            now: self.clock.now(),
+            job,
+        }))
+    }
+
+    fn plan(&self, seen: &Seen) -> Plan {
+        plan::plan(seen)
+    }
+
+    async fn call(&self, name: &str, input: &Value) -> Result<(), Error> {
+        let order = Order::deserialize(input)
+            .map_err(|error| Error::new(Class::Bug, format!("cannot {name}"), error.to_string()))?;
+        match order {
+            Order::Submit { root, at, job } => {
+                let id = &job.submission_id;
+                let answer = self.dashboard.submit(&at, &job).await;
+                // Whatever came of it, what Ray said before is out of date.
+                self.poller.ask_again(&root);
+                match answer {
+                    // The id is ours: an earlier submission arrived although its answer did not.
+                    Ok(()) | Err(DashboardError::AlreadyUsed(_)) => Ok(()),
+                    Err(error) => Err(error.while_trying(format!("cannot submit Ray job {id}"))),
+                }
+            }
+            Order::Stop { at, id } => match self.dashboard.stop(&at, &id).await {
+                Err(error @ DashboardError::NoToken { .. }) => {
+                    Err(error.while_trying(format!("cannot stop Ray job {id}")))
+                }
+                Err(error) => {
+                    tracing::warn!(job = id, "the Ray job was not stopped and may run on: {error}");
+                    Ok(())
+                }
+                Ok(()) => Ok(()),
+            },
+        }
+    }
+
+    fn setback(&self, seen: &Seen, action: &Action, error: &Error) -> Setback {
+        setback(seen, action, error)
+    }
+}
+
+fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
+    if let Action::Call { name, .. } = action {
+        if name != SUBMIT {
+            return Setback::default();
+        }
+        let before = seen.status().cloned().unwrap_or_default();
+        let mut after = before.clone();
+        after.job_status_check_failure_start_time.get_or_insert(Time(seen.now));
+        return Setback { status: StatusPatch::between(&seen.job, &before, &after), events: Vec::new() };
+    }
+    let noun = match action.kind().map(|kind| kind.kind.as_ref()) {
+        Some("RayCluster") => "RayCluster",
+        Some("Job") => "RayJobSubmitter",
+        Some("Service") => "Service",
+        _ => return Setback::default(),
+    };
+    let verb = match action {
+        Action::Create { .. } => "Create",
+        Action::Delete { .. } => "Delete",
+        _ => "Update",
+    };
+    let note = format!("Failed to {} {noun} of RayJob {}: {error}", verb.to_lowercase(), seen.job.key);
+    Setback { status: None, events: vec![Event::warning(&format!("FailedTo{verb}{noun}"), verb, note)] }
+}

@@ -1,0 +1,477 @@
+//! What to do about a RayJob: one function per state.
+//!
+//! ```text
+//!   New -> Initializing -> [Waiting ->] Running -> Complete | Failed
+//!    ^          |                          |
+//!    |          +--- suspend: Suspending -> Suspended --+
+//!    +------ Retrying (a failure with attempts left) <--+
+//! ```
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
+use quintet_api::{
+    owners,
+    ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus},
+};
+use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step, cache::Entry};
+use serde_json::json;
+
+use super::{
+    Seen, cleanup, objects, running,
+    state::{State, reason},
+    submission,
+};
+use crate::{
+    dashboard::{self, Address, JobQuestion},
+    finalizers, labels, names, schedulers,
+    validation::job::{Invalid, Mode, validate},
+};
+
+/// As upstream: a little more patience than the time itself.
+pub(super) const POLL: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// Decides.
+pub(super) fn plan(seen: &Seen) -> Plan {
+    let job = seen.object();
+    if labels::is_managed_elsewhere(job.spec.managed_by.as_deref()) {
+        return Plan::nothing();
+    }
+    if seen.job.deleting {
+        return let_go(seen);
+    }
+    let state = State::of(job);
+    if let Err(invalid) = validate(job, &seen.settings) {
+        return refuse(seen, state, &invalid);
+    }
+    let draft = Draft::new(seen);
+    match state {
+        State::New => begin(draft),
+        State::Initializing => initialize(draft),
+        State::Waiting => wait_for_user(draft),
+        State::Running => running::plan(draft),
+        State::Suspending | State::Retrying => tear_down(draft, state),
+        State::Suspended if job.spec.suspend == Some(true) => Plan::nothing(),
+        State::Suspended => draft.turn(State::New),
+        State::Complete | State::Failed => finish(seen),
+        State::ValidationFailed => recover(draft),
+        // A word of another operator, which will know what it means.
+        State::Unknown => Plan::nothing(),
+    }
+}
+
+/// What has ended is cleaned up, and a batch scheduler hears of it.
+fn finish(seen: &Seen) -> Plan {
+    let mut plan = cleanup::plan(seen);
+    let cluster = seen.cluster.as_ref().filter(|cluster| !cluster.deleting).map(|cluster| &cluster.object);
+    // First things first: what is deleted now wakes us again when it is gone.
+    if plan.steps.is_empty() {
+        plan.steps.extend(schedulers::release_job(seen.object(), cluster, &seen.settings));
+    }
+    plan
+}
+
+/// What to ask Ray about a RayJob, if anything.
+pub(super) fn question(job: &RayJob, cluster: Option<&RayCluster>) -> Option<JobQuestion> {
+    let status = job.status.as_ref()?;
+    if State::of(job) != State::Running || job.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    let at = Address::of(cluster?, &text(&status.dashboard_url)?);
+    Some(JobQuestion { at, id: text(&status.job_id)? })
+}
+
+/// A status in the making, and what has to be done before it is true.
+pub(super) struct Draft<'a> {
+    pub(super) seen: &'a Seen,
+    pub(super) status: RayJobStatus,
+    pub(super) steps: Vec<Step>,
+    pub(super) events: Vec<Event>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(seen: &'a Seen) -> Self {
+        let status = seen.status().cloned().unwrap_or_default();
+        Self { seen, status, steps: Vec::new(), events: Vec::new() }
+    }
+
+    pub(super) fn job(&self) -> &'a RayJob {
+        self.seen.object()
+    }
+
+    /// The time `seconds` after this attempt began.
+    pub(super) fn deadline(&self, seconds: Option<i32>) -> Option<Timestamp> {
+        let start = self.status.start_time.as_ref()?.0;
+        start.checked_add(SignedDuration::from_secs(seconds?.into())).ok()
+    }
+
+    pub(super) fn fail(mut self, reason: &str, message: impl Into<String>) -> Plan {
+        self.status.reason = Some(reason.to_owned());
+        self.status.message = Some(message.into());
+        self.turn(State::Failed)
+    }
+
+    /// Goes on in another state.
+    pub(super) fn turn(mut self, state: State) -> Plan {
+        self.status.job_deployment_status = Some(state.as_str().to_owned());
+        self.done(Next::AwaitChange)
+    }
+
+    /// Counts attempts, and writes the status if something changed that is worth writing.
+    pub(super) fn done(mut self, next: Next) -> Plan {
+        let seen = self.seen;
+        let state = State::of_status(Some(&self.status));
+        if state == State::Failed {
+            let failed = self.status.failed.unwrap_or_default() + 1;
+            self.status.failed = Some(failed);
+            let may_retry = !matches!(
+                self.status.reason.as_deref(),
+                Some(reason::DEADLINE_EXCEEDED | reason::STATUS_CHECK_TIMEOUT)
+            );
+            if may_retry && failed <= self.job().spec.backoff_limit.unwrap_or_default() {
+                self.status.job_deployment_status = Some(State::Retrying.as_str().to_owned());
+            }
+        }
+        if state == State::Complete && self.status.job_status.as_deref() == Some("SUCCEEDED") {
+            self.status.succeeded = Some(self.status.succeeded.unwrap_or_default() + 1);
+        }
+        let before = seen.status().cloned().unwrap_or_default();
+        let status = if is_worth_writing(&before, &self.status) {
+            if State::of_status(Some(&self.status)).is_terminal() {
+                self.status.end_time = Some(Time(seen.now));
+            }
+            StatusPatch::between(&seen.job, &before, &self.status)
+        } else {
+            None
+        };
+        Plan { steps: self.steps, status, events: self.events, next }
+    }
+}
+
+/// Whether a change is one that clients are told of; messages alone are not.
+fn is_worth_writing(before: &RayJobStatus, after: &RayJobStatus) -> bool {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    text(&before.job_status) != text(&after.job_status)
+        || text(&before.job_deployment_status) != text(&after.job_deployment_status)
+        || before.job_status_check_failure_start_time != after.job_status_check_failure_start_time
+        || lasting(before.ray_cluster_status.as_ref()) != lasting(after.ray_cluster_status.as_ref())
+}
+
+/// A cluster's status without what changes all the time.
+fn lasting(status: Option<&RayClusterStatus>) -> RayClusterStatus {
+    let status = status.cloned().unwrap_or_default();
+    RayClusterStatus {
+        last_update_time: None,
+        observed_generation: None,
+        state_transition_times: None,
+        desired_cpu: None,
+        desired_gpu: None,
+        desired_memory: None,
+        desired_tpu: None,
+        ..status
+    }
+}
+
+/// Look again at the first of these times that is still to come, if nothing happens before.
+pub(super) fn at_first(now: Timestamp, times: impl IntoIterator<Item = Option<Timestamp>>) -> Next {
+    let waits = times.into_iter().flatten().filter(|time| *time > now).map(|time| time.duration_since(now));
+    match waits.min().and_then(|wait| std::time::Duration::try_from(wait).ok()) {
+        Some(wait) => Next::After(wait),
+        None => Next::AwaitChange,
+    }
+}
+
+pub(super) fn has_passed(now: Timestamp, time: Option<Timestamp>) -> bool {
+    time.is_some_and(|time| now >= time)
+}
+
+/// The RayJob is being deleted: the Ray job is stopped if somebody still can.
+fn let_go(seen: &Seen) -> Plan {
+    let Some(release) = finalizers::remove(&seen.job, &seen.object().metadata, labels::JOB_FINALIZER) else {
+        return Plan::nothing();
+    };
+    let status = seen.status().cloned().unwrap_or_default();
+    let is_over = status.job_status.as_deref().is_some_and(submission::is_terminal);
+    let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    let mut steps = Vec::new();
+    if let (false, Some(cluster), Some(host), Some(id)) =
+        (is_over, &seen.cluster, text(&status.dashboard_url), text(&status.job_id))
+    {
+        steps.push(super::Order::Stop { at: Address::of(&cluster.object, &host), id }.action().into());
+    }
+    steps.push(release.into());
+    Plan { steps, ..Plan::default() }
+}
+
+/// The user has to mend something first. What has ended stays as it ended.
+fn refuse(seen: &Seen, state: State, invalid: &Invalid) -> Plan {
+    let mut draft = Draft::new(seen);
+    let is_known =
+        state == State::ValidationFailed && draft.status.message.as_deref() == Some(invalid.message.as_str());
+    if is_known {
+        return Plan::nothing();
+    }
+    draft.events.push(Event::warning(invalid.reason, "Validate", invalid.message.clone()));
+    if state.is_terminal() {
+        return draft.done(Next::AwaitChange);
+    }
+    draft.status.job_deployment_status = Some(State::ValidationFailed.as_str().to_owned());
+    draft.status.reason = Some(reason::VALIDATION_FAILED.to_owned());
+    draft.status.message = Some(invalid.message.clone());
+    // Another mistake in place of the first changes nothing but the message, and users wait for that one.
+    let before = seen.status().cloned().unwrap_or_default();
+    let status = StatusPatch::between(&seen.job, &before, &draft.status);
+    Plan { status, events: draft.events, ..Plan::default() }
+}
+
+/// What was wrong has been mended: go on where it was noticed.
+fn recover(mut draft: Draft<'_>) -> Plan {
+    let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+    let state = match &draft.status {
+        status if is_set(&status.dashboard_url) => State::Running,
+        status if is_set(&status.ray_cluster_name) => State::Initializing,
+        _ => State::New,
+    };
+    draft.status.reason = None;
+    draft.status.message = None;
+    draft.turn(state)
+}
+
+fn begin(mut draft: Draft<'_>) -> Plan {
+    let (seen, job) = (draft.seen, draft.job());
+    let name = seen.job.key.name();
+    let finalizer = finalizers::add(&seen.job, &job.metadata, labels::JOB_FINALIZER);
+    draft.steps.extend(finalizer.map(Into::into));
+    // The name is written down before anything is made under it, so that it is chosen once.
+    let fresh = |what: &str| {
+        let moment = seen.now.as_nanosecond();
+        format!("{name}-{}", names::suffix((seen.job.uid.as_str(), moment, what)))
+    };
+    let given = job.spec.job_id.clone().filter(|id| !id.is_empty());
+    let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+    let status = &mut draft.status;
+    if !is_set(&status.job_id) && Mode::of(&job.spec) != Mode::Interactive {
+        status.job_id = Some(given.unwrap_or_else(|| fresh("job")));
+    }
+    if !is_set(&status.ray_cluster_name) {
+        status.ray_cluster_name = Some(selected_cluster(job).map_or_else(|| fresh("cluster"), str::to_owned));
+    }
+    status.failed = status.failed.or(Some(0));
+    status.succeeded = status.succeeded.or(Some(0));
+    status.start_time = Some(Time(seen.now));
+    status.end_time = None;
+    draft.turn(State::Initializing)
+}
+
+/// The name of the existing cluster that a RayJob wants to use.
+pub(super) fn selected_cluster(job: &RayJob) -> Option<&str> {
+    let name = job.spec.cluster_selector.as_ref()?.get(labels::CLUSTER)?;
+    Some(name.as_str()).filter(|name| !name.is_empty())
+}
+
+fn initialize(mut draft: Draft<'_>) -> Plan {
+    let (seen, job) = (draft.seen, draft.job());
+    if job.spec.suspend == Some(true) {
+        return draft.turn(State::Suspending);
+    }
+    let active = draft.deadline(job.spec.active_deadline_seconds);
+    let pre_running = draft.deadline(job.spec.pre_running_deadline_seconds);
+    if has_passed(seen.now, active) {
+        return miss_deadline(draft);
+    }
+    if has_passed(seen.now, pre_running) {
+        return miss_pre_running_deadline(draft);
+    }
+    let next = at_first(seen.now, [active, pre_running]);
+    match prepare_scheduler(&draft) {
+        Ok(steps) => draft.steps.extend(steps),
+        Err(error) => {
+            let event = Event::warning("FailedToCreateRayCluster", "Create", error);
+            return Plan { events: vec![event], next, ..Plan::default() };
+        }
+    }
+    let Some(cluster) = &seen.cluster else {
+        return match ask_for_cluster(&mut draft) {
+            Ok(()) => draft.done(next),
+            // Somebody has to make it; the cluster's coming wakes us.
+            Err(event) => Plan { events: vec![event], next, ..Plan::default() },
+        };
+    };
+    let host = draft.status.dashboard_url.clone().filter(|url| !url.is_empty());
+    let cluster_status = cluster.object.status.as_ref();
+    if host.is_none() && cluster_status.and_then(|status| status.state.as_deref()) != Some("ready") {
+        draft.status.ray_cluster_status = cluster_status.cloned();
+        return draft.done(next);
+    }
+    let service = seen.cluster_service.as_ref();
+    let host = host.or_else(|| dashboard::host(service?, &seen.settings.cluster_domain));
+    let Some(host) = host else {
+        // The Service wakes us when it comes.
+        return draft.done(next);
+    };
+    draft.status.dashboard_url = Some(host);
+    match Mode::of(&job.spec) {
+        Mode::Interactive => return draft.turn(State::Waiting),
+        Mode::K8sJob if seen.submitter.is_none() => {
+            let submitter = objects::submitter(job, &draft.status, &cluster.object, &seen.settings);
+            let submitter = match submitter {
+                Ok(submitter) => submitter,
+                Err(error) => {
+                    let note = format!("Failed to create new Kubernetes Job {}: {error}", seen.job.key);
+                    let event = Event::warning("FailedToCreateRayJobSubmitter", "Create", note);
+                    return Plan { events: vec![event], next, ..Plan::default() };
+                }
+            };
+            let note = format!("Created Kubernetes Job {}", seen.job.key);
+            let create = Action::create(ApiKind::of::<Job>(), &submitter);
+            draft.steps.push(create.telling(Event::normal("CreatedRayJobSubmitter", "Create", note)));
+        }
+        _ => {}
+    }
+    draft.turn(State::Running)
+}
+
+/// What a batch scheduler has to know before the pods come.
+fn prepare_scheduler(draft: &Draft<'_>) -> Result<Vec<Step>, String> {
+    let (settings, job) = (&draft.seen.settings, draft.job());
+    if settings.batch_scheduler.is_none() {
+        return Ok(Vec::new());
+    }
+    let name = draft.status.ray_cluster_name.clone().unwrap_or_default();
+    let cluster = match selected_cluster(job) {
+        Some(_) => None,
+        None => Some(objects::cluster(job, &name, settings)?),
+    };
+    let submitter = cluster.as_ref().and_then(|cluster| objects::submitter_template(job, cluster));
+    schedulers::prepare_job(job, cluster.as_ref(), submitter.as_ref(), settings)
+}
+
+/// Makes the cluster, unless it is somebody else's to make.
+pub(super) fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
+    let (seen, job) = (draft.seen, draft.job());
+    let namespace = seen.job.key.namespace().unwrap_or_default();
+    if let Some(name) = selected_cluster(job) {
+        let note = format!(
+            "RayCluster {namespace}/{name} set in the clusterSelector is not found. It must be created manually"
+        );
+        return Err(Event::warning("RayClusterNotFound", "Validate", note));
+    }
+    let name = draft.status.ray_cluster_name.clone().unwrap_or_default();
+    let cluster = objects::cluster(job, &name, &seen.settings).map_err(|error| {
+        let note = format!("Failed to create RayCluster {namespace}/{name}: {error}");
+        Event::warning("FailedToCreateRayCluster", "Create", note)
+    })?;
+    let note = format!("Created RayCluster {namespace}/{name}");
+    let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
+    draft.steps.push(create.telling(Event::normal("CreatedRayCluster", "Create", note)));
+    Ok(())
+}
+
+pub(super) fn miss_deadline(draft: Draft<'_>) -> Plan {
+    let seconds = draft.job().spec.active_deadline_seconds.unwrap_or_default();
+    let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
+    let message = format!(
+        "The RayJob has passed the activeDeadlineSeconds. StartTime: {start}. ActiveDeadlineSeconds: {seconds}"
+    );
+    draft.fail(reason::DEADLINE_EXCEEDED, message)
+}
+
+fn miss_pre_running_deadline(draft: Draft<'_>) -> Plan {
+    let seconds = draft.job().spec.pre_running_deadline_seconds.unwrap_or_default();
+    let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
+    let message = format!(
+        "The RayJob has passed the preRunningDeadlineSeconds. StartTime: {start}. \
+         PreRunningDeadlineSeconds: {seconds}"
+    );
+    draft.fail(reason::PRE_RUNNING_DEADLINE_EXCEEDED, message)
+}
+
+fn wait_for_user(mut draft: Draft<'_>) -> Plan {
+    let (now, job) = (draft.seen.now, draft.job());
+    let deadline = draft.deadline(job.spec.pre_running_deadline_seconds);
+    if has_passed(now, deadline) {
+        return miss_pre_running_deadline(draft);
+    }
+    match job.spec.job_id.clone().filter(|id| !id.is_empty()) {
+        Some(id) => {
+            draft.status.job_id = Some(id);
+            draft.turn(State::Running)
+        }
+        None => Plan { next: at_first(now, [deadline]), ..Plan::default() },
+    }
+}
+
+/// Deletes what the attempt has made; once it is gone, the names can be forgotten.
+fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
+    let (seen, job) = (draft.seen, draft.job());
+    let uid = seen.job.uid.as_str();
+    let mut is_clear = true;
+    let cluster =
+        seen.cluster.as_ref().filter(|cluster| owners::is_controlled_by(&cluster.object.metadata, uid));
+    if let Some(cluster) = cluster {
+        is_clear = false;
+        if !cluster.deleting {
+            draft.steps.push(delete_cluster(cluster));
+        }
+    }
+    let submitter =
+        seen.submitter.as_ref().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
+    if let Some(submitter) = submitter {
+        is_clear = false;
+        if !submitter.deleting {
+            let note = format!("Deleted Kubernetes Job {}", submitter.key);
+            draft.steps.push(Action::delete(ApiKind::of::<Job>(), submitter).telling(Event::normal(
+                "DeletedRayJobSubmitter",
+                "Delete",
+                note,
+            )));
+        }
+    }
+    if !is_clear {
+        return Plan { steps: draft.steps, next: Next::AwaitChange, ..Plan::default() };
+    }
+    draft.steps.extend(schedulers::release_job(job, None, &seen.settings));
+    let status = &mut draft.status;
+    status.ray_cluster_status = None;
+    status.ray_cluster_name = None;
+    status.dashboard_url = None;
+    status.job_id = None;
+    status.message = None;
+    status.reason = None;
+    status.ray_job_info = None;
+    status.job_status_check_failure_start_time = None;
+    status.job_status = Some(String::new());
+    draft.turn(if state == State::Suspending { State::Suspended } else { State::New })
+}
+
+/// Deletes a RayJob's cluster.
+pub(super) fn delete_cluster(cluster: &Entry<RayCluster>) -> Step {
+    let note = format!("Deleted RayCluster {}", cluster.key);
+    Action::delete(ApiKind::of::<RayCluster>(), cluster).telling(Event::normal(
+        "DeletedRayCluster",
+        "Delete",
+        note,
+    ))
+}
+
+/// Suspends every worker group of a cluster that is not suspended yet.
+pub(super) fn suspend_workers(cluster: &Entry<RayCluster>) -> Step {
+    let groups = cluster.object.spec.worker_group_specs.as_deref().unwrap_or_default();
+    let operations = groups.iter().enumerate().filter(|(_, group)| group.suspend != Some(true));
+    let operations = operations.flat_map(|(index, group)| {
+        let path = format!("/spec/workerGroupSpecs/{index}");
+        [
+            json!({ "op": "test", "path": format!("{path}/groupName"), "value": group.group_name }),
+            json!({ "op": "add", "path": format!("{path}/suspend"), "value": true }),
+        ]
+    });
+    let action = Action::Patch {
+        kind: ApiKind::of::<RayCluster>(),
+        key: cluster.key.clone(),
+        subresource: None,
+        patch_kind: quintet_controller::plan::PatchKind::Json,
+        patch: operations.collect(),
+    };
+    let note = format!("Updated RayCluster {}: all worker groups are suspended", cluster.key);
+    action.telling(Event::normal("UpdatedRayCluster", "Update", note))
+}

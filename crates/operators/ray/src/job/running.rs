@@ -1,0 +1,217 @@
+//! What to do about a RayJob whose job was handed to Ray.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
+use quintet_api::ray::v1::{RayCluster, RayJobInfo};
+use quintet_controller::{Action, ApiKind, Event, Next, Plan, cache::Entry};
+
+use super::{
+    Order, objects,
+    plan::{Draft, ask_for_cluster, at_first, has_passed, miss_deadline, question, selected_cluster},
+    state::{State, reason},
+    submission::{self, Progress},
+};
+use crate::{
+    dashboard::{JobInfo, JobQuestion, JobStatus},
+    service_update,
+    validation::job::Mode,
+};
+
+/// How long Ray may take to notice the end of a job whose submitter has ended.
+const SUBMITTER_GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Decides.
+pub(super) fn plan(mut draft: Draft<'_>) -> Plan {
+    let (seen, job) = (draft.seen, draft.job());
+    let settings = &seen.settings;
+    if job.spec.suspend == Some(true) {
+        return draft.turn(State::Suspending);
+    }
+    let active = draft.deadline(job.spec.active_deadline_seconds);
+    if has_passed(seen.now, active) {
+        return miss_deadline(draft);
+    }
+    let recorded = draft.status.job_status.clone().unwrap_or_default();
+    let ended = draft.status.ray_job_info.as_ref().and_then(|info| info.end_time.as_ref());
+    let grace_ends = ended
+        .filter(|_| submission::is_terminal(&recorded))
+        .and_then(|ended| ended.0.checked_add(settings.job_transition_grace).ok());
+    if has_passed(seen.now, grace_ends) {
+        return out_of_grace(draft, &recorded);
+    }
+    let failing_since = draft.status.job_status_check_failure_start_time.as_ref().map(|time| time.0);
+    let check_ends =
+        failing_since.and_then(|since| since.checked_add(settings.job_status_check_timeout).ok());
+    if let (true, Some(since)) = (has_passed(seen.now, check_ends), failing_since) {
+        let seconds = settings.job_status_check_timeout.as_secs();
+        let message =
+            format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
+        return draft.fail(reason::STATUS_CHECK_TIMEOUT, message);
+    }
+    match &seen.cluster {
+        Some(cluster) => reconcile_head_service(&mut draft, cluster),
+        None => {
+            if let Err(event) = ask_for_cluster(&mut draft) {
+                draft.events.push(event);
+            }
+        }
+    }
+    let progress = match submission::inspect(seen) {
+        Ok(progress) => progress,
+        Err(gone) => return draft.fail(reason::APP_FAILED, gone),
+    };
+    let submitter_ends = progress.finished_at.and_then(|at| at.checked_add(SUBMITTER_GRACE).ok());
+    let next = at_first(seen.now, [active, grace_ends, check_ends, submitter_ends]);
+    listen(draft, &progress, next)
+}
+
+fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
+    let seconds = draft.seen.settings.job_transition_grace.as_secs();
+    draft.status.reason = Some(reason::GRACE_EXCEEDED.to_owned());
+    draft.status.message =
+        Some(format!("The Ray job ended as {recorded}, but the RayJob did not follow within {seconds}s"));
+    draft.turn(if recorded == "FAILED" { State::Failed } else { State::Complete })
+}
+
+/// Goes by what Ray last said, and by how far the submitter is.
+fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
+    let seen = draft.seen;
+    let mode = Mode::of(&draft.job().spec);
+    // An answer from before the submitter's end says nothing about what comes after it.
+    let heard = seen.heard.as_ref().filter(|heard| progress.finished_at.is_none_or(|at| heard.at >= at));
+    let Some(heard) = heard else {
+        // Ray is being asked; the answer wakes us.
+        return draft.done(next);
+    };
+    match &heard.answer {
+        Ok(Some(info)) => {
+            take(&mut draft, info);
+            if let Some(message) = &progress.failure {
+                return submitter_failed(draft, message);
+            }
+            if info.status.is_terminal() && (!mode.has_submitter() || progress.finished_at.is_some()) {
+                return end(draft, info);
+            }
+            match progress.finished_at {
+                Some(at) if heard.at.duration_since(at) >= SUBMITTER_GRACE => submitter_left(draft, at),
+                _ => draft.done(next),
+            }
+        }
+        _ if progress.failure.is_some() => {
+            let message = progress.failure.clone().unwrap_or_default();
+            submitter_failed(draft, &message)
+        }
+        Ok(None) if mode == Mode::Http => submit(draft),
+        Ok(None) if progress.finished_at.is_some() => {
+            draft.fail(reason::APP_FAILED, "Submitter completed but Ray job not found in RayCluster.")
+        }
+        Ok(None) => draft.done(next),
+        Err(_) => {
+            let since = draft.status.job_status_check_failure_start_time.get_or_insert(Time(seen.now)).0;
+            // After an outage of ours, Ray gets the same time to answer as it has otherwise: what was written down
+            // before does not count.
+            match progress.finished_at.map(|at| (at, at.max(heard.since))) {
+                Some((at, silent)) if seen.now.duration_since(silent) >= SUBMITTER_GRACE => {
+                    submitter_left(draft, at)
+                }
+                Some((_, silent)) => {
+                    draft.done(sooner(seen.now, next, silent.checked_add(SUBMITTER_GRACE).ok()))
+                }
+                None => {
+                    let ends = since.checked_add(seen.settings.job_status_check_timeout).ok();
+                    draft.done(sooner(seen.now, next, ends))
+                }
+            }
+        }
+    }
+}
+
+/// Look again at `next`, or at this time if that is sooner.
+fn sooner(now: Timestamp, next: Next, time: Option<Timestamp>) -> Next {
+    match (next, at_first(now, [time])) {
+        (Next::After(a), Next::After(b)) => Next::After(a.min(b)),
+        (Next::AwaitChange, other) | (other, Next::AwaitChange) => other,
+    }
+}
+
+/// Takes over what Ray says.
+fn take(draft: &mut Draft<'_>, info: &JobInfo) {
+    let status = &mut draft.status;
+    status.job_status_check_failure_start_time = None;
+    if let Some(cluster) = &draft.seen.cluster {
+        status.ray_cluster_status.clone_from(&cluster.object.status);
+    }
+    status.job_status = Some(info.status.as_str().to_owned());
+    status.message = Some(info.message.clone());
+    status.reason = None;
+    let time = |time: Option<Timestamp>| time.map(Time);
+    status.ray_job_info =
+        Some(RayJobInfo { start_time: time(info.start_time), end_time: time(info.end_time) });
+}
+
+fn end(mut draft: Draft<'_>, info: &JobInfo) -> Plan {
+    if info.status == JobStatus::Failed {
+        draft.status.reason = Some(reason::APP_FAILED.to_owned());
+        return draft.turn(State::Failed);
+    }
+    draft.turn(State::Complete)
+}
+
+fn submitter_failed(draft: Draft<'_>, message: &str) -> Plan {
+    let is_app = draft.status.job_status.as_deref() == Some("FAILED");
+    draft.fail(if is_app { reason::APP_FAILED } else { reason::SUBMISSION_FAILED }, message)
+}
+
+fn submitter_left(mut draft: Draft<'_>, at: Timestamp) -> Plan {
+    draft.status.job_status = Some("FAILED".to_owned());
+    let seconds = SUBMITTER_GRACE.as_secs();
+    let message = format!(
+        "The RayJob submitter finished at {at} but the ray job did not reach terminal state within {seconds}s"
+    );
+    draft.fail(reason::GRACE_EXCEEDED, message)
+}
+
+/// Ray does not know the job: the operator submits it, again if Ray has lost it.
+fn submit(mut draft: Draft<'_>) -> Plan {
+    let seen = draft.seen;
+    let Some(JobQuestion { at, id }) = question(seen.object(), seen.cluster.as_ref().map(|c| &c.object))
+    else {
+        return draft.done(Next::AwaitChange);
+    };
+    match objects::submission(draft.job(), &id) {
+        Ok(job) => {
+            draft.status.job_status_check_failure_start_time = None;
+            let root = seen.job.key.clone();
+            draft.steps.push(Order::Submit { root, at, job }.action().into());
+            draft.done(Next::AwaitChange)
+        }
+        Err(error) => draft.fail(reason::SUBMISSION_FAILED, error),
+    }
+}
+
+/// The RayJob's own Service in front of the head, made once and moved when the cluster is another one.
+fn reconcile_head_service(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
+    let (seen, job) = (draft.seen, draft.job());
+    if selected_cluster(job).is_some() {
+        return;
+    }
+    let wanted = objects::head_service(job, &cluster.object, &seen.settings);
+    let step = match &seen.head_service {
+        None => {
+            let key = wanted.metadata.name.clone().unwrap_or_default();
+            let namespace = seen.job.key.namespace().unwrap_or_default();
+            let note = format!("Created service {namespace}/{key}");
+            Action::create(ApiKind::of::<Service>(), &wanted).telling(Event::normal(
+                "CreatedService",
+                "Create",
+                note,
+            ))
+        }
+        Some(live) => {
+            let Some(patch) = service_update::to_select(live, &wanted) else { return };
+            let note = format!("Updated service {}", live.key);
+            patch.telling(Event::normal("UpdatedService", "Update", note))
+        }
+    };
+    draft.steps.push(step);
+}

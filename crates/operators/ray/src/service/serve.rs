@@ -1,0 +1,163 @@
+//! Serve's applications on the clusters of a RayService: what they are, and what they should be.
+
+use std::collections::BTreeMap;
+
+use quintet_api::{
+    names::short_hash,
+    ray::v1::{AppStatus, RayCluster, ServeDeploymentStatus},
+};
+use quintet_controller::{Action, ApiKind, Event, Step, cache::Entry};
+use serde_json::{Value, json};
+
+use super::{Order, SideSeen, clusters::annotation, objects::APPLIED_CONFIG, plan::Draft, upgrade::Side};
+use crate::dashboard::{Address, Applications};
+
+/// Configs up to this size are remembered as they are, larger ones by their hash: all annotations of an object
+/// share 256 KiB.
+const REMEMBERED_BYTES: usize = 128 << 10;
+
+/// How Serve is on a cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Served {
+    /// Whether all that was asked for runs.
+    pub is_ready: bool,
+    /// The state of the applications; `None` if Ray has not said.
+    pub statuses: Option<BTreeMap<String, AppStatus>>,
+}
+
+/// Whether the head of a cluster can be asked.
+pub(super) fn head_is_ready(side: &SideSeen, conditions_are_on: bool) -> bool {
+    let Some(cluster) = &side.cluster else { return false };
+    if !conditions_are_on {
+        return side.head.as_ref().is_some_and(|head| head.object.is_running_and_ready());
+    }
+    let conditions = cluster.object.status.as_ref().and_then(|status| status.conditions.as_deref());
+    quintet_api::conditions::is_true(conditions.unwrap_or_default(), "HeadPodReady")
+}
+
+/// Looks at the applications of one cluster and, if it may, makes them what the service wants.
+pub(super) fn reconcile(draft: &mut Draft<'_>, side: Side, may_deploy: bool) -> Served {
+    let seen = draft.seen;
+    let of_side = seen.side(side);
+    let Some(cluster) = &of_side.cluster else {
+        return Served { statuses: Some(BTreeMap::new()), ..Served::default() };
+    };
+    if !head_is_ready(of_side, seen.settings.gates.status_conditions) {
+        return Served { statuses: Some(BTreeMap::new()), ..Served::default() };
+    }
+    let (Some(at), Some(Ok(heard))) = (&of_side.address, of_side.heard.as_ref().map(|heard| &heard.answer))
+    else {
+        return Served::default();
+    };
+    let needs_deploy = may_deploy && needs_deploy(draft, cluster, heard);
+    if needs_deploy {
+        let text = seen.object().spec.serve_config_v2.clone().unwrap_or_default();
+        deploy(draft, cluster, at, &text, draft.capacity(side), true);
+    }
+    let runs = |app: &AppStatus| app.status.as_deref() == Some("RUNNING");
+    let statuses = statuses(heard);
+    let is_ready = !needs_deploy && !statuses.is_empty() && statuses.values().all(runs);
+    Served { is_ready, statuses: Some(statuses) }
+}
+
+fn needs_deploy(draft: &Draft<'_>, cluster: &Entry<RayCluster>, heard: &Applications) -> bool {
+    let text = draft.seen.object().spec.serve_config_v2.as_deref().unwrap_or_default();
+    if annotation(&cluster.object, APPLIED_CONFIG) != Some(remembered(text).as_str()) {
+        return true;
+    }
+    // A head that came back without its memory.
+    heard.applications.is_empty() && has_applications(text)
+}
+
+fn has_applications(text: &str) -> bool {
+    let applications =
+        config(text).ok().and_then(|config| config.get("applications")?.as_array().map(Vec::len));
+    applications.unwrap_or_default() > 0
+}
+
+/// What is written on a cluster about the config it was given.
+pub(super) fn remembered(text: &str) -> String {
+    if text.len() <= REMEMBERED_BYTES { text.to_owned() } else { format!("{HASHED}{}", short_hash(text, 40)) }
+}
+
+const HASHED: &str = "sha1:";
+
+/// The config that a cluster was given, if it was remembered as it is.
+pub(super) fn applied(cluster: &RayCluster) -> Option<&str> {
+    annotation(cluster, APPLIED_CONFIG).filter(|text| !text.starts_with(HASHED))
+}
+
+fn config(text: &str) -> Result<serde_json::Map<String, Value>, String> {
+    if text.trim().is_empty() {
+        return Ok(serde_json::Map::new());
+    }
+    match serde_saphyr::from_str::<Value>(text) {
+        Ok(Value::Object(config)) => Ok(config),
+        Ok(Value::Null) => Ok(serde_json::Map::new()),
+        Ok(_) => Err("serveConfigV2 must be a YAML mapping with `applications`".to_owned()),
+        Err(error) => {
+            let text = error.to_string();
+            Err(format!("serveConfigV2 is not valid YAML: {}", text.lines().next().unwrap_or_default()))
+        }
+    }
+}
+
+/// Gives Ray a config, and writes on the cluster that it has it.
+pub(super) fn deploy(
+    draft: &mut Draft<'_>,
+    cluster: &Entry<RayCluster>,
+    at: &Address,
+    text: &str,
+    capacity: Option<i32>,
+    is_news: bool,
+) {
+    let mut config = match config(text) {
+        Ok(config) => config,
+        Err(error) => {
+            let note =
+                format!("Failed to update serve applications to the RayCluster {}: {error}", cluster.key);
+            draft.events.push(Event::warning("FailedToUpdateServeApplications", "Update", note));
+            return;
+        }
+    };
+    if let Some(capacity) = capacity {
+        config.insert("target_capacity".to_owned(), capacity.into());
+    }
+    let root = draft.seen.service.key.clone();
+    let order =
+        Order { root, cluster: cluster.key.clone(), at: at.clone(), config: Value::Object(config), is_news };
+    let event = if is_news {
+        let note = format!("Updated serve applications to the RayCluster {}", cluster.key);
+        Event::normal("UpdatedServeApplications", "Update", note)
+    } else {
+        let capacity = capacity.unwrap_or_default();
+        let note = format!("Updated target capacity of the RayCluster {} to {capacity}", cluster.key);
+        Event::normal("UpdatedServeTargetCapacity", "Update", note)
+    };
+    draft.orders.push(order.action().telling(event));
+    if annotation(&cluster.object, APPLIED_CONFIG) != Some(remembered(text).as_str()) {
+        let patch = json!({ "metadata": { "annotations": { APPLIED_CONFIG: remembered(text) } } });
+        let mark = Action::merge(ApiKind::of::<RayCluster>(), cluster.key.clone(), patch);
+        draft.orders.push(Step::from(mark));
+    }
+}
+
+fn statuses(heard: &Applications) -> BTreeMap<String, AppStatus> {
+    let some = |text: &String| Some(text.clone());
+    let app = |(name, app): (&String, &crate::dashboard::Application)| {
+        let deployments = app.deployments.iter().map(|(name, deployment)| {
+            let status = ServeDeploymentStatus {
+                status: some(&deployment.status),
+                message: Some(deployment.message.clone()).filter(|text| !text.is_empty()),
+            };
+            (name.clone(), status)
+        });
+        let status = AppStatus {
+            status: some(&app.status),
+            message: Some(app.message.clone()).filter(|text| !text.is_empty()),
+            serve_deployment_statuses: Some(deployments.collect()),
+        };
+        (name.clone(), status)
+    };
+    heard.applications.iter().map(app).collect()
+}

@@ -1,0 +1,104 @@
+//! A RayService that is asked to have nothing for a while.
+
+use quintet_controller::{Action, ApiKind, Event, Plan};
+
+use super::{
+    clusters,
+    conditions::{self, READY, ROLLING_BACK, SUSPENDED, SUSPENDING, UPGRADING},
+    gateway,
+    plan::Draft,
+};
+
+/// What a suspension has to say, or the draft of a service that goes on.
+pub(super) fn consider(mut draft: Draft<'_>) -> Result<Draft<'_>, Plan> {
+    let seen = draft.seen;
+    let wanted = seen.object().spec.suspend == Some(true);
+    if conditions::holds(&draft.status, SUSPENDING) {
+        return Err(clear(draft));
+    }
+    if conditions::holds(&draft.status, SUSPENDED) {
+        if wanted {
+            return Err(Plan::nothing());
+        }
+        draft.observe_generation();
+        let message = "RayService was resumed";
+        conditions::set(&mut draft.status, seen.now, SUSPENDED, Some(false), "RayServiceResumed", message);
+        conditions::begin(&mut draft.status, seen.now);
+        return Ok(draft);
+    }
+    if wanted {
+        return Err(begin(draft));
+    }
+    Ok(draft)
+}
+
+/// Written down before anything is deleted, so that a suspension which has begun runs to its end.
+fn begin(mut draft: Draft<'_>) -> Plan {
+    let now = draft.seen.now;
+    draft.observe_generation();
+    let status = &mut draft.status;
+    conditions::set(status, now, SUSPENDING, Some(true), "SuspendRequested", "RayService is to be suspended");
+    for type_ in [READY, UPGRADING, ROLLING_BACK] {
+        conditions::set(
+            status,
+            now,
+            type_,
+            Some(false),
+            "SuspendInProgress",
+            "RayService is being suspended",
+        );
+    }
+    status.active_service_status = None;
+    status.pending_service_status = None;
+    status.num_serve_endpoints = Some(0);
+    status.service_status = Some(String::new());
+    draft.done()
+}
+
+fn clear(mut draft: Draft<'_>) -> Plan {
+    let seen = draft.seen;
+    let now = seen.now;
+    draft.observe_generation();
+    let mut is_clear = true;
+    for cluster in &seen.clusters {
+        is_clear = false;
+        if !cluster.deleting {
+            draft.steps.push(clusters::delete(cluster));
+        }
+    }
+    for service in &seen.services {
+        is_clear = false;
+        if !service.deleting {
+            let kind = ApiKind::of::<k8s_openapi::api::core::v1::Service>();
+            let note = format!("Deleted the Service {}", service.key);
+            draft.steps.push(Action::delete(kind, service).telling(Event::normal(
+                "DeletedService",
+                "Delete",
+                note,
+            )));
+        }
+    }
+    let routing = [(gateway::gateway_kind(), &seen.gateway), (gateway::route_kind(), &seen.route)];
+    for (kind, object) in routing {
+        let Some(object) = object else { continue };
+        is_clear = false;
+        if !object.deleting {
+            let note = format!("Deleted the {} {}", kind.kind, object.key);
+            let reason = format!("Deleted{}", kind.kind);
+            draft.steps.push(Action::delete(kind, object).telling(Event::normal(&reason, "Delete", note)));
+        }
+    }
+    let status = &mut draft.status;
+    if is_clear {
+        let message = "RayService is suspended";
+        conditions::set(status, now, SUSPENDING, Some(false), "SuspendComplete", message);
+        conditions::set(status, now, SUSPENDED, Some(true), "SuspendComplete", message);
+        for type_ in [READY, UPGRADING, ROLLING_BACK] {
+            conditions::set(status, now, type_, Some(false), "SuspendComplete", message);
+        }
+    } else {
+        let message = "RayService is being suspended";
+        conditions::set(status, now, SUSPENDING, Some(true), "SuspendInProgress", message);
+    }
+    draft.done()
+}

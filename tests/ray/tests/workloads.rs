@@ -1,0 +1,733 @@
+//! Jobs and services in worlds where the API, the operator and Ray itself misbehave: nothing is lost, nothing is
+//! done twice, and the end is the right one.
+//!
+//! `QUINTET_SEEDS` says how many worlds to try; `QUINTET_SEED` tries one again.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Pod, Secret, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use quintet_api::ray::v1::{RayCluster, RayCronJob, RayJob, RayService};
+use quintet_apiserver::Api;
+use quintet_controller::{Runtime, clock::Clock, metrics::MetricsRegistry};
+use quintet_ray::{
+    Context,
+    dashboard::{
+        Address, Answer, Applications, Dashboard, JobInfo, Pollers, ProxyAddress, SecretTokens, Submission,
+        Tokens as _,
+        simulated::{Faults, SimulatedDashboard},
+    },
+    settings::Settings,
+};
+use quintet_ray_tests::{Connection, Kubelet, Odds, World, simulate, template};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// What Ray does wrong in rough worlds.
+const ROUGH_RAY: Faults = Faults { silent: 10, refusing: 10, garbled: 5, lost_answers: 20 };
+
+/// Ray as a process sees it that may be dead: the dead give no orders.
+struct Mortal {
+    ray: Arc<SimulatedDashboard>,
+    connection: Connection,
+}
+
+impl Mortal {
+    async fn alive(&self) -> &SimulatedDashboard {
+        if self.connection.is_dead() {
+            std::future::pending::<()>().await;
+        }
+        &self.ray
+    }
+}
+
+impl Dashboard for Mortal {
+    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, Option<JobInfo>> {
+        async move { self.alive().await.job(at, id).await }.boxed()
+    }
+
+    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> Answer<'a, ()> {
+        async move { self.alive().await.submit(at, job).await }.boxed()
+    }
+
+    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, ()> {
+        async move { self.alive().await.stop(at, id).await }.boxed()
+    }
+
+    fn applications<'a>(&'a self, at: &'a Address) -> Answer<'a, Applications> {
+        async move { self.alive().await.applications(at).await }.boxed()
+    }
+
+    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> Answer<'a, ()> {
+        async move { self.alive().await.deploy(at, config).await }.boxed()
+    }
+
+    fn is_healthy<'a>(&'a self, at: &'a ProxyAddress) -> BoxFuture<'a, bool> {
+        async move { self.alive().await.is_healthy(at).await }.boxed()
+    }
+}
+
+/// A world with Ray in it, and the operator that looks after it.
+struct Stage {
+    world: World,
+    ray: Arc<SimulatedDashboard>,
+    clock: Clock,
+    kubelet: Kubelet,
+    operator: Operator,
+    odds: Odds,
+    seed: u64,
+}
+
+/// A process, until it dies.
+struct Operator {
+    connection: Connection,
+    runtime: Runtime,
+    metrics: MetricsRegistry,
+}
+
+impl Operator {
+    fn kill(&self) {
+        self.connection.kill();
+        self.runtime.queue().close();
+        self.runtime.tasks().stop();
+    }
+}
+
+fn start(world: &World, ray: &Arc<SimulatedDashboard>, clock: &Clock, odds: Odds) -> Operator {
+    let connection = Connection::new(world.api.admin_client(), world.dice.clone(), odds);
+    let seed = world.dice.roll(u64::MAX);
+    let (runtime, metrics) = Runtime::alone(connection.client(), clock, "simulated", Some(seed));
+    let mut settings = Settings::default();
+    settings.gates.cron_job = true;
+    let context =
+        Context { settings: Arc::new(settings), clock: clock.clone(), seed: Some(seed), concurrency: 4 };
+    let dashboard = Arc::new(Mortal { ray: Arc::clone(ray), connection: connection.clone() });
+    let pollers = Pollers { dashboard, clock: clock.clone(), tasks: runtime.tasks().clone() };
+    quintet_ray::add(&runtime, &context).unwrap();
+    quintet_ray::add_workloads(&runtime, &context, &pollers, Some(&metrics)).unwrap();
+    runtime.start();
+    Operator { connection, runtime, metrics }
+}
+
+impl Stage {
+    fn new(template: &Api, seed: u64, odds: Odds, faults: Faults) -> Self {
+        let world = World::new(template, seed);
+        let clock = quintet_ray_tests::Operator::clock();
+        let ray = Arc::new(SimulatedDashboard::new(clock.clone(), seed));
+        ray.set_faults(faults);
+        let operator = start(&world, &ray, &clock, odds);
+        let kubelet = Kubelet::new(&world);
+        Self { world, ray, clock, kubelet, operator, odds, seed }
+    }
+
+    /// The operator that has died, or dies now by chance, comes back after a while.
+    async fn maybe_restart(&mut self) {
+        if self.operator.connection.is_dead() || self.world.dice.happens(100) {
+            self.operator.kill();
+            self.world.pass(Duration::from_secs(self.world.dice.roll(60))).await;
+            self.operator = start(&self.world, &self.ray, &self.clock, self.odds);
+        }
+    }
+
+    /// The same, for worlds that are looked at every second.
+    async fn maybe_restart_rarely(&mut self) {
+        if self.operator.connection.is_dead() || (self.odds.crash > 0 && self.world.dice.happens(10)) {
+            self.maybe_restart().await;
+        }
+    }
+
+    /// From now on nothing goes wrong.
+    fn make_peace(&mut self) {
+        self.odds = Odds::default();
+        self.ray.set_faults(Faults::default());
+        self.operator.connection.set_odds(self.odds);
+        if self.operator.connection.is_dead() {
+            self.operator.kill();
+            self.operator = start(&self.world, &self.ray, &self.clock, self.odds);
+        }
+    }
+
+    async fn create<K>(&self, object: Value)
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + serde::Serialize,
+    {
+        let object: K = serde_json::from_value(object).unwrap();
+        self.world.objects::<K>().create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    async fn change<K>(&self, name: &str, patch: &Value)
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + serde::Serialize,
+    {
+        let objects = self.world.objects::<K>();
+        objects.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Kubelets, submitters, endpoints and gateways do their work for some seconds.
+    async fn live(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.kubelet.work(1, 1, |_| ()).await;
+            self.run_submitters().await;
+            self.slice_endpoints().await;
+            self.route_requests().await;
+        }
+    }
+
+    /// A request to the API that has no type here.
+    async fn request(&self, method: &str, path: &str, body: &Value) -> Option<Value> {
+        let content_type =
+            if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        self.world.api.admin_client().request(request.body(body).unwrap()).await.ok()
+    }
+
+    /// Teaches the API the kinds by which traffic is split.
+    async fn install_gateways(&self) {
+        for (kind, plural) in [("Gateway", "gateways"), ("HTTPRoute", "httproutes")] {
+            let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let definition = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": format!("{plural}.gateway.networking.k8s.io"),
+                    "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
+                },
+                "spec": {
+                    "group": "gateway.networking.k8s.io", "scope": "Namespaced",
+                    "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+                    "versions": [{
+                        "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                        "schema": {"openAPIV3Schema": schema},
+                    }],
+                },
+            });
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            self.request("POST", path, &definition).await.unwrap();
+        }
+    }
+
+    /// Gateways accept everything.
+    async fn route_requests(&self) {
+        let base = "/apis/gateway.networking.k8s.io/v1/namespaces/default";
+        let good = |types: [&str; 2]| types.map(|type_| json!({"type": type_, "status": "True"}));
+        for (plural, status) in [
+            ("gateways/chat-gateway", json!({"conditions": good(["Accepted", "Programmed"])})),
+            (
+                "httproutes/chat-httproute",
+                json!({"parents": [{
+                    "parentRef": {"name": "chat-gateway"}, "conditions": good(["Accepted", "ResolvedRefs"]),
+                }]}),
+            ),
+        ] {
+            if let Some(live) = self.request("GET", &format!("{base}/{plural}"), &Value::Null).await
+                && live.get("status").is_none()
+            {
+                self.request("PATCH", &format!("{base}/{plural}/status"), &json!({"status": status})).await;
+            }
+        }
+    }
+
+    async fn service(&self) -> RayService {
+        self.world.objects::<RayService>().get("chat").await.unwrap()
+    }
+
+    /// Submitter Jobs submit, and end when the Ray job has.
+    async fn run_submitters(&self) {
+        let submitters = self.world.list::<Job>().await;
+        for submitter in submitters.iter().filter(|job| job.metadata.deletion_timestamp.is_none()) {
+            let template = submitter.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+            let variable = |name: &str| {
+                let variables = template.containers[0].env.as_ref().unwrap();
+                variables.iter().find(|one| one.name == name).unwrap().value.clone().unwrap()
+            };
+            let (host, id) = (variable("RAY_DASHBOARD_ADDRESS"), variable("RAY_JOB_SUBMISSION_ID"));
+            match self.ray.job_at(&host, &id) {
+                None => self.ray.submit_by_hand(&host, &id),
+                Some(status) if status.is_terminal() => {
+                    let has_ended =
+                        submitter.status.as_ref().is_some_and(|status| status.conditions.is_some());
+                    if !has_ended {
+                        let now = self.clock.now();
+                        let complete =
+                            json!({"type": "Complete", "status": "True", "lastTransitionTime": now});
+                        let ready = json!({"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now});
+                        let status = json!({"status": {
+                            "conditions": [ready, complete], "succeeded": 1, "startTime": now, "completionTime": now,
+                        }});
+                        let name = submitter.metadata.name.as_deref().unwrap();
+                        let jobs = self.world.objects::<Job>();
+                        jobs.patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+                            .await
+                            .unwrap();
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Every Service has one EndpointSlice of the ready pods it selects.
+    async fn slice_endpoints(&self) {
+        let pods = self.world.list::<Pod>().await;
+        let slices = self.world.objects::<EndpointSlice>();
+        for service in self.world.list::<Service>().await {
+            let name = service.metadata.name.clone().unwrap();
+            let selector = service.spec.and_then(|spec| spec.selector).unwrap_or_default();
+            let is_selected = |pod: &&Pod| {
+                let labels = pod.metadata.labels.clone().unwrap_or_default();
+                let runs =
+                    pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
+                runs && pod.metadata.deletion_timestamp.is_none()
+                    && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+            };
+            let endpoint = |pod: &Pod| {
+                json!({
+                    "addresses": [pod.status.as_ref().unwrap().pod_ip.clone().unwrap()],
+                    "conditions": {"ready": true},
+                    "targetRef": {"kind": "Pod", "uid": pod.metadata.uid, "name": pod.metadata.name},
+                })
+            };
+            let endpoints: Vec<_> = pods.iter().filter(is_selected).map(endpoint).collect();
+            let slice = json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+                "addressType": "IPv4", "endpoints": endpoints,
+            });
+            let apply = PatchParams::apply("endpoints").force();
+            slices.patch(&name, &apply, &Patch::Apply(&slice)).await.unwrap();
+        }
+    }
+
+    async fn jobs(&self) -> BTreeMap<String, RayJob> {
+        let jobs = self.world.list::<RayJob>().await;
+        jobs.into_iter().map(|job| (job.metadata.name.clone().unwrap(), job)).collect()
+    }
+
+    /// Lives on until nothing is wrong.
+    async fn settle(&mut self, mut wrong: impl AsyncFnMut(&Self) -> String) {
+        let mut complaint = String::new();
+        for _ in 0..200 {
+            self.live(10).await;
+            complaint = wrong(self).await;
+            if complaint.is_empty() {
+                return;
+            }
+        }
+        panic!("seed {}: {complaint}", self.seed);
+    }
+
+    /// A world in which nothing happens sees no writes.
+    async fn expect_rest(&mut self) {
+        self.live(60).await;
+        let before = self.operator.connection.writes();
+        self.live(120).await;
+        assert_eq!(
+            self.operator.connection.writes(),
+            before,
+            "seed {}: a settled world sees no writes",
+            self.seed
+        );
+    }
+
+    async fn end(self) {
+        self.operator.kill();
+        self.world.api.stop().await;
+    }
+}
+
+fn cluster_spec(image: &str) -> Value {
+    let template = json!({"spec": {"containers": [{"name": "ray", "image": image}]}});
+    json!({
+        "rayVersion": "2.53.0",
+        "headGroupSpec": {"template": template},
+        "workerGroupSpecs": [{
+            "groupName": "group", "replicas": 1, "minReplicas": 0, "maxReplicas": 3, "template": template,
+        }],
+    })
+}
+
+fn job(name: &str, spec: &Value) -> Value {
+    let mut all = json!({"entrypoint": "python a.py", "rayClusterSpec": cluster_spec("ray"), "shutdownAfterJobFinishes": true});
+    all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": name}, "spec": all})
+}
+
+async fn jobs_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
+    let mut stage = Stage::new(template, seed, odds, faults);
+    stage.create::<RayJob>(job("posted", &json!({"submissionMode": "HTTPMode"}))).await;
+    stage.create::<RayJob>(job("submitted", &json!({}))).await;
+    let failing = json!({"submissionMode": "HTTPMode", "entrypoint": "exit 1", "backoffLimit": 2});
+    stage.create::<RayJob>(job("failing", &failing)).await;
+    stage.create::<RayJob>(job("paused", &json!({"submissionMode": "HTTPMode"}))).await;
+    stage.create::<RayJob>(job("unwanted", &json!({"submissionMode": "HTTPMode"}))).await;
+    for round in 0..10 {
+        stage.live(1 + stage.world.dice.roll(15)).await;
+        stage.maybe_restart().await;
+        let suspend = stage.world.dice.happens(400);
+        stage.change::<RayJob>("paused", &json!({"spec": {"suspend": suspend}})).await;
+        if round == 5 {
+            let jobs = stage.world.objects::<RayJob>();
+            jobs.delete("unwanted", &DeleteParams::default()).await.unwrap();
+        }
+    }
+    stage.change::<RayJob>("paused", &json!({"spec": {"suspend": false}})).await;
+    stage.make_peace();
+    stage.settle(async |stage: &Stage| what_is_wrong_with_jobs(stage).await).await;
+    for (id, times) in stage.ray.all_accepted() {
+        assert_eq!(times, 1, "seed {seed}: {id} was submitted more than once");
+    }
+    stage.expect_rest().await;
+    let metrics = stage.operator.metrics.encode();
+    for series in [
+        r#"kuberay_job_info{name="posted",namespace="default",uid="#,
+        r#"kuberay_job_deployment_status{name="failing",namespace="default",uid="#,
+        r#"deployment_status="Complete"} 1"#,
+    ] {
+        assert!(metrics.contains(series), "seed {seed}: no {series} in\n{metrics}");
+    }
+    stage.end().await;
+}
+
+async fn what_is_wrong_with_jobs(stage: &Stage) -> String {
+    let jobs = stage.jobs().await;
+    let mut wrong = Vec::new();
+    if jobs.contains_key("unwanted") {
+        wrong.push("unwanted is still there".to_owned());
+    }
+    let expected =
+        [("posted", "Complete"), ("submitted", "Complete"), ("failing", "Failed"), ("paused", "Complete")];
+    for (name, state) in expected {
+        let status = jobs[name].status.clone().unwrap_or_default();
+        let outcome = (status.job_deployment_status.as_deref(), status.succeeded, status.failed);
+        let counts = if state == "Complete" { (Some(1), Some(0)) } else { (Some(0), Some(3)) };
+        if outcome != (Some(state), counts.0, counts.1) {
+            wrong.push(format!("{name} is {outcome:?}: {:?} {:?}", status.reason, status.message));
+        }
+        let id = status.job_id.unwrap_or_default();
+        if stage.ray.accepted(&id) == 0 {
+            wrong.push(format!("{name} never reached Ray as {id}"));
+        }
+    }
+    let clusters = stage.world.list::<RayCluster>().await;
+    if !clusters.is_empty() {
+        wrong.push(format!("{} clusters are left", clusters.len()));
+    }
+    wrong.join("; ")
+}
+
+const CONFIG: &str = "applications: [{name: app, import_path: app:main}]";
+
+async fn services_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
+    let mut stage = Stage::new(template, seed, odds, faults);
+    let service = json!({
+        "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"},
+        "spec": {"serveConfigV2": CONFIG, "rayClusterConfig": cluster_spec("ray:0")},
+    });
+    stage.create::<RayService>(service).await;
+    let mut version = 0;
+    for round in 0..8 {
+        stage.live(1 + stage.world.dice.roll(40)).await;
+        stage.maybe_restart().await;
+        match stage.world.dice.roll(4) {
+            0 => {
+                version += 1;
+                let patch = json!({"spec": {"rayClusterConfig": cluster_spec(&format!("ray:{version}"))}});
+                stage.change::<RayService>("chat", &patch).await;
+            }
+            1 if round > 3 => stage.change::<RayService>("chat", &json!({"spec": {"suspend": true}})).await,
+            2 => stage.change::<RayService>("chat", &json!({"spec": {"suspend": false}})).await,
+            _ => {}
+        }
+    }
+    stage.change::<RayService>("chat", &json!({"spec": {"suspend": false}})).await;
+    stage.make_peace();
+    let image = format!("ray:{version}");
+    let services = ["chat-head-svc", "chat-serve-svc"];
+    stage.settle(async |stage: &Stage| what_is_wrong_with_the_service(stage, &image, &services).await).await;
+    stage.expect_rest().await;
+    let metrics = stage.operator.metrics.encode();
+    let ready = r#"kuberay_service_condition_ready{name="chat",namespace="default",uid="#;
+    assert!(metrics.contains(ready) && metrics.contains(r#"condition="true"} 1"#), "seed {seed}:\n{metrics}");
+    let services = stage.world.objects::<RayService>();
+    services.delete("chat", &DeleteParams::default()).await.unwrap();
+    stage
+        .settle(async |stage: &Stage| {
+            let left =
+                stage.world.list::<RayService>().await.len() + stage.world.list::<RayCluster>().await.len();
+            if left == 0 { String::new() } else { format!("{left} objects are left") }
+        })
+        .await;
+    stage.end().await;
+}
+
+async fn what_is_wrong_with_the_service(stage: &Stage, image: &str, services: &[&str]) -> String {
+    let service = stage.world.list::<RayService>().await.pop().unwrap();
+    let status = service.status.unwrap_or_default();
+    let clusters = stage.world.list::<RayCluster>().await;
+    let [cluster] = clusters.as_slice() else { return format!("{} clusters: {status:?}", clusters.len()) };
+    let name = cluster.metadata.name.clone().unwrap();
+    let head = cluster.spec.head_group_spec.template.spec.as_ref().unwrap();
+    let active = status.active_service_status.unwrap_or_default();
+    let mut wrong = Vec::new();
+    if head.containers[0].image.as_deref() != Some(image) {
+        wrong.push(format!("{name} runs {:?} instead of {image}", head.containers[0].image));
+    }
+    if active.ray_cluster_name.as_deref() != Some(&name) || status.pending_service_status.is_some() {
+        wrong.push(format!("active is {:?}", active.ray_cluster_name));
+    }
+    if status.service_status.as_deref() != Some("Running")
+        || status.num_serve_endpoints.unwrap_or_default() == 0
+    {
+        wrong.push(format!("it is {:?}: {:?}", status.service_status, status.conditions));
+    }
+    for service in services {
+        let live = stage.world.objects::<Service>().get_opt(service).await.unwrap();
+        let selector = live.and_then(|live| live.spec?.selector).unwrap_or_default();
+        if selector.get("ray.io/cluster") != Some(&name) {
+            wrong.push(format!("{service} leads to {selector:?}"));
+        }
+    }
+    let host = format!("{name}-head-svc.default.svc.cluster.local:8265");
+    if stage.ray.deployed(&host).0.is_none() {
+        wrong.push(format!("{host} serves nothing"));
+    }
+    wrong.join("; ")
+}
+
+fn incremental(image: &str) -> Value {
+    let mut cluster = cluster_spec(image);
+    cluster["enableInTreeAutoscaling"] = json!(true);
+    json!({
+        "serveConfigV2": CONFIG, "rayClusterConfig": cluster,
+        "upgradeStrategy": {"type": "NewClusterWithIncrementalUpgrade", "clusterUpgradeOptions": {
+            "gatewayClassName": "any", "intervalSeconds": 5, "stepSizePercent": 20, "maxSurgePercent": 40,
+        }},
+    })
+}
+
+/// Shares and capacities of the two clusters, if there are two.
+fn split(service: &RayService) -> Option<[i32; 4]> {
+    let status = service.status.as_ref()?;
+    let (active, pending) = (status.active_service_status.as_ref()?, status.pending_service_status.as_ref()?);
+    Some([
+        active.traffic_routed_percent.unwrap_or(100),
+        pending.traffic_routed_percent.unwrap_or(0),
+        active.target_capacity.unwrap_or(100),
+        pending.target_capacity.unwrap_or(0),
+    ])
+}
+
+/// An upgrade in steps, and one that the user regrets half-way.
+async fn steps_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
+    let mut stage = Stage::new(template, seed, Odds::default(), Faults::default());
+    stage.install_gateways().await;
+    let service = json!({
+        "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"}, "spec": incremental("ray:0"),
+    });
+    stage.create::<RayService>(service).await;
+    stage
+        .settle(async |stage: &Stage| {
+            what_is_wrong_with_the_service(stage, "ray:0", &["chat-head-svc"]).await
+        })
+        .await;
+    stage.odds = odds;
+    stage.ray.set_faults(faults);
+    stage.operator.connection.set_odds(odds);
+
+    stage.change::<RayService>("chat", &json!({"spec": incremental("ray:1")})).await;
+    let mut last = [100, 0, 100, 0];
+    let mut seen = Vec::new();
+    for _ in 0..400 {
+        stage.live(1).await;
+        stage.maybe_restart_rarely().await;
+        let Some(now) = split(&stage.service().await) else {
+            if seen.is_empty() {
+                continue;
+            }
+            break;
+        };
+        assert_eq!(now[0] + now[1], 100, "seed {seed}: {now:?}");
+        assert!(
+            now[1] >= last[1] && now[2] <= last[2] && now[3] >= last[3],
+            "seed {seed}: {last:?} -> {now:?}"
+        );
+        assert!(now[1] <= now[3], "seed {seed}: more traffic than capacity: {now:?}");
+        if now != last {
+            seen.push(now);
+        }
+        last = now;
+    }
+    stage.make_peace();
+    stage
+        .settle(async |stage: &Stage| {
+            what_is_wrong_with_the_service(stage, "ray:1", &["chat-head-svc"]).await
+        })
+        .await;
+    assert!(seen.len() > 3, "seed {seed}: it went in steps: {seen:?}");
+
+    let before = stage.service().await.status.unwrap().active_service_status.unwrap().ray_cluster_name;
+    stage.change::<RayService>("chat", &json!({"spec": incremental("ray:2")})).await;
+    stage
+        .settle(async |stage: &Stage| match split(&stage.service().await) {
+            Some([_, pending, _, _]) if pending >= 20 => String::new(),
+            other => format!("{other:?}"),
+        })
+        .await;
+    stage.change::<RayService>("chat", &json!({"spec": incremental("ray:1")})).await;
+    stage
+        .settle(async |stage: &Stage| {
+            what_is_wrong_with_the_service(stage, "ray:1", &["chat-head-svc"]).await
+        })
+        .await;
+    let after = stage.service().await.status.unwrap().active_service_status.unwrap();
+    assert_eq!(after.ray_cluster_name, before, "seed {seed}: back to where it was");
+    assert_eq!((after.target_capacity, after.traffic_routed_percent), (Some(100), Some(100)), "seed {seed}");
+    let path = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes/chat-httproute";
+    let route = stage.request("GET", path, &Value::Null).await.unwrap();
+    assert_eq!(route["spec"]["rules"][0]["backendRefs"].as_array().unwrap().len(), 1, "seed {seed}");
+    stage.expect_rest().await;
+    stage.end().await;
+}
+
+/// A RayJob every two minutes, and one at most for each tick, though the operator is away now and then.
+async fn cron_jobs_live(template: &Api, seed: u64, odds: Odds) {
+    let mut stage = Stage::new(template, seed, odds, Faults::default());
+    let template =
+        json!({"submissionMode": "HTTPMode", "entrypoint": "a", "rayClusterSpec": cluster_spec("ray")});
+    let cron = json!({
+        "apiVersion": "ray.io/v1", "kind": "RayCronJob", "metadata": {"name": "often"},
+        "spec": {"schedule": "*/2 * * * *", "timeZone": "UTC", "jobTemplate": template},
+    });
+    stage.create::<RayCronJob>(cron).await;
+    for _ in 0..6 {
+        stage.world.pass(Duration::from_secs(30 + stage.world.dice.roll(180))).await;
+        stage.maybe_restart().await;
+    }
+    stage.make_peace();
+    stage.world.pass(Duration::from_mins(10)).await;
+    let minutes: Vec<i64> =
+        stage.jobs().await.keys().map(|name| name.rsplit_once('-').unwrap().1.parse().unwrap()).collect();
+    assert!(minutes.len() >= 4 && minutes.iter().all(|minute| minute % 2 == 0), "seed {seed}: {minutes:?}");
+    let last =
+        stage.world.list::<RayCronJob>().await.pop().unwrap().status.unwrap().last_schedule_time.unwrap().0;
+    let now = stage.clock.now();
+    assert!(now.duration_since(last).as_secs() <= 120, "seed {seed}: {last} at {now}");
+    assert_eq!(minutes.last().copied(), Some(last.as_second() / 60), "seed {seed}");
+    stage.end().await;
+}
+
+fn seeds(default: u64) -> Vec<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("QUINTET_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("QUINTET_SEEDS").unwrap_or(default)).collect(),
+    }
+}
+
+fn jobs(odds: Odds, faults: Faults, default: u64) {
+    simulate(async {
+        let template = template().await;
+        for seed in seeds(default) {
+            jobs_live(&template, seed, odds, faults).await;
+        }
+    });
+}
+
+fn services(odds: Odds, faults: Faults, default: u64) {
+    simulate(async {
+        let template = template().await;
+        for seed in seeds(default) {
+            services_live(&template, seed, odds, faults).await;
+        }
+    });
+}
+
+#[test]
+fn tokens_come_from_secrets() {
+    simulate(async {
+        let template = template().await;
+        let stage = Stage::new(&template, 0, Odds::default(), Faults::default());
+        let tokens = SecretTokens::new(stage.operator.runtime.api().clone());
+        let error = tokens.token("default", "auth").await.unwrap_err().to_string();
+        assert!(error.contains("Secret default/auth: it does not exist"), "{error}");
+        let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "auth"}, "stringData": data});
+        stage.create::<Secret>(secret(json!({"other": "x"}))).await;
+        let error = tokens.token("default", "auth").await.unwrap_err().to_string();
+        assert!(error.contains("it has no key auth_token"), "{error}");
+        stage.change::<Secret>("auth", &json!({"stringData": {"auth_token": "hush"}})).await;
+        assert_eq!(tokens.token("default", "auth").await.unwrap(), "hush");
+        stage.change::<Secret>("auth", &json!({"stringData": {"auth_token": "new"}})).await;
+        assert_eq!(tokens.token("default", "auth").await.unwrap(), "hush", "asked a moment ago");
+        stage.world.pass(Duration::from_secs(61)).await;
+        assert_eq!(tokens.token("default", "auth").await.unwrap(), "new");
+        stage.end().await;
+    });
+}
+
+#[test]
+fn jobs_in_a_world_without_faults() {
+    jobs(Odds::default(), Faults::default(), 1);
+}
+
+#[test]
+fn jobs_with_a_rough_ray() {
+    jobs(Odds::default(), ROUGH_RAY, 2);
+}
+
+#[test]
+fn jobs_in_a_rough_world() {
+    jobs(Odds::ROUGH, ROUGH_RAY, 5);
+}
+
+#[test]
+fn services_in_a_world_without_faults() {
+    services(Odds::default(), Faults::default(), 1);
+}
+
+#[test]
+fn services_in_a_rough_world() {
+    services(Odds::ROUGH, ROUGH_RAY, 3);
+}
+
+#[test]
+fn cron_jobs_in_a_rough_world() {
+    simulate(async {
+        let template = template().await;
+        for seed in seeds(3) {
+            cron_jobs_live(&template, seed, Odds::ROUGH).await;
+        }
+    });
+}
+
+fn steps(odds: Odds, faults: Faults, default: u64) {
+    simulate(async {
+        let template = template().await;
+        for seed in seeds(default) {
+            steps_live(&template, seed, odds, faults).await;
+        }
+    });
+}
+
+#[test]
+fn upgrades_in_steps_in_a_world_without_faults() {
+    steps(Odds::default(), Faults::default(), 1);
+}
+
+#[test]
+fn upgrades_in_steps_in_a_rough_world() {
+    steps(Odds::ROUGH, ROUGH_RAY, 2);
+}
