@@ -49,6 +49,50 @@ impl<T: Send + Sync + 'static> Collector for Listed<T> {
     }
 }
 
+/// One gauge with a series for every object that has a value.
+pub(crate) struct Measure<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it tells.
+    pub help: &'static str,
+    /// The value of an object.
+    pub value: fn(&Entry<T>) -> Option<f64>,
+}
+
+struct Measured<T> {
+    measure: Measure<T>,
+    cache: Cache<T>,
+}
+
+impl<T> fmt::Debug for Measured<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.measure.name)
+    }
+}
+
+impl<T: Send + Sync + 'static> Collector for Measured<T> {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let Measure { name, help, value } = &self.measure;
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for entry in self.cache.all() {
+            if let Some(value) = value(&entry) {
+                ConstGauge::new(value).encode(family.encode_family(&identity(&entry))?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows a value of every object in `cache` that has one.
+pub(crate) fn register_measure<T: Send + Sync + 'static>(
+    registry: &MetricsRegistry,
+    cache: &Cache<T>,
+    measure: Measure<T>,
+) {
+    let measured = Measured { measure, cache: cache.clone() };
+    registry.register(|registry| registry.register_collector(Box::new(measured)));
+}
+
 /// Shows gauges of what is in `cache`.
 pub(crate) fn register<T: Send + Sync + 'static>(
     registry: &MetricsRegistry,

@@ -60,6 +60,9 @@ pub fn add_workloads(
     pollers: &Pollers,
     metrics: Option<&MetricsRegistry>,
 ) -> Result<(), Error> {
+    if let Some(metrics) = metrics {
+        cluster::metrics::register(metrics, &runtime.caches().watch(watches::clusters())?);
+    }
     job::add(runtime, context, pollers, metrics)?;
     service::add(runtime, context, pollers, metrics)?;
     cron::add(runtime, context)

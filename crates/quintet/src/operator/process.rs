@@ -231,7 +231,8 @@ fn keep_certificates(
     let service = &settings.webhook.service_name;
     let names =
         vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
-    let publications = crd::converted().into_iter().map(Publication::Conversion).collect();
+    let publications =
+        crd::converted().into_iter().map(Publication::Conversion).chain(ray_webhooks()).collect();
     let secret = ObjectKey::new(namespace, &settings.webhook.secret_name);
     let mut keeper = KeeperSettings::own(secret, names, publications);
     if let Some(directory) = &settings.webhook.cert_dir {
@@ -241,7 +242,15 @@ fn keep_certificates(
 }
 
 fn routes() -> Routes {
-    Routes::new().convert(crd::CONVERSION_PATH, |object, api_version| {
+    let routes = Routes::new().convert(crd::CONVERSION_PATH, |object, api_version| {
         conversion::convert(object, api_version).map_err(|error| error.to_string())
-    })
+    });
+    // Served in any case; whether the API server asks is up to the configurations in the cluster.
+    quintet_ray::validation::webhook::add_to(routes)
+}
+
+/// The configuration that KubeRay's manifests name; its authority is kept current where webhooks are on.
+fn ray_webhooks() -> Option<Publication> {
+    let is_on = std::env::var("ENABLE_WEBHOOKS").is_ok_and(|value| value == "true");
+    is_on.then(|| Publication::Validating("validating-webhook-configuration".to_owned()))
 }

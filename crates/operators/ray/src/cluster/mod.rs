@@ -2,6 +2,7 @@
 
 mod deletion;
 mod groups;
+pub(crate) mod metrics;
 mod objects;
 mod plan;
 mod pod_names;

@@ -1,13 +1,40 @@
-//! What the webhooks of RayJobs and RayServices refuse: names only, as upstream's do. The rest is told in the status.
+//! What the webhooks of Ray's kinds refuse: names only, as upstream's do. The rest is told in events and status.
 
-use quintet_api::ray::v1::{RayJob, RayService};
+use quintet_api::ray::v1::{RayCluster, RayJob, RayService};
+use quintet_controller::webhook::{Routes, Verdict as Answer};
 
-use super::{Verdict, job, service};
+use super::{Verdict, cluster, job, service};
+
+/// Where RayClusters are checked.
+pub const RAY_CLUSTER_PATH: &str = "/validate-ray-io-v1-raycluster";
 
 /// Where RayJobs are checked.
 pub const RAY_JOB_PATH: &str = "/validate-ray-io-v1-rayjob";
 /// Where RayServices are checked.
 pub const RAY_SERVICE_PATH: &str = "/validate-ray-io-v1-rayservice";
+
+/// Answers the API server's questions about Ray's kinds.
+pub fn add_to(routes: Routes) -> Routes {
+    fn answer(verdict: Verdict) -> Answer {
+        verdict.map_or_else(Answer::deny, |()| Answer::allow())
+    }
+    routes
+        .validate::<RayCluster>(RAY_CLUSTER_PATH, |asked| answer(ray_cluster(&asked.object)))
+        .validate::<RayJob>(RAY_JOB_PATH, |asked| answer(ray_job(&asked.object)))
+        .validate::<RayService>(RAY_SERVICE_PATH, |asked| answer(ray_service(&asked.object)))
+}
+
+/// The verdict on a RayCluster that is created or changed: its name, and those of its groups.
+pub fn ray_cluster(object: &RayCluster) -> Verdict {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    cluster::validate_metadata(object).map_err(|error| invalid("RayCluster", name, &error))?;
+    cluster::validate_group_names(&object.spec).map_err(|(index, error)| {
+        let groups = object.spec.worker_group_specs.as_deref().unwrap_or_default();
+        let group = groups.get(index).map_or("", |group| &group.group_name);
+        let field = format!("spec.workerGroupSpecs[{index}]");
+        format!("RayCluster.ray.io {name:?} is invalid: {field}: Invalid value: {group:?}: {error}")
+    })
+}
 
 /// The verdict on a RayJob that is created or changed.
 pub fn ray_job(object: &RayJob) -> Verdict {
@@ -29,6 +56,23 @@ fn invalid(kind: &str, name: &str, error: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_of_a_cluster_have_names_of_their_own() {
+        let group = serde_json::json!({"groupName": "a", "template": {}});
+        let cluster: RayCluster = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "demo"},
+            "spec": {"headGroupSpec": {"template": {}}, "workerGroupSpecs": [group, group]},
+        }))
+        .unwrap();
+        let error = ray_cluster(&cluster).unwrap_err();
+        assert!(
+            error.contains(
+                "spec.workerGroupSpecs[1]: Invalid value: \"a\": worker group names must be unique"
+            ),
+            "{error}"
+        );
+    }
 
     #[test]
     fn a_name_that_is_too_long_is_refused_in_the_api_servers_words() {
