@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -15,7 +15,7 @@ use futures::{FutureExt, TryStreamExt, future::BoxFuture};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::json;
 use tower::Service;
 
@@ -55,7 +55,7 @@ struct State {
     dice: Dice,
     odds: RwLock<Odds>,
     is_dead: AtomicBool,
-    writes: AtomicU64,
+    writes: Mutex<Vec<String>>,
 }
 
 impl Connection {
@@ -66,7 +66,7 @@ impl Connection {
             dice,
             odds: RwLock::new(odds),
             is_dead: AtomicBool::new(false),
-            writes: AtomicU64::new(0),
+            writes: Mutex::default(),
         }))
     }
 
@@ -90,9 +90,9 @@ impl Connection {
         *self.0.odds.write() = odds;
     }
 
-    /// Writes that were carried out, except those of events.
-    pub fn writes(&self) -> u64 {
-        self.0.writes.load(Ordering::SeqCst)
+    /// Takes the writes that were carried out since the last time, except those of events.
+    pub fn take_writes(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.writes.lock())
     }
 
     async fn carry(self, request: Request<Body>) -> Answer {
@@ -100,7 +100,8 @@ impl Connection {
         let odds = *state.odds.read();
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let is_write = request.method() != Method::GET;
-        let is_event = request.uri().path().ends_with("/events");
+        let path = request.uri().path().to_owned();
+        let write = format!("{} {path}", request.method());
         self.alive().await;
         if state.dice.happens(odds.crash) {
             self.kill();
@@ -120,8 +121,8 @@ impl Connection {
             Ok(answer) => answer,
             Err(error) => panic!("the API of a world always answers: {error}"),
         };
-        if is_write && !is_event && answer.status().is_success() {
-            state.writes.fetch_add(1, Ordering::SeqCst);
+        if is_write && !path.contains("/events") && answer.status().is_success() {
+            state.writes.lock().push(write);
         }
         if is_write && state.dice.happens(odds.crash) {
             self.kill();

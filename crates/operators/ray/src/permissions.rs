@@ -49,6 +49,10 @@ pub fn rules(settings: &Settings) -> Vec<PolicyRule> {
     if settings.platform.routes {
         rules.push(rule("route.openshift.io", &["routes"], &write(&["create"])));
     }
+    if gates.native_gang_scheduling {
+        let gangs = ["workloads", "podgroups"];
+        rules.push(rule("scheduling.k8s.io", &gangs, &write(&["create", "patch", "delete"])));
+    }
     let groups = match settings.batch_scheduler {
         Some(BatchScheduler::Volcano) => Some("scheduling.volcano.sh"),
         Some(BatchScheduler::SchedulerPlugins) => Some("scheduling.x-k8s.io"),

@@ -33,6 +33,7 @@ use crate::{
     mtls::Pki,
     names, pod,
     pod_view::PodView,
+    schedulers::native,
     services::head_service_name,
     settings::Settings,
     watches::{self, BY_CLUSTER, JobView, ServiceView},
@@ -66,6 +67,8 @@ struct Caches {
     claims: Option<Cache<ClaimView>>,
     /// Only where certificates are made.
     pki: Option<Pki>,
+    /// Only where Kubernetes' own scheduler starts gangs.
+    gangs: Option<native::Watched>,
 }
 
 impl Caches {
@@ -87,6 +90,7 @@ impl Caches {
             routes: settings.platform.routes.then(|| labelled(objects::route_kind())).transpose()?,
             claims: keeps_claims.then(|| caches.watch(claims)).transpose()?,
             pki: Pki::watch(caches, settings)?,
+            gangs: native::Watched::watch(caches, settings)?,
         })
     }
 }
@@ -181,6 +185,7 @@ impl ClusterController {
             certificates: caches.pki.as_ref().map_or(Ok(()), |pki| pki.readiness(key)),
             new_token: needs_token.then(random_token).flatten(),
             names: self.memory.names(&cluster.uid),
+            gang: caches.gangs.as_ref().map(|gangs| gangs.look(key)),
             cluster,
         }
     }
@@ -215,6 +220,7 @@ pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_js
         certificates: Ok(()),
         new_token,
         names: Memory::new(Some(0)).names(&uid),
+        gang: settings.gates.native_gang_scheduling.then(native::Seen::default),
     };
     let plan = plan::plan(&seen);
     if let Some(warning) = plan.events.first().filter(|_| plan.steps.is_empty()) {

@@ -15,7 +15,10 @@ use crate::{
     labels,
     pod::{Blueprint, tls},
     pod_view::{ContainerState, Phase, PodView},
-    schedulers,
+    schedulers::{
+        self,
+        native::{self, Preparation},
+    },
     spec_hash::recreate_hash,
 };
 
@@ -37,6 +40,9 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
             return draft.warn("FailedToCreatePodGroup", "Create", error);
         }
     }
+    if !prepare_gang(draft) {
+        return;
+    }
     if tls::is_enabled(&seen.object().spec) && seen.certificates.is_err() {
         draft.is_waiting = true;
         return;
@@ -44,6 +50,29 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
     plan_head(draft);
     for group in seen.groups() {
         groups::plan(draft, group);
+    }
+}
+
+/// Sees to it that Kubernetes' own scheduler knows the cluster as a gang; `false` if pods have to wait for that.
+fn prepare_gang(draft: &mut Draft<'_>) -> bool {
+    let Some(gang) = &draft.seen.gang else {
+        return true;
+    };
+    match native::prepare(draft.seen.object(), gang) {
+        Preparation::Ready(steps) => {
+            draft.steps.extend(steps);
+            true
+        }
+        Preparation::Wait(steps) => {
+            draft.steps.extend(steps);
+            draft.is_waiting = true;
+            false
+        }
+        Preparation::Taken(error) => {
+            draft.is_waiting = true;
+            draft.warn("FailedToCreatePodGroup", "Create", error);
+            false
+        }
     }
 }
 

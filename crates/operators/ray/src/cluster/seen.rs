@@ -15,6 +15,7 @@ use super::pod_names::PodNames;
 use crate::{
     labels,
     pod_view::PodView,
+    schedulers::native,
     settings::Settings,
     watches::{JobView, ServiceView},
 };
@@ -42,6 +43,8 @@ pub struct Seen {
     /// A token to store, if the cluster needs one and has none.
     pub(super) new_token: Option<String>,
     pub(super) names: PodNames,
+    /// What Kubernetes' own scheduler knows of the cluster as a gang.
+    pub(super) gang: Option<native::Seen>,
 }
 
 /// Objects that are made once and left alone.

@@ -133,6 +133,7 @@ impl Scene {
             certificates: Ok(()),
             new_token: None,
             names: Memory::new(Some(1)).names(&cluster.uid),
+            gang: None,
             cluster: Arc::new(cluster),
         }
     }

@@ -1,6 +1,7 @@
 //! Batch schedulers, which start the pods of a cluster together or not at all.
 
 mod job;
+pub(crate) mod native;
 mod scheduler_plugins;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,9 @@ pub fn prepare(cluster: &RayCluster, settings: &Settings) -> Result<Vec<Step>, S
 
 /// Hands a pod of a group to the scheduler.
 pub fn mark(pod: &mut Pod, group: &str, cluster: &RayCluster, settings: &Settings) {
+    if settings.gates.native_gang_scheduling {
+        return native::mark(pod, cluster);
+    }
     let Some(scheduler) = settings.batch_scheduler else {
         return;
     };
