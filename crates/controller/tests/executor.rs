@@ -218,6 +218,22 @@ fn a_watch_that_would_select_an_object_knows_that_it_is_not_there() {
 }
 
 #[test]
+fn one_namespace_is_looked_at_if_one_is_named() {
+    simulate(async {
+        let server = Server::new(1);
+        let process = Process::bare(&server, 1, None);
+        let caches = process.runtime.caches().clone().in_namespace("there");
+        let spec = WatchSpec::projected(config_map_kind(), |text| serde_json::from_str::<Value>(text));
+        caches.watch(spec).unwrap().synced().await;
+        let lists: Vec<_> =
+            server.take_requests().into_iter().filter(|request| request.contains("configmaps")).collect();
+        assert!(!lists.is_empty());
+        assert!(lists.iter().all(|request| request.contains("/namespaces/there/configmaps")), "{lists:?}");
+        process.stop().await;
+    });
+}
+
+#[test]
 fn a_delete_takes_the_incarnation_it_means_and_no_other() {
     simulate(async {
         let fixture = Fixture::new().await;

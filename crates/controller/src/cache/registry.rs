@@ -31,6 +31,8 @@ struct Registry {
     /// In the order of their making; there are tens of them, and looking one up is for start-up and
     /// debug state.
     caches: Mutex<Vec<Registered>>,
+    /// The only namespace that is looked at, if not all are.
+    namespace: Option<String>,
     /// Who wants to hear of writes to a kind.
     by_kind: RwLock<HashMap<ApiKind, Vec<Arc<dyn AnyCache>>>>,
 }
@@ -82,7 +84,23 @@ impl Caches {
     pub fn new(api: Api, tasks: Tasks, metrics: Arc<Metrics>, seed: Option<u64>) -> Self {
         let random = seed.map_or_else(Random::from_entropy, Random::seeded);
         let (caches, by_kind) = (Mutex::default(), RwLock::default());
-        Self(Arc::new(Registry { api, tasks, metrics, random, caches, by_kind }))
+        Self(Arc::new(Registry { api, tasks, metrics, random, caches, namespace: None, by_kind }))
+    }
+
+    /// The same without any watch yet, for one namespace only: kinds that live in namespaces are watched there.
+    #[must_use]
+    pub fn in_namespace(self, namespace: &str) -> Self {
+        let Registry { api, tasks, metrics, random, .. } = &*self.0;
+        let random = Random::seeded(random.next());
+        Self(Arc::new(Registry {
+            api: api.clone(),
+            tasks: tasks.clone(),
+            metrics: Arc::clone(metrics),
+            random,
+            caches: Mutex::default(),
+            namespace: Some(namespace.to_owned()),
+            by_kind: RwLock::default(),
+        }))
     }
 
     /// The cache for `spec`: the one that exists already, with the indexes it lacks, or a new one whose
@@ -90,8 +108,11 @@ impl Caches {
     ///
     /// Fails if the same kind and selector are already cached as another type: one watch is one
     /// projection.
-    pub fn watch<T: Send + Sync + 'static>(&self, spec: WatchSpec<T>) -> Result<Cache<T>, Error> {
+    pub fn watch<T: Send + Sync + 'static>(&self, mut spec: WatchSpec<T>) -> Result<Cache<T>, Error> {
         let registry = &self.0;
+        if spec.kind.namespaced && spec.selector.namespace.is_none() {
+            spec.selector.namespace.clone_from(&registry.namespace);
+        }
         let mut caches = registry.caches.lock();
         let same = caches.iter().find(|other| {
             other.kind == spec.kind && other.selector == spec.selector && other.form == spec.form

@@ -219,8 +219,9 @@ impl Settings {
             login_shell: says("ENABLE_LOGIN_SHELL", "true"),
             fixed_head_name: says("ENABLE_DETERMINISTIC_HEAD_POD_NAME", "true"),
             zero_downtime: !says("ENABLE_ZERO_DOWNTIME", "false"),
-            delete_finished_jobs: configuration.delete_ray_job_after_job_finishes
-                || says("DELETE_RAYJOB_CR_AFTER_JOB_FINISHES", "true"),
+            // The key of the configuration file has no effect, as in KubeRay: files that are taken over must not begin
+            // to delete jobs.
+            delete_finished_jobs: says("DELETE_RAYJOB_CR_AFTER_JOB_FINISHES", "true"),
             job_transition_grace: seconds("RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS")
                 .map_or(defaults.job_transition_grace, span),
             job_status_check_timeout: seconds("RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS")

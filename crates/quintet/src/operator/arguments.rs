@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The namespace Quintet keeps its Lease and its Secret in; otherwise the pod's own.
     #[arg(long)]
     namespace: Option<String>,
-    /// Look after these namespaces only.
+    /// Look after this namespace only; all, unless one is named.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     watch_namespaces: Option<Vec<String>>,
     /// Switch feature gates, by upstream's names: RayCronJob=true,PartialAdmission=false.

@@ -66,7 +66,8 @@ fn plan_pods(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
     }
     let wanted = usize::try_from(wanted_pods(group)).unwrap_or_default();
     // A pod that is going still holds its place, so that there are never more than wanted.
-    make_pods(draft, group, pods, wanted.saturating_sub(pods.len()));
+    let missing = if draft.makes_none { 0 } else { wanted.saturating_sub(pods.len()) };
+    make_pods(draft, group, pods, missing);
     if living.len() > wanted && chooses_surplus(draft) {
         living.sort_by_key(|pod| std::cmp::Reverse(attachment(pod)));
         for pod in living.into_iter().skip(wanted) {
@@ -94,6 +95,9 @@ fn free_indexes<'a>(pods: impl Iterator<Item = &'a Pod>) -> impl Iterator<Item =
 
 fn make_pods(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod], count: usize) {
     for replica in free_indexes(pods.iter()).take(count) {
+        if !draft.takes_room() {
+            return;
+        }
         make(draft, group, &Place { replica, ..Place::default() });
     }
 }
@@ -102,7 +106,8 @@ fn make(draft: &mut Draft<'_>, group: &WorkerGroupSpec, place: &Place) {
     let seen = draft.seen;
     let blueprint = Blueprint::new(seen.object(), &seen.settings);
     let slot = Slot { group: group.group_name.as_str().into(), place: Some((place.replica, place.host)) };
-    let name = seen.names.name(&blueprint.worker_prefix(group), &slot);
+    let name = seen.names.name(&blueprint.worker_prefix(group), &slot, |name| draft.is_taken(name));
+    draft.take_name(&name);
     let mut pod = blueprint.worker_pod(group, place, &name);
     schedulers::mark(&mut pod, &group.group_name, seen.object(), &seen.settings);
     let note = format!("Created worker Pod {}/{name}", seen.namespace());
@@ -138,11 +143,13 @@ fn plan_replicas(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
         }
     }
     let wanted = usize::try_from(wanted_pods(group)).unwrap_or_default() / hosts.max(1);
-    let indexes: Vec<_> = free_indexes(replicas.values().flatten().copied())
-        .take(wanted.saturating_sub(replicas.len()))
-        .collect();
-    for replica in indexes {
-        make_replica(draft, group, replica, hosts);
+    let missing = if draft.makes_none { 0 } else { wanted.saturating_sub(replicas.len()) };
+    let mut names: BTreeSet<_> = replicas.keys().map(|name| (*name).to_owned()).collect();
+    for replica in free_indexes(replicas.values().flatten().copied()).take(missing) {
+        if !draft.takes_room() {
+            break;
+        }
+        make_replica(draft, group, replica, hosts, &mut names);
     }
     if living.len() > wanted && chooses_surplus(draft) {
         living.sort_by_key(|(_, members)| {
@@ -161,11 +168,21 @@ fn delete_replica(draft: &mut Draft<'_>, name: &str, members: &[&Pod], why: &str
     }
 }
 
-fn make_replica(draft: &mut Draft<'_>, group: &WorkerGroupSpec, replica: u32, hosts: usize) {
+/// Makes all hosts of a replica: half of one would be deleted again.
+fn make_replica(
+    draft: &mut Draft<'_>,
+    group: &WorkerGroupSpec,
+    replica: u32,
+    hosts: usize,
+    names: &mut BTreeSet<String>,
+) {
     let slot = Slot { group: group.group_name.as_str().into(), place: Some((replica, 0)) };
-    let suffix = draft.seen.names.suffix("replica", &slot);
-    let replica_name = format!("{}-{suffix}", group.group_name);
+    let replica_name = draft.seen.names.replica_name(&slot, |name| names.contains(name));
+    names.insert(replica_name.clone());
     for host in 0..u32::try_from(hosts).unwrap_or_default() {
         make(draft, group, &Place { replica, host, replica_name: replica_name.clone() });
+        if host > 0 {
+            draft.takes_room();
+        }
     }
 }

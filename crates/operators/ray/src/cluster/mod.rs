@@ -25,6 +25,7 @@ use quintet_controller::{
     clock::Clock,
 };
 
+pub(crate) use objects::annotations_for_others;
 pub use seen::{ClaimView, Seen};
 pub(crate) use status::sum_of_templates;
 
@@ -40,7 +41,7 @@ use crate::{
 };
 use pod_names::Memory;
 use seen::Present;
-use status::Failure;
+use status::Outcome;
 
 /// Looks after RayClusters.
 pub struct ClusterController {
@@ -111,8 +112,17 @@ pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
     pods.subscribe(move |change| memory.heed(change));
     let memory = Arc::clone(&controller.memory);
     clusters.subscribe(move |change| {
-        if let (Some(gone), None) = (&change.old, &change.new) {
-            memory.forget(&gone.uid);
+        // Another one may have taken the name of one that went.
+        match (&change.old, &change.new) {
+            (Some(old), Some(new)) if old.uid == new.uid => {}
+            (old, new) => {
+                if let Some(gone) = old {
+                    memory.forget(&gone.uid);
+                }
+                if let Some(made) = new {
+                    memory.remember(&made.uid);
+                }
+            }
         }
     });
     let mut setup = runtime
@@ -147,10 +157,19 @@ impl ClusterController {
         let in_namespace = |name: &str| ObjectKey::new(namespace, name);
         let object = &cluster.object;
         let mut services = caches.services.by_index(BY_CLUSTER, key.as_str());
-        let others = [names::headless_service(key.name()), names::serve_service(key.name())];
-        services.extend(others.iter().filter_map(|name| caches.services.get(&in_namespace(name))));
-        if services.iter().all(|service| service.key.name() != head_service_name(object)) {
-            services.extend(caches.services.get(&in_namespace(&head_service_name(object))));
+        // A RayJob or RayService of the same name has a Service of the same name: only what is ours counts.
+        let is_ours = |service: &Arc<Entry<ServiceView>>| {
+            service.object.controller.as_deref() == Some(cluster.uid.as_str())
+        };
+        let by_name = [
+            names::headless_service(key.name()),
+            names::serve_service(key.name()),
+            head_service_name(object),
+        ];
+        for service in by_name.iter().filter_map(|name| caches.services.get(&in_namespace(name))) {
+            if is_ours(&service) && services.iter().all(|one| one.key != service.key) {
+                services.push(service);
+            }
         }
         let jobs = caches.jobs.by_index(BY_CLUSTER, key.as_str());
         let is_cleanup = |job: &Arc<Entry<JobView>>| {
@@ -290,10 +309,11 @@ fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
     };
     let note = format!("Failed to {} {phrase} {target}, {error}", verb.to_lowercase());
     let event = Event::warning(&format!("FailedTo{verb}{noun}"), verb, note);
-    let status = marker.and_then(|marker| {
-        let failure = Failure { marker, cause: error.to_string() };
-        let status = status::compute(seen, Some(&failure))?;
-        StatusPatch::between(&seen.cluster, &seen.status(), &status)
-    });
+    let outcome = match marker {
+        Some(marker) => Outcome::PodsFailed { marker, cause: error.to_string() },
+        None => Outcome::OtherFailed,
+    };
+    let status = status::compute(seen, &outcome)
+        .and_then(|status| StatusPatch::between(&seen.cluster, &seen.status(), &status));
     Setback { status, events: vec![event] }
 }

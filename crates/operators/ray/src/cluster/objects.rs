@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quintet_api::ray::v1::{AuthMode, GcsStorage, GcsStorageDeletionPolicy, IngressPathType, RayCluster};
 use quintet_controller::{Action, ApiKind, Event};
 use serde_json::{Value, json};
@@ -57,6 +58,14 @@ fn create(draft: &mut Draft<'_>, kind: ApiKind, noun: &str, object: &impl serde:
     draft.act_and_tell(Action::ensure(kind, &object), event);
 }
 
+/// A Service that has to be ours: one of somebody else leads elsewhere.
+fn create_own(draft: &mut Draft<'_>, service: &Service) {
+    let name = service.metadata.name.as_deref().unwrap_or_default();
+    let note = format!("Created Service {}/{name}", draft.seen.namespace());
+    let create = Action::create(ApiKind::of::<Service>(), &owned(draft.seen.object(), service));
+    draft.act_and_tell(create, Event::normal("CreatedService", "Create", note));
+}
+
 /// The rights the autoscaler needs in the head pod.
 fn plan_rights(draft: &mut Draft<'_>) -> bool {
     let seen = draft.seen;
@@ -104,6 +113,15 @@ fn plan_rights(draft: &mut Draft<'_>) -> bool {
     true
 }
 
+/// What other objects repeat of an owner's annotations: not what clients and we remember there.
+pub(crate) fn annotations_for_others(owner: &ObjectMeta) -> BTreeMap<String, String> {
+    let mut all = owner.annotations.clone().unwrap_or_default();
+    all.retain(|name, _| {
+        !name.starts_with("ray.quintet.dev/") && name != "kubectl.kubernetes.io/last-applied-configuration"
+    });
+    all
+}
+
 /// The name of a cluster's Ingress.
 pub(super) fn ingress_name(cluster: &str) -> String {
     names::object_name(&format!("{cluster}-head-ingress"))
@@ -139,7 +157,7 @@ fn plan_ingress(draft: &mut Draft<'_>) {
 fn ingress(cluster: &RayCluster) -> Value {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let options = cluster.spec.head_group_spec.ingress_options.clone().unwrap_or_default();
-    let mut annotations = cluster.metadata.annotations.clone().unwrap_or_default();
+    let mut annotations = annotations_for_others(&cluster.metadata);
     let class = annotations.remove(labels::INGRESS_CLASS);
     let port = head_port(&cluster.spec, DASHBOARD).unwrap_or(DASHBOARD_PORT);
     let backend = json!({"service": {"name": head_service_name(cluster), "port": {"number": port}}});
@@ -199,7 +217,7 @@ fn route(seen: &Seen) -> Value {
             "name": names::object_name(quintet_api::names::head(&name, room)),
             "namespace": seen.namespace(),
             "labels": own,
-            "annotations": cluster.metadata.annotations,
+            "annotations": annotations_for_others(&cluster.metadata),
         },
         "spec": {
             "to": {"kind": "Service", "name": head_service_name(cluster), "weight": 100},
@@ -232,7 +250,8 @@ fn plan_auth_secret(draft: &mut Draft<'_>) {
         },
         "stringData": {pod::auth::TOKEN_KEY: token},
     });
-    draft.act(Action::create(ApiKind::of::<Secret>(), &owned(seen.object(), &secret)));
+    // One that the user made beforehand is as good.
+    draft.act(Action::ensure(ApiKind::of::<Secret>(), &owned(seen.object(), &secret)));
 }
 
 fn plan_services(draft: &mut Draft<'_>) {
@@ -243,14 +262,14 @@ fn plan_services(draft: &mut Draft<'_>) {
         seen.services.iter().any(|one| Some(one.key.name()) == name)
     };
     if seen.head_services().next().is_none() {
-        create(draft, ApiKind::of::<Service>(), "Service", &head_service(cluster, None, &seen.settings));
+        create_own(draft, &head_service(cluster, None, &seen.settings));
     }
     if let Some(service) = headless_worker_service(cluster).filter(|service| !exists(service)) {
-        create(draft, ApiKind::of::<Service>(), "Service", &service);
+        create_own(draft, &service);
     }
     match serve_service(cluster) {
         Ok(Some(service)) if !exists(&service) => {
-            draft.act(Action::ensure(ApiKind::of::<Service>(), &owned(cluster, &service)));
+            draft.act(Action::create(ApiKind::of::<Service>(), &owned(cluster, &service)));
         }
         Ok(_) => {}
         // A cluster without Serve is better than none.

@@ -1,5 +1,7 @@
 //! From what was seen of a cluster to what is done about it.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use k8s_openapi::api::core::v1 as core;
 use quintet_api::owners::controller_reference;
 use quintet_api::ray::v1::RayCluster;
@@ -9,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     deletion, objects, pods,
     seen::Seen,
-    status::{self, has},
+    status::{self, Outcome, has},
 };
 use crate::{
     labels, pod,
@@ -17,7 +19,7 @@ use crate::{
 };
 
 /// What a step that is part of ordinary work waits for before it is tried again.
-const SOON: std::time::Duration = std::time::Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(10);
 
 /// Steps in order, until something is missing that all later ones need.
 pub(super) struct Draft<'a> {
@@ -26,11 +28,32 @@ pub(super) struct Draft<'a> {
     pub(super) events: Vec<Event>,
     /// Something is missing that only others can bring: look again soon.
     pub(super) is_waiting: bool,
+    /// Pods that may still be made or deleted in this turn.
+    room: usize,
+    /// More pods have to be made or deleted than one turn has room for.
+    has_more: bool,
+    /// Names of pods that the turn makes.
+    taken: BTreeSet<String>,
+    /// Pods may only go: something that new ones need is not there yet.
+    pub(super) makes_none: bool,
 }
+
+/// Pods that one turn makes or deletes: a few seconds of work. What asks for millions must not fill the memory before
+/// a quota has a say, and others want to be looked at too.
+const PODS_PER_TURN: usize = 256;
 
 impl<'a> Draft<'a> {
     pub(super) fn new(seen: &'a Seen) -> Self {
-        Self { seen, steps: Vec::new(), events: Vec::new(), is_waiting: false }
+        Self {
+            seen,
+            steps: Vec::new(),
+            events: Vec::new(),
+            is_waiting: false,
+            room: PODS_PER_TURN,
+            has_more: false,
+            taken: BTreeSet::new(),
+            makes_none: false,
+        }
     }
 
     pub(super) fn act(&mut self, action: Action) {
@@ -45,8 +68,29 @@ impl<'a> Draft<'a> {
         self.events.push(Event::warning(reason, action, note));
     }
 
+    /// Whether one more pod may be made or deleted in this turn.
+    pub(super) fn takes_room(&mut self) -> bool {
+        let has_room = self.room > 0;
+        self.room = self.room.saturating_sub(1);
+        self.has_more |= !has_room;
+        has_room
+    }
+
+    /// Whether a pod of the cluster has this name, or gets it in this turn.
+    pub(super) fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(name) || self.seen.pods.iter().any(|pod| pod.key.name() == name)
+    }
+
+    pub(super) fn take_name(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
     fn finish(self, status: Option<StatusPatch>) -> Plan {
-        let wait = if self.is_waiting { SOON } else { self.seen.settings.resync };
+        let wait = match (self.has_more, self.is_waiting) {
+            (true, _) => Duration::ZERO,
+            (false, true) => SOON,
+            (false, false) => self.seen.settings.resync,
+        };
         Plan { steps: self.steps, status, events: self.events, next: Next::After(wait) }
     }
 }
@@ -78,7 +122,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     if objects::plan(&mut draft) {
         pods::plan(&mut draft);
     }
-    let status = status::compute(seen, None);
+    let status = status::compute(seen, &Outcome::Done);
     let status = status.and_then(|status| {
         StatusPatch::between(&seen.cluster, &cluster.status.clone().unwrap_or_default(), &status)
     });
@@ -104,7 +148,12 @@ fn validate(seen: &Seen) -> Result<(), Event> {
         Ok(())
     };
     told(spec, "spec", tls)?;
-    told(spec, "spec", rules::validate_upgrade_strategy(cluster))
+    told(spec, "spec", rules::validate_upgrade_strategy(cluster))?;
+    let status = seen.status();
+    let is_both = has(&status, status::SUSPENDING) && has(&status, status::SUSPENDED);
+    let wrong =
+        || Err("it cannot be suspending and suspended at once; remove one of the conditions".to_owned());
+    told("InvalidRayClusterStatus", "status", if is_both { wrong() } else { Ok(()) })
 }
 
 /// Whether the pods of a cluster are being deleted, or have been and are not wanted back.

@@ -59,9 +59,15 @@ impl Memory {
         let Some(cluster) = &pod.object.controller else {
             return;
         };
-        let mut by_cluster = self.by_cluster.lock();
-        let rounds = by_cluster.entry(Uid::from(&**cluster)).or_default();
-        *Arc::make_mut(rounds).entry(Slot::of(&pod.object)).or_default() += 1;
+        // Children go after their cluster: what is forgotten stays forgotten.
+        if let Some(rounds) = self.by_cluster.lock().get_mut(&Uid::from(&**cluster)) {
+            *Arc::make_mut(rounds).entry(Slot::of(&pod.object)).or_default() += 1;
+        }
+    }
+
+    /// Keeps count for a cluster from now on.
+    pub(super) fn remember(&self, cluster: &Uid) {
+        self.by_cluster.lock().entry(cluster.clone()).or_default();
     }
 
     pub(super) fn forget(&self, cluster: &Uid) {
@@ -83,16 +89,29 @@ pub(super) struct PodNames {
 }
 
 impl PodNames {
-    pub(super) fn name(&self, prefix: &str, slot: &Slot) -> String {
-        format!("{prefix}{}", self.suffix("pod", slot))
+    /// The name of a slot: the first of its series that nobody has. Five characters are few enough to meet twice in a
+    /// large group.
+    pub(super) fn name(&self, prefix: &str, slot: &Slot, is_taken: impl Fn(&str) -> bool) -> String {
+        self.series("pod", slot)
+            .map(|suffix| format!("{prefix}{suffix}"))
+            .find(|name| !is_taken(name))
+            .unwrap_or_default()
     }
 
-    /// Five characters for a slot and a purpose.
-    pub(super) fn suffix(&self, purpose: &str, slot: &Slot) -> String {
+    /// The name of a replica of several hosts: the first of its series that nobody has.
+    pub(super) fn replica_name(&self, slot: &Slot, is_taken: impl Fn(&str) -> bool) -> String {
+        let names = self.series("replica", slot).map(|suffix| format!("{}-{suffix}", slot.group));
+        names.into_iter().find(|name| !is_taken(name)).unwrap_or_default()
+    }
+
+    /// Five characters for a slot and a purpose, again and again others.
+    fn series(&self, purpose: &'static str, slot: &Slot) -> impl Iterator<Item = String> {
         let round = |slot: &Slot| self.rounds.get(slot).copied().unwrap_or_default();
         let shared = Slot { group: slot.group.clone(), place: None };
         let rounds = (round(slot), round(&shared));
-        names::suffix((self.seed, self.cluster.as_str(), purpose, slot, rounds))
+        (0_u32..).map(move |attempt| {
+            names::suffix((self.seed, self.cluster.as_str(), purpose, slot, rounds, attempt))
+        })
     }
 }
 
@@ -120,7 +139,8 @@ mod tests {
     fn a_name_stays_until_its_pod_was_seen_to_go() {
         let memory = Memory::new(Some(1));
         let uid = Uid::from("u");
-        let name = |replica| memory.names(&uid).name("c-small-worker-", &slot(replica));
+        memory.remember(&uid);
+        let name = |replica| memory.names(&uid).name("c-small-worker-", &slot(replica), |_| false);
         let (first, second) = (name(0), name(1));
         assert_ne!(first, second);
         assert_eq!(first, name(0));
@@ -134,9 +154,28 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_taken_is_passed_over() {
+        let names = Memory::new(Some(1)).names(&Uid::from("u"));
+        let first = names.name("p-", &slot(0), |_| false);
+        let second = names.name("p-", &slot(0), |name| name == first);
+        assert_ne!(first, second);
+        assert_eq!(second, names.name("p-", &slot(0), |name| name == first), "and always for the same one");
+    }
+
+    #[test]
+    fn what_is_forgotten_stays_forgotten() {
+        let memory = Memory::new(Some(1));
+        memory.remember(&Uid::from("u"));
+        gone(&memory, "u", "small", Some(0));
+        memory.forget(&Uid::from("u"));
+        gone(&memory, "u", "small", Some(1));
+        assert!(memory.by_cluster.lock().is_empty());
+    }
+
+    #[test]
     fn another_process_chooses_other_names() {
         let uid = Uid::from("u");
-        let name = |seed| Memory::new(Some(seed)).names(&uid).name("p-", &Slot::head());
+        let name = |seed| Memory::new(Some(seed)).names(&uid).name("p-", &Slot::head(), |_| false);
         assert_ne!(name(1), name(2));
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
     }
     if tls::is_enabled(&seen.object().spec) && seen.certificates.is_err() {
         draft.is_waiting = true;
-        return;
+        draft.makes_none = true;
     }
     plan_head(draft);
     for group in seen.groups() {
@@ -102,14 +102,15 @@ pub(super) fn obituary(pod: &Pod) -> String {
 
 /// Deletes a pod, unless that is under way.
 pub(super) fn delete(draft: &mut Draft<'_>, pod: &Pod, reason: &str, note: String) {
-    if !pod.deleting {
+    if !pod.deleting && draft.takes_room() {
         draft.act_and_tell(Action::delete(pod_kind(), pod), Event::normal(reason, "Delete", note));
     }
 }
 
 fn delete_all(draft: &mut Draft<'_>) {
     let seen = draft.seen;
-    let living: Vec<_> = seen.pods.iter().filter(|pod| !pod.deleting).collect();
+    let living = seen.pods.iter().filter(|pod| !pod.deleting);
+    let living: Vec<_> = living.take_while(|_| draft.takes_room()).collect();
     let Some((last, others)) = living.split_last() else {
         return;
     };
@@ -150,7 +151,7 @@ fn plan_head(draft: &mut Draft<'_>) {
     let seen = draft.seen;
     let heads: Vec<_> = seen.heads().collect();
     match heads.as_slice() {
-        [] if may_be_made(seen) => make_head(draft),
+        [] if may_be_made(seen) && !draft.makes_none => make_head(draft),
         [head] if is_over(&head.object) => {
             let note = format!("Deleted head {}", obituary(head));
             delete(draft, head, "DeletedHeadPod", note);
@@ -181,9 +182,9 @@ fn may_be_made(seen: &Seen) -> bool {
 fn make_head(draft: &mut Draft<'_>) {
     let seen = draft.seen;
     let blueprint = Blueprint::new(seen.object(), &seen.settings);
-    let name = blueprint
-        .fixed_head_name()
-        .unwrap_or_else(|| seen.names.name(&blueprint.head_prefix(), &Slot::head()));
+    let name = blueprint.fixed_head_name().unwrap_or_else(|| {
+        seen.names.name(&blueprint.head_prefix(), &Slot::head(), |name| draft.is_taken(name))
+    });
     let mut pod = blueprint.head_pod(&name);
     schedulers::mark(&mut pod, labels::HEAD_GROUP, seen.object(), &seen.settings);
     let note = format!("Created head Pod {}/{name}", seen.namespace());

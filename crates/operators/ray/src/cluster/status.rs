@@ -27,16 +27,23 @@ pub(super) fn has(status: &RayClusterStatus, type_: &str) -> bool {
     conditions::is_true(status.conditions.as_deref().unwrap_or_default(), type_)
 }
 
-/// A write of pods that failed.
-pub(super) struct Failure {
-    /// What failed, in one word.
-    pub(super) marker: &'static str,
-    /// Why.
-    pub(super) cause: String,
+/// How the turn went.
+pub(super) enum Outcome {
+    /// Everything was done.
+    Done,
+    /// A write of pods failed.
+    PodsFailed {
+        /// What failed, in one word.
+        marker: &'static str,
+        /// Why.
+        cause: String,
+    },
+    /// Another write failed, which says nothing about pods.
+    OtherFailed,
 }
 
 /// The status to write, or `None` if nothing changed that is worth a write.
-pub(super) fn compute(seen: &Seen, failure: Option<&Failure>) -> Option<RayClusterStatus> {
+pub(super) fn compute(seen: &Seen, outcome: &Outcome) -> Option<RayClusterStatus> {
     let before = seen.status();
     let mut status = before.clone();
     count_workers(seen, &mut status);
@@ -44,13 +51,13 @@ pub(super) fn compute(seen: &Seen, failure: Option<&Failure>) -> Option<RayClust
     describe_head(seen, &mut status);
     let all_run = seen.pods.iter().all(|pod| pod.object.runs_and_does_not_complain());
     let wanted = usize::try_from(status.desired_worker_replicas.unwrap_or_default()).unwrap_or_default();
-    if failure.is_none() && seen.pods.len() == wanted + 1 && all_run {
+    if matches!(outcome, Outcome::Done) && seen.pods.len() == wanted + 1 && all_run {
         status.state = Some("ready".to_owned());
         status.reason = None;
     }
     if seen.settings.gates.status_conditions {
         let mut all = status.conditions.take().unwrap_or_default();
-        set_conditions(seen, failure, &mut all);
+        set_conditions(seen, outcome, &mut all);
         status.conditions = Some(all).filter(|all| !all.is_empty());
     }
     if seen.object().spec.suspend == Some(true) && seen.pods.is_empty() {
@@ -163,19 +170,20 @@ fn describe_head(seen: &Seen, status: &mut RayClusterStatus) {
     });
 }
 
-fn set_conditions(seen: &Seen, failure: Option<&Failure>, all: &mut Vec<Condition>) {
+fn set_conditions(seen: &Seen, outcome: &Outcome, all: &mut Vec<Condition>) {
     let now = Time(seen.now);
     let set = |all: &mut Vec<Condition>, type_: &str, holds: bool, reason: &str, message: &str| {
         let finding = Finding { type_, holds: Some(holds), reason, message, observed_generation: None };
         conditions::set(all, &finding, &now);
     };
-    match failure {
-        Some(Failure { marker, cause }) => {
+    match outcome {
+        Outcome::PodsFailed { marker, cause } => {
             set(all, REPLICA_FAILURE, true, marker, &format!("{marker}\n{cause}"));
         }
-        None => {
+        Outcome::Done => {
             conditions::remove(all, REPLICA_FAILURE);
         }
+        Outcome::OtherFailed => {}
     }
     let (holds, reason, message) = head_readiness(seen.heads().next());
     set(all, HEAD_READY, holds, &reason, &message);

@@ -152,7 +152,7 @@ impl Scene {
     }
 
     fn status(&self) -> RayClusterStatus {
-        status::compute(&self.seen(), None).unwrap_or_else(|| self.seen().status())
+        status::compute(&self.seen(), &Outcome::Done).unwrap_or_else(|| self.seen().status())
     }
 
     /// The same a turn later.
@@ -580,13 +580,65 @@ fn a_refused_pod_is_told_in_status_and_events() {
 }
 
 #[test]
+fn another_refusal_does_not_freeze_the_status() {
+    let seen = Scene { services: false, ..Scene::new() }.complete().seen();
+    let plan = plan::plan(&seen);
+    let error = Error::new(Class::Invalid, "cannot create Service", "no");
+    let setback = setback(&seen, &plan.steps[0].action, &error);
+    assert_eq!(setback.events[0].reason, "FailedToCreateService");
+    let patch = setback.status.unwrap().status;
+    assert_eq!(patch["readyWorkerReplicas"], 2);
+    assert!(patch.get("state").is_none(), "not ready in so many words");
+}
+
+#[test]
+fn a_turn_makes_so_many_pods_and_no_more() {
+    let scene = Scene::new().group("replicas", json!(i32::MAX)).group("maxReplicas", json!(i32::MAX));
+    let plan = scene.plan();
+    assert!(plan.steps.len() <= 300, "{}", plan.steps.len());
+    assert_eq!(plan.next, Next::After(std::time::Duration::ZERO), "and goes on at once");
+    let names: std::collections::BTreeSet<_> =
+        plan.steps.iter().filter_map(|step| step.action.target()).collect();
+    assert_eq!(names.len(), plan.steps.len(), "each under a name of its own");
+}
+
+#[test]
+fn pods_without_indexes_get_names_of_their_own() {
+    let mut scene = Scene::new().group("replicas", json!(3)).head(json!({}));
+    scene.settings.gates = Gates { multi_host_indexing: false, ..Gates::default() };
+    let name = |plan: &Plan, step: usize| plan.steps[step].action.target().unwrap().name().to_owned();
+    let first = scene.plan();
+    assert_eq!(first.steps.len(), 3);
+    let (one, two) = (name(&first, 0), name(&first, 1));
+    let worker = |scene: Scene, name: &str| scene.pod(name, "worker", "small", json!({}));
+    let scene = worker(worker(scene, &one), &two);
+    let second = scene.plan();
+    assert_eq!(second.steps.len(), 1);
+    assert!(![one, two].contains(&name(&second, 0)));
+}
+
+#[test]
+fn certificates_that_are_not_ready_hold_back_new_pods_only() {
+    let mut scene =
+        Scene::new().set("/spec/tlsOptions", json!({"enabled": true})).group("replicas", json!(1)).complete();
+    scene.settings.gates.mtls = true;
+    scene.settings.platform.cert_manager = true;
+    let mut seen = scene.seen();
+    seen.certificates = Err("not yet".to_owned());
+    let deeds: Vec<_> = plan::plan(&seen).steps.iter().map(deed).collect();
+    assert_eq!(deeds, ["delete w1"]);
+    seen.pods.clear();
+    assert!(plan::plan(&seen).steps.is_empty());
+}
+
+#[test]
 fn timestamps_and_sums_alone_are_not_worth_a_write() {
     let scene = Scene::new().complete();
     let mut status = scene.status();
     status.desired_cpu = None;
     status.observed_generation = Some(1);
     let scene = scene.set("/status", json!(status));
-    assert!(status::compute(&scene.seen(), None).is_none());
+    assert!(status::compute(&scene.seen(), &Outcome::Done).is_none());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{annotate, copy_label, label};
 use crate::{
-    cluster::sum_of_templates,
+    cluster::{annotations_for_others, sum_of_templates},
     labels,
     pod::{Origin, is_autoscaling},
 };
@@ -84,7 +84,7 @@ fn group(
         "metadata": {
             "name": name,
             "namespace": metadata.namespace,
-            "annotations": metadata.annotations,
+            "annotations": annotations_for_others(metadata),
             "ownerReferences": owner.map(|owner| [owner]),
         },
         "spec": spec,
