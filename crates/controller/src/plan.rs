@@ -49,11 +49,22 @@ pub struct Step {
     /// Recorded as soon as the write has taken place, whatever becomes of those after it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event: Option<Event>,
+    /// Never under way together with others: those after it depend on it.
+    #[serde(default)]
+    pub apart: bool,
 }
 
 impl From<Action> for Step {
     fn from(action: Action) -> Self {
-        Self { action, event: None }
+        Self { action, event: None, apart: false }
+    }
+}
+
+impl Step {
+    /// The same, but never under way together with others.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Self { apart: true, ..self }
     }
 }
 
@@ -174,7 +185,7 @@ impl Action {
     /// This write, and what users hear of it once it is done.
     #[must_use]
     pub fn telling(self, event: Event) -> Step {
-        Step { action: self, event: Some(event) }
+        Step { action: self, event: Some(event), apart: false }
     }
 
     /// The object it is about, if it writes to Kubernetes.

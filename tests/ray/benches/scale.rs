@@ -213,8 +213,8 @@ impl Operator {
         };
         let value =
             |line: &str| line.rsplit(' ').next().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        let events: u64 =
-            text.lines().filter(|line| line.starts_with("quintet_events_total")).map(value).sum();
+        let is_event = |line: &&str| line.starts_with("quintet_events_total") && line.contains("recorded");
+        let events: u64 = text.lines().filter(is_event).map(value).sum();
         text.lines().filter(is_write).map(value).sum::<u64>().saturating_sub(events)
     }
 }

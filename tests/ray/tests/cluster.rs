@@ -15,7 +15,7 @@ use k8s_openapi::api::{
     networking::v1::Ingress,
     rbac::v1::{Role, RoleBinding},
 };
-use quintet_api::ray::v1::RayCluster;
+use quintet_api::ray::v1::{RayCluster, RayCronJob, RayJob, RayService};
 use serde_json::{Value, json};
 
 /// A case: what the operator promises, and how to find out.
@@ -59,6 +59,9 @@ const CASES: &[Case] = &[
     ("a mistake is told, and forgiven when it is mended", |place| forgives(place).boxed()),
     ("a pod that is refused is told in the status", |place| refusals(place).boxed()),
     ("a changed cluster is recreated if asked", |place| recreates(place).boxed()),
+    ("a job gets a cluster, runs to its end, and its cluster goes", |place| runs_jobs(place).boxed()),
+    ("a cron job makes jobs when it is time", |place| keeps_time(place).boxed()),
+    ("a service gets a cluster that serves, and Services that lead to it", |place| serves(place).boxed()),
 ];
 
 /// A cluster with one group.
@@ -258,6 +261,88 @@ async fn recreates(place: Place) -> Result<()> {
     let before = names(&place.pods("demo", |pods| running(pods) == 2).await?);
     place.patch::<RayCluster>("demo", json!({"spec": {"rayVersion": "2.54.0"}})).await?;
     place.pods("demo", |pods| running(pods) == 2 && names(pods).is_disjoint(&before)).await?;
+    place.end().await;
+    Ok(())
+}
+
+fn job(name: &str) -> Value {
+    json!({
+        "apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": name},
+        "spec": {
+            "entrypoint": "python train.py", "submissionMode": "HTTPMode", "shutdownAfterJobFinishes": true,
+            "rayClusterSpec": cluster("x", 1)["spec"],
+        },
+    })
+}
+
+async fn runs_jobs(place: Place) -> Result<()> {
+    Box::pin(place.create::<RayJob>(job("train"))).await?;
+    let done = place
+        .until::<RayJob>("train", |job| {
+            job.status
+                .as_ref()
+                .is_some_and(|status| status.job_deployment_status.as_deref() == Some("Complete"))
+        })
+        .await?;
+    let status = done.status.unwrap_or_default();
+    ensure!(status.job_status.as_deref() == Some("SUCCEEDED") && status.succeeded == Some(1), "{status:?}");
+    let cluster = status.ray_cluster_name.unwrap_or_default();
+    place.gone::<RayCluster>(&cluster).await?;
+    place.pods(&cluster, <[Pod]>::is_empty).await?;
+    place.delete::<RayJob>("train").await?;
+    place.gone::<RayJob>("train").await?;
+    place.end().await;
+    Ok(())
+}
+
+async fn keeps_time(place: Place) -> Result<()> {
+    let cron = json!({
+        "metadata": {"name": "often"},
+        "spec": {"schedule": "@every 1s", "jobTemplate": job("x")["spec"]},
+    });
+    Box::pin(place.create::<RayCronJob>(cron)).await?;
+    place
+        .until::<RayCronJob>("often", |cron| {
+            cron.status.as_ref().is_some_and(|status| status.last_schedule_time.is_some())
+        })
+        .await?;
+    let jobs = place.list::<RayJob>().await?;
+    let is_its = |job: &RayJob| {
+        job.metadata
+            .labels
+            .as_ref()
+            .is_some_and(|all| all.get("ray.io/cronjob-name").is_some_and(|one| one == "often"))
+    };
+    ensure!(!jobs.is_empty() && jobs.iter().all(is_its));
+    place.delete::<RayCronJob>("often").await?;
+    place.end().await;
+    Ok(())
+}
+
+async fn serves(place: Place) -> Result<()> {
+    let service = json!({
+        "metadata": {"name": "chat"},
+        "spec": {
+            "serveConfigV2": "applications: [{name: chat, import_path: 'chat:app'}]",
+            "rayClusterConfig": cluster("x", 1)["spec"],
+        },
+    });
+    place.create::<RayService>(service).await?;
+    let serving = place
+        .until::<RayService>("chat", |service| {
+            let active = service.status.as_ref().and_then(|status| status.active_service_status.as_ref());
+            active.is_some_and(|active| active.ray_cluster_name.is_some())
+        })
+        .await?;
+    let active = serving.status.and_then(|status| status.active_service_status).unwrap_or_default();
+    let cluster = active.ray_cluster_name.unwrap_or_default();
+    for name in ["chat-head-svc", "chat-serve-svc"] {
+        let service = place.until::<Service>(name, |_| true).await?;
+        let selector = service.spec.and_then(|spec| spec.selector).unwrap_or_default();
+        ensure!(selector.get("ray.io/cluster") == Some(&cluster), "{name} leads to {selector:?}");
+    }
+    place.delete::<RayService>("chat").await?;
+    place.gone::<RayService>("chat").await?;
     place.end().await;
     Ok(())
 }

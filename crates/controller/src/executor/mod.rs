@@ -63,12 +63,12 @@ pub struct Failed {
 const ABREAST: usize = 8;
 
 /// Whether two steps that follow one another may be under way at the same time.
-fn are_independent(a: &Action, b: &Action) -> bool {
+fn are_independent(a: &Step, b: &Step) -> bool {
     let alike = matches!(
-        (a, b),
+        (&a.action, &b.action),
         (Action::Create { .. }, Action::Create { .. }) | (Action::Delete { .. }, Action::Delete { .. })
     );
-    alike && a.kind() == b.kind()
+    alike && a.action.kind() == b.action.kind() && !a.apart && !b.apart
 }
 
 impl Executor {
@@ -111,7 +111,7 @@ impl Executor {
                 Err(error) => Err(Failed { action: step.action.clone(), error }),
             }
         };
-        for together in steps.chunk_by(|a, b| are_independent(&a.action, &b.action)) {
+        for together in steps.chunk_by(are_independent) {
             let mut results = stream::iter(together.iter().map(&step)).buffered(ABREAST);
             let mut failed = None;
             while let Some(result) = results.next().await {

@@ -28,7 +28,15 @@ use quintet_api::{crd, ray::v1::RayCluster};
 use quintet_apiserver::{Cluster, Settings as ApiSettings};
 use quintet_controller::{Runtime, clock::Clock};
 use quintet_node::{NodeShape, Settings as NodeSettings, Simulation};
-use quintet_ray::{Context, permissions, settings::Settings};
+use quintet_ray::{
+    Context,
+    dashboard::{
+        Pollers,
+        simulated::{Life, SimulatedDashboard},
+    },
+    permissions,
+    settings::Settings,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -115,16 +123,21 @@ impl Bed {
     /// The operator, with the rights that it is given when it is installed.
     pub async fn start_operator(&self) -> Runtime {
         self.grant().await;
-        let settings = Settings::default();
+        let settings = with_cron_jobs();
         let mut config = self.config.clone();
         config.auth_info.impersonate = Some(format!("system:serviceaccount:default:{}", self.unique));
         let groups = ["system:serviceaccounts", "system:authenticated"];
         config.auth_info.impersonate_groups = Some(groups.map(str::to_owned).to_vec());
         let client = kube::Client::try_from(config).unwrap();
         let clock = Clock::system();
-        let (runtime, _) = Runtime::alone(client, &clock, "test", None);
-        let context = Context { settings: Arc::new(settings), clock, seed: None, concurrency: 8 };
+        let (runtime, metrics) = Runtime::alone(client, &clock, "test", None);
+        let context =
+            Context { settings: Arc::new(settings), clock: clock.clone(), seed: None, concurrency: 8 };
+        let ray = SimulatedDashboard::new(clock.clone(), 1);
+        ray.set_life(Life { pending: Duration::ZERO, running: Duration::from_secs(1), ..Life::default() });
+        let pollers = Pollers { dashboard: Arc::new(ray), clock, tasks: runtime.tasks().clone() };
         quintet_ray::add(&runtime, &context).unwrap();
+        quintet_ray::add_workloads(&runtime, &context, &pollers, Some(&metrics)).unwrap();
         runtime.start();
         runtime
     }
@@ -162,6 +175,12 @@ impl Bed {
             embedded.stop().await;
         }
     }
+}
+
+fn with_cron_jobs() -> Settings {
+    let mut settings = Settings::default();
+    settings.gates.cron_job = true;
+    settings
 }
 
 async fn install(client: &kube::Client) {

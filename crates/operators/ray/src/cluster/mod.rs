@@ -125,13 +125,28 @@ pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
             }
         }
     });
+    let (routes, claims) = (controller.caches.routes.clone(), controller.caches.claims.clone());
+    let (pki, gangs) = (controller.caches.pki.clone(), controller.caches.gangs.clone());
     let mut setup = runtime
         .add(controller, &clusters, context.concurrency)
         .watches(&pods, |pod| watches::cluster_of(pod, &pod.object.labels).into_iter().collect())
         .watches(&services, clusters_of_service)
         .watches(&jobs, |job| watches::cluster_of(job, &job.object.labels).into_iter().collect());
-    for cache in &owned {
+    for cache in owned.iter().chain(&routes) {
         setup = setup.watches(cache, |entry| owner_of(entry).into_iter().collect());
+    }
+    if let Some(claims) = &claims {
+        setup = setup.watches(claims, |claim| {
+            let owners = claim.object.owners.iter().filter(|owner| owner.kind == "RayCluster");
+            let namespace = claim.key.namespace().unwrap_or_default();
+            owners.map(|owner| ObjectKey::new(namespace, &owner.name)).collect()
+        });
+    }
+    if let Some(pki) = &pki {
+        setup = pki.wake(setup);
+    }
+    if let Some(gangs) = &gangs {
+        setup = gangs.wake(setup);
     }
     setup.done();
     Ok(())

@@ -47,9 +47,14 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
         draft.is_waiting = true;
         draft.makes_none = true;
     }
+    let first = draft.steps.len();
     plan_head(draft);
     for group in seen.groups() {
         groups::plan(draft, group);
+    }
+    // Whatever goes makes room, in quotas too, for what comes.
+    if let Some(steps) = draft.steps.get_mut(first..) {
+        steps.sort_by_key(|step| !matches!(step.action, Action::Delete { .. }));
     }
 }
 
@@ -189,5 +194,6 @@ fn make_head(draft: &mut Draft<'_>) {
     schedulers::mark(&mut pod, labels::HEAD_GROUP, seen.object(), &seen.settings);
     let note = format!("Created head Pod {}/{name}", seen.namespace());
     let create = Action::create(pod_kind(), &owned(seen.object(), &pod));
-    draft.act_and_tell(create, Event::normal("CreatedHeadPod", "Create", note));
+    // Before all workers, which are of no use without it: a quota may have room for a few only.
+    draft.steps.push(create.telling(Event::normal("CreatedHeadPod", "Create", note)).apart());
 }

@@ -255,6 +255,15 @@ fn the_lowest_free_index_is_used_again() {
 }
 
 #[test]
+fn what_goes_makes_room_for_what_comes_and_the_head_comes_first() {
+    let scene =
+        Scene::new().group("replicas", json!(1)).worker("w0", 0, json!({})).worker("w1", 1, json!({}));
+    assert_eq!(scene.deeds(), ["delete w1", "create head"]);
+    let plan = Scene::new().plan();
+    assert_eq!(plan.steps.iter().map(|step| step.apart).collect::<Vec<_>>(), [true, false, false]);
+}
+
+#[test]
 fn surplus_pods_that_do_not_run_go_first() {
     let scene = Scene::new()
         .group("replicas", json!(1))

@@ -14,6 +14,7 @@ use quintet_controller::{
     Action, ApiKind, Controller, Error, Event, Next, ObjectKey, Plan, Runtime, Setback,
     cache::{Cache, Caches, Entry, ObjectMetadata, Selector, WatchSpec},
     clock::Clock,
+    controller::Setup,
 };
 use serde_json::json;
 
@@ -58,6 +59,13 @@ impl Pki {
             certificates: caches.watch(certificates)?,
             secrets: caches.watch(secrets)?,
         }))
+    }
+
+    /// Lets a controller of RayClusters look whenever a certificate changes.
+    pub(crate) fn wake(&self, setup: Setup) -> Setup {
+        setup
+            .watches(&self.certificates, |one| named(&one.key, Some(&one.object.cluster)))
+            .watches(&self.secrets, |one| named(&one.key, one.object.cluster.as_deref()))
     }
 
     /// Whether pods of a cluster can be made; the error says what is missing.
@@ -113,23 +121,20 @@ pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
         settings: Arc::clone(&context.settings),
         clock: context.clock.clone(),
     };
-    let of_label = |namespace: Option<&str>, name: Option<&str>| -> Vec<ObjectKey> {
-        namespace.zip(name).map(|(namespace, name)| ObjectKey::new(namespace, name)).into_iter().collect()
-    };
-    runtime
+    let setup = runtime
         .add(controller, &clusters, context.concurrency)
         .watches(&pods, |pod| watches::cluster_of(pod, &pod.object.labels).into_iter().collect())
-        .watches(&pki.issuers, move |issuer| {
-            of_label(issuer.key.namespace(), issuer.object.labels.get(labels::CLUSTER).map(|name| &**name))
-        })
-        .watches(&pki.certificates, move |certificate| {
-            of_label(certificate.key.namespace(), Some(&certificate.object.cluster))
-        })
-        .watches(&pki.secrets, move |secret| {
-            of_label(secret.key.namespace(), secret.object.cluster.as_deref())
-        })
-        .done();
+        .watches(&pki.issuers, |issuer| {
+            named(&issuer.key, issuer.object.labels.get(labels::CLUSTER).map(|name| &**name))
+        });
+    pki.wake(setup).done();
     Ok(())
+}
+
+/// The cluster of that name, where the object is.
+fn named(object: &ObjectKey, cluster: Option<&str>) -> Vec<ObjectKey> {
+    let namespace = object.namespace().unwrap_or_default();
+    cluster.map(|name| ObjectKey::new(namespace, name)).into_iter().collect()
 }
 
 impl MtlsController {

@@ -3,13 +3,14 @@
 //! Both cannot be changed, so that another number means another object: first the PodGroup goes, then the Workload, then both
 //! are made anew. Kubernetes keeps a PodGroup while pods refer to it, by a finalizer; ours goes when we say so.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Pod, PodSchedulingGroup};
 use quintet_api::{owners::controller_reference, ray::v1::RayCluster};
 use quintet_controller::{
     Action, ApiKind, Error, ObjectKey, Step,
     cache::{Cache, Caches, Entry, WatchSpec},
+    controller::Setup,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -39,6 +40,7 @@ fn group_kind() -> ApiKind {
 }
 
 /// Where Workloads and PodGroups are seen.
+#[derive(Clone)]
 pub(crate) struct Watched {
     workloads: Cache<GangView>,
     groups: Cache<GangView>,
@@ -61,6 +63,15 @@ impl Watched {
         Ok(Some(Self { workloads: gangs(workload_kind())?, groups: gangs(group_kind())? }))
     }
 
+    /// Lets a controller of RayClusters look whenever a gang changes.
+    pub(crate) fn wake(&self, setup: Setup) -> Setup {
+        let named = |gang: &Entry<GangView>| {
+            let name = gang.object.cluster.as_deref().unwrap_or_default();
+            vec![ObjectKey::new(gang.key.namespace().unwrap_or_default(), name)]
+        };
+        setup.watches(&self.workloads, named).watches(&self.groups, named)
+    }
+
     pub(crate) fn look(&self, cluster: &ObjectKey) -> Seen {
         let namespace = cluster.namespace().unwrap_or_default();
         let group = ObjectKey::new(namespace, &group_name(cluster.name()));
@@ -73,6 +84,7 @@ impl Watched {
 pub(crate) struct GangView {
     min_count: Option<i64>,
     controller: Option<String>,
+    cluster: Option<String>,
     finalizers: Vec<String>,
 }
 
@@ -87,6 +99,7 @@ impl GangView {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct Metadata {
+            labels: BTreeMap<String, String>,
             finalizers: Vec<String>,
             owner_references: Vec<Owner>,
         }
@@ -118,7 +131,7 @@ impl GangView {
         struct Gang {
             min_count: i64,
         }
-        let raw: Raw = serde_json::from_str(text)?;
+        let mut raw: Raw = serde_json::from_str(text)?;
         let policy = match raw.spec.pod_group_templates.as_slice() {
             [template] => &template.scheduling_policy,
             _ => &raw.spec.scheduling_policy,
@@ -131,6 +144,7 @@ impl GangView {
                 .into_iter()
                 .find(|one| one.controller)
                 .map(|one| one.uid),
+            cluster: raw.metadata.labels.remove(labels::CLUSTER),
             finalizers: raw.metadata.finalizers,
         })
     }
