@@ -1,5 +1,6 @@
 //! The API over HTTPS.
 
+mod body;
 pub mod certificates;
 pub mod cluster;
 
@@ -7,7 +8,6 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, header};
-use http_body_util::{BodyExt as _, Limited};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -25,7 +25,6 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::{
     api::Api,
     auth::{Caller, tokens},
-    decode::BODY_AT_MOST,
     request::body::Answer,
     show,
     status::Failure,
@@ -38,8 +37,6 @@ const CONNECTIONS: usize = 4096;
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// A connection without a request for this long is closed; so is one whose headers take as long.
 const IDLE_DEADLINE: Duration = Duration::from_mins(5);
-/// A body that takes longer to arrive is not waited for.
-const BODY_DEADLINE: Duration = Duration::from_mins(1);
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -188,16 +185,9 @@ async fn respond(api: &Api, certificate: Option<&Caller>, request: Request<Incom
         Err(failure) => return unread(version, &failure),
     };
     let (parts, body) = request.into_parts();
-    let body = match tokio::time::timeout(BODY_DEADLINE, Limited::new(body, BODY_AT_MOST).collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            return unread(version, &Failure::too_large(BODY_AT_MOST));
-        }
-        Ok(Err(error)) => return unread(version, &Failure::bad_request(error.to_string())),
-        Err(_) => {
-            let message = "the body of the request took too long to arrive";
-            return unread(version, &Failure::new(408, "Timeout", message));
-        }
+    let body = match body::read(body).await {
+        Ok(body) => body,
+        Err(failure) => return unread(version, &failure),
     };
     let is_head = parts.method == http::Method::HEAD;
     let mut response = api.handle(Request::from_parts(parts, body), caller).await;
