@@ -1,6 +1,6 @@
 //! The request path: from an HTTP request to its answer, without a socket in sight.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
@@ -324,20 +324,19 @@ impl Api {
     }
 
     /// An object as it is stored.
-    pub(crate) async fn encode(&self, resource: &Resource, object: Value) -> Result<Put, Failure> {
+    pub(crate) async fn encode(&self, resource: &Resource, object: &Value) -> Result<Put, Failure> {
         let object = if resource.reads_as_stored() {
-            object
+            Cow::Borrowed(object)
         } else {
+            let mut object = object.clone();
             match resource.as_custom() {
-                None => {
-                    let mut object = object;
-                    quintet_objects::builtin::convert(&mut object, &resource.storage_api_version);
-                    object
-                }
+                None => quintet_objects::builtin::convert(&mut object, &resource.storage_api_version),
                 Some(custom) => {
-                    crd::conversion::convert(self, custom, object, &resource.storage_api_version).await?
+                    object =
+                        crd::conversion::convert(self, custom, object, &resource.storage_api_version).await?;
                 }
             }
+            Cow::Owned(object)
         };
         if is_deeper(&object, DEPTH_AT_MOST) {
             return Err(Failure::bad_request(format!(

@@ -50,7 +50,7 @@ async fn write_status(api: &Api, name: &str) -> Result<(), Failure> {
             return Ok(());
         }
         json::as_map(&mut definition).insert("status".into(), status);
-        let put = api.encode(&resource, definition).await?;
+        let put = api.encode(&resource, &definition).await?;
         let write = Write {
             bucket: Arc::clone(&resource.bucket),
             key: name.into(),

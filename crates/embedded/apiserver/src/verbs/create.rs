@@ -53,7 +53,7 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
             Some(_) => Err(WriteError::Conflict),
             None if ask.options.is_dry_run => return Ok(Shown::Value(object)),
             None => {
-                let put = ask.api.encode(&ask.resource, object.clone()).await?;
+                let put = ask.api.encode(&ask.resource, &object).await?;
                 let write = Write {
                     bucket: Arc::clone(&ask.resource.bucket),
                     key,

@@ -76,7 +76,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
         if options.is_dry_run {
             return Ok(Shown::Value(new));
         }
-        let put = ask.api.encode(resource, new).await?;
+        let put = ask.api.encode(resource, &new).await?;
         let write = Write {
             bucket: Arc::clone(&resource.bucket),
             key,

@@ -134,7 +134,7 @@ async fn store_change(
             Err(WriteError::Failed(why)) => Err(Failure::internal(why)),
         };
     }
-    let put = ask.api.encode(resource, new.clone()).await?;
+    let put = ask.api.encode(resource, &new).await?;
     if put.body == entry.body && put.version == entry.version {
         return Ok(Some(Shown::Entry(Arc::clone(entry))));
     }
