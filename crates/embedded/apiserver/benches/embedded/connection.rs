@@ -76,6 +76,7 @@ impl Connection {
 
     /// Sends a request whose answer is read as it comes.
     pub(crate) async fn open(&mut self, request: Request<Full<Bytes>>) -> Result<Incoming, Error> {
+        self.0.ready().await?;
         let response = self.0.send_request(request).await?;
         let code = response.status();
         if code.is_success() {
