@@ -5,6 +5,7 @@
 //! the same. A case runs in a namespace of its own and leaves nothing behind.
 
 mod cases;
+mod hook;
 mod report;
 mod table;
 mod world;

@@ -44,14 +44,15 @@ pub fn all(webhooks: &WebhookService) -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// Makes one CRD when it is asked to.
-pub type Maker = Box<dyn FnOnce() -> Option<CustomResourceDefinition> + Send>;
+/// Makes one CRD, as JSON, when it is asked to.
+pub type Maker = Box<dyn FnOnce() -> Option<Value> + Send>;
 
-/// The CRDs of all API groups, each to be made when it is needed: together they are large.
+/// The CRDs of all API groups, each to be made when it is needed: together they are large, and as structs their
+/// schemas take several times the memory.
 pub fn makers(webhooks: &WebhookService) -> Vec<Maker> {
     let maker = |definition: Definition| -> Maker {
         let webhooks = webhooks.clone();
-        Box::new(move || definition.crd(&webhooks))
+        Box::new(move || definition.json(&webhooks))
     };
     definitions().into_iter().map(maker).collect()
 }
@@ -215,6 +216,26 @@ impl Definition {
     }
 
     fn crd(&self, webhooks: &WebhookService) -> Option<CustomResourceDefinition> {
+        let mut crd = self.frame(webhooks)?;
+        for (version, (kind, _)) in crd.spec.versions.iter_mut().zip(&self.versions) {
+            let schema = serde_json::from_value((kind.schema)()).ok();
+            version.schema = Some(CustomResourceValidation { open_api_v3_schema: schema });
+        }
+        Some(crd)
+    }
+
+    fn json(&self, webhooks: &WebhookService) -> Option<Value> {
+        let mut crd = serde_json::to_value(self.frame(webhooks)?).ok()?;
+        let versions = crd.pointer_mut("/spec/versions")?.as_array_mut()?;
+        for (version, (kind, _)) in versions.iter_mut().zip(&self.versions) {
+            let schema = json!({ "openAPIV3Schema": (kind.schema)() });
+            version.as_object_mut()?.insert("schema".into(), schema);
+        }
+        Some(crd)
+    }
+
+    /// Everything but the schemas.
+    fn frame(&self, webhooks: &WebhookService) -> Option<CustomResourceDefinition> {
         let (stored, _) = self.versions.first()?;
         let versions = self.versions.iter().enumerate();
         Some(CustomResourceDefinition {
@@ -300,9 +321,7 @@ impl Version {
                 status: Some(CustomResourceSubresourceStatus(json!({}))),
                 ..CustomResourceSubresources::default()
             }),
-            schema: Some(CustomResourceValidation {
-                open_api_v3_schema: serde_json::from_value((kind.schema)()).ok(),
-            }),
+            schema: None,
         }
     }
 }

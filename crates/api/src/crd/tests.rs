@@ -124,3 +124,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn definitions_are_the_same_as_json() {
+    for definition in definitions() {
+        let json = definition.json(&service()).expect("a definition");
+        let read: CustomResourceDefinition = serde_json::from_value(json).expect("a definition as JSON");
+        assert!(Some(&read) == definition.crd(&service()).as_ref(), "{:?} differs", read.metadata.name);
+    }
+}

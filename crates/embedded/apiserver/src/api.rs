@@ -1,6 +1,6 @@
 //! The request path: from an HTTP request to its answer, without a socket in sight.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
@@ -80,6 +80,7 @@ struct Inner {
     pub(crate) webhooks: admission::webhooks::Webhooks,
     pub(crate) documents: discovery::Documents,
     ledger: admission::Ledger,
+    allocations: admission::Allocations,
     policies: admission::Policies,
     services: aggregation::Services,
     /// Ends every watch when the server stops.
@@ -139,6 +140,7 @@ impl Api {
             webhooks: admission::webhooks::Webhooks::default(),
             documents: discovery::Documents::default(),
             ledger: admission::Ledger::default(),
+            allocations: admission::Allocations::default(),
             policies: admission::Policies::default(),
             services: aggregation::Services::default(),
             cut: RwLock::new(stop.child_token()),
@@ -254,6 +256,10 @@ impl Api {
         &self.0.ledger
     }
 
+    pub(crate) fn allocations(&self) -> &admission::Allocations {
+        &self.0.allocations
+    }
+
     pub(crate) fn policies(&self) -> &admission::Policies {
         &self.0.policies
     }
@@ -324,20 +330,19 @@ impl Api {
     }
 
     /// An object as it is stored.
-    pub(crate) async fn encode(&self, resource: &Resource, object: Value) -> Result<Put, Failure> {
+    pub(crate) async fn encode(&self, resource: &Resource, object: &Value) -> Result<Put, Failure> {
         let object = if resource.reads_as_stored() {
-            object
+            Cow::Borrowed(object)
         } else {
+            let mut object = object.clone();
             match resource.as_custom() {
-                None => {
-                    let mut object = object;
-                    quintet_objects::builtin::convert(&mut object, &resource.storage_api_version);
-                    object
-                }
+                None => quintet_objects::builtin::convert(&mut object, &resource.storage_api_version),
                 Some(custom) => {
-                    crd::conversion::convert(self, custom, object, &resource.storage_api_version).await?
+                    object =
+                        crd::conversion::convert(self, custom, object, &resource.storage_api_version).await?;
                 }
             }
+            Cow::Owned(object)
         };
         if is_deeper(&object, DEPTH_AT_MOST) {
             return Err(Failure::bad_request(format!(

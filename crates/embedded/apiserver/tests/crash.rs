@@ -41,6 +41,7 @@ fn writer() {
                         key: key.as_str().into(),
                         expect: Expect::Absent,
                         put: Some(Put::new("v1".into(), &object, 0)),
+                        homes: Vec::new(),
                     };
                     let entry = store.write(write).await.unwrap();
                     let mut out = std::io::stdout().lock();

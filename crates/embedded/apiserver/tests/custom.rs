@@ -146,3 +146,20 @@ async fn a_definition_goes_with_its_objects() {
     let gone = send(&api, "GET", WIDGETS, None).await;
     assert_eq!((gone.code, &gone.bytes[..]), (404, &b"404 page not found\n"[..]));
 }
+
+#[tokio::test]
+async fn a_watch_shows_what_a_new_schema_adds_and_ends_with_its_definition() {
+    let api = api().await;
+    send(&api, "POST", DEFINITIONS, definition()).await.expect(201);
+    let mut events = support::Events::open(&api, &format!("{WIDGETS}?watch=true")).await;
+    let path = format!("{DEFINITIONS}/widgets.ex.io");
+    let mut changed = send(&api, "GET", &path, None).await.expect(200);
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["added"] =
+        json!({"type": "string"});
+    send(&api, "PUT", &path, changed).await.expect(200);
+    send(&api, "POST", WIDGETS, widget("w", json!({"color": "red", "added": "yes"}))).await.expect(201);
+    assert_eq!(events.next().await.expect("an event")["object"]["spec"]["added"], "yes");
+    send(&api, "DELETE", &path, None).await.expect(200);
+    assert_eq!(events.brief().await, ("DELETED".to_owned(), "w".to_owned()));
+    assert!(events.next().await.is_none(), "nothing can come any more");
+}

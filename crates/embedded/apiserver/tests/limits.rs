@@ -82,3 +82,47 @@ async fn warnings_have_an_end() {
     assert!(reply.warnings().iter().map(|warning| warning.len()).sum::<usize>() < 16 << 10);
     assert!(began.elapsed() < std::time::Duration::from_secs(10));
 }
+
+#[tokio::test]
+async fn long_lists_take_no_longer_than_they_must() {
+    let api = api().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let references: Vec<Value> = (0..20_000)
+        .map(|n| json!({"apiVersion": "v1", "kind": "Nothing", "name": "n", "uid": format!("uid-{n}")}))
+        .collect();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "ownerReferences": references}});
+    let began = std::time::Instant::now();
+    send(&api, "POST", maps, map.clone()).await.expect(201);
+    let path = format!("{maps}/m");
+    support::send_typed(&api, "PATCH", &path, "application/strategic-merge-patch+json", map.clone())
+        .await
+        .expect(200);
+    let apply = format!("{path}?fieldManager=x&force=true");
+    support::send_typed(&api, "PATCH", &apply, "application/apply-patch+yaml", map).await.expect(200);
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_back_is_not_stored() {
+    let api = api().await;
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.ex.io"},
+        "spec": {"group": "ex.io", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    send(&api, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        .await
+        .expect(201);
+    let widgets = "/apis/ex.io/v1/namespaces/default/widgets";
+    let deep = (0..121).fold(json!(1), |inner, _| json!({ "a": inner }));
+    let mut widget =
+        json!({"apiVersion": "ex.io/v1", "kind": "Widget", "metadata": {"name": "w"}, "deep": deep});
+    let refused = send(&api, "POST", widgets, widget.clone()).await;
+    assert!(refused.code == 400 && refused.message().contains("nested too deeply"), "{}", refused.message());
+    widget["deep"] = json!("x".repeat(2 << 20));
+    send(&api, "POST", widgets, widget).await.expect(201);
+    let more = json!({"more": "x".repeat(2 << 20)});
+    let path = format!("{widgets}/w");
+    support::send_typed(&api, "PATCH", &path, "application/merge-patch+json", more).await.expect(413);
+    assert!(send(&api, "GET", &path, None).await.expect(200).get("more").is_none());
+}

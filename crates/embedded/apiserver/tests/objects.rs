@@ -368,3 +368,24 @@ async fn an_applied_object_is_written_as_a_created_one() {
     let refused = apply(pod(json!("1"), json!({"a": 1}))).await;
     assert_eq!(refused.code, 500, "{}", refused.message());
 }
+
+#[tokio::test]
+async fn a_watch_ends_in_time_however_busy_it_is() {
+    let api = api().await;
+    send(&api, "POST", MAPS, config_map("busy")).await.expect(201);
+    let mut events = Events::open(&api, &format!("{MAPS}?watch=true&timeoutSeconds=1")).await;
+    let began = std::time::Instant::now();
+    let write = async {
+        for n in 0.. {
+            let change = json!({"data": {"n": n.to_string()}});
+            send_typed(&api, "PATCH", &format!("{MAPS}/busy"), "application/merge-patch+json", change).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    let read = async { while events.next().await.is_some() {} };
+    tokio::select! {
+        () = read => {}
+        () = write => {}
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+}

@@ -11,6 +11,7 @@ mod objects;
 mod patch;
 mod representation;
 mod watch;
+mod webhooks;
 
 use crate::Case;
 
@@ -27,6 +28,7 @@ pub(crate) fn all() -> Vec<Case> {
         kinds::CASES,
         custom::CASES,
         access::CASES,
+        webhooks::CASES,
     ]
     .concat()
 }

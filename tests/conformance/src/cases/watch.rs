@@ -125,10 +125,12 @@ async fn watch_list(world: World) -> anyhow::Result<()> {
 async fn expired(world: World) -> anyhow::Result<()> {
     make(&world, "a", "1").await?;
     let events = events(&world, &mine(&world, "1"), |events| !events.is_empty()).await?;
-    // A young cluster may still remember everything.
+    // A young cluster may still remember everything; then it must tell everything.
     if events[0]["type"] == "ERROR" {
         let status = &events[0]["object"];
         ensure!(status["code"] == 410 && status["reason"] == "Expired", "{status}");
+    } else {
+        ensure!(summary(&events) == ["ADDED a"], "{events:?}");
     }
     Ok(())
 }

@@ -1,14 +1,17 @@
 //! Addresses and ports of services.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use parking_lot::Mutex;
 use quintet_objects::{FieldError, Path};
 use serde_json::{Value, json};
 
 use crate::{
+    api::Api,
     chance::Chance,
     json::{self, items, text},
     status::Failure,
+    store::key_of,
     verbs::Ask,
 };
 
@@ -18,22 +21,77 @@ const NETWORK: [u8; 2] = [10, 96];
 const RESERVED: u16 = 256;
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
-/// Gives a service its address and its ports.
-pub(crate) fn allocate(ask: &Ask, object: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
-    if !ask.resource.is("", "services") || !ask.subresource.is_empty() {
-        return Ok(());
+/// A port as nodes see it: TCP and UDP of one number are two.
+type NodePort = (String, i64);
+
+/// What services on their way to the store have been given.
+#[derive(Debug, Default)]
+pub(crate) struct Allocations(Mutex<HashMap<u64, Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// The service it is for.
+    key: String,
+    addresses: HashSet<String>,
+    ports: HashSet<NodePort>,
+}
+
+impl Taken {
+    fn of(key: String, service: &Value) -> Self {
+        let address = text(service, "/spec/clusterIP");
+        let addresses = Some(address).filter(|address| !matches!(*address, "" | "None"));
+        Self {
+            key,
+            addresses: addresses.into_iter().map(str::to_owned).collect(),
+            ports: items(service, "/spec/ports").iter().filter_map(node_port).collect(),
+        }
     }
+}
+
+fn node_port(port: &Value) -> Option<NodePort> {
+    let number = port.get("nodePort")?.as_i64().filter(|number| *number != 0)?;
+    Some((protocol(port), number))
+}
+
+fn protocol(port: &Value) -> String {
+    match text(port, "/protocol") {
+        "" => "TCP".into(),
+        protocol => protocol.to_owned(),
+    }
+}
+
+/// Keeps what a service was given from being given to others until the service is stored, or is not.
+#[derive(Debug)]
+pub(crate) struct Claim(Api, u64);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.allocations().0.lock().remove(&self.1);
+    }
+}
+
+/// Gives a service its address and its ports.
+pub(crate) fn allocate(ask: &Ask, object: &mut Value, old: Option<&Value>) -> Result<Option<Claim>, Failure> {
+    if !ask.resource.is("", "services") || !ask.subresource.is_empty() {
+        return Ok(None);
+    }
+    let own_key = key_of(&ask.namespace, text(object, "/metadata/name"));
     let (mut addresses, mut ports) = (HashSet::new(), HashSet::new());
-    let own_key = ask.key();
+    // One at a time: what is chosen here is known to the next one before it chooses.
+    let mut pending = ask.api.allocations().0.lock();
+    for taken in pending.values().filter(|taken| taken.key != own_key) {
+        addresses.extend(taken.addresses.iter().cloned());
+        ports.extend(taken.ports.iter().cloned());
+    }
     let services =
         ask.api.store().list("core/services", "", None, None).map(|(entries, _)| entries).unwrap_or_default();
     for (key, entry) in services {
         if *key == *own_key && old.is_some() {
             continue;
         }
-        let service: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-        addresses.insert(text(&service, "/spec/clusterIP").to_owned());
-        ports.extend(items(&service, "/spec/ports").iter().filter_map(|port| port.get("nodePort")?.as_i64()));
+        let taken = Taken::of(String::new(), &serde_json::from_slice(&entry.body).unwrap_or_default());
+        addresses.extend(taken.addresses);
+        ports.extend(taken.ports);
     }
     let kind = text(object, "/spec/type").to_owned();
     if let Some(old) = old {
@@ -50,7 +108,10 @@ pub(crate) fn allocate(ask: &Ask, object: &mut Value, old: Option<&Value>) -> Re
         }
     }
     address(ask, object, &kind, &addresses, old)?;
-    node_ports(ask, object, &kind, &mut ports, old)
+    node_ports(ask, object, &kind, &mut ports, old)?;
+    let id = pending.keys().max().map_or(0, |last| last + 1);
+    pending.insert(id, Taken::of(own_key, object));
+    Ok(Some(Claim(ask.api.clone(), id)))
 }
 
 fn invalid(ask: &Ask, object: &Value, error: FieldError) -> Failure {
@@ -108,11 +169,20 @@ fn free_address(chance: &Chance, taken: &HashSet<String>) -> Option<String> {
         .find(|address| !taken.contains(address))
 }
 
+fn free_port(chance: &Chance, protocol: &str, taken: &HashSet<NodePort>) -> Option<i64> {
+    let mut bytes = [0_u8; 2];
+    chance.fill(&mut bytes);
+    let span = NODE_PORTS.end() - NODE_PORTS.start() + 1;
+    let start = i64::from(u16::from_be_bytes(bytes));
+    let ports = (0..span).map(|step| NODE_PORTS.start() + (start + step) % span);
+    ports.into_iter().find(|port| !taken.contains(&(protocol.to_owned(), *port)))
+}
+
 fn node_ports(
     ask: &Ask,
     object: &mut Value,
     kind: &str,
-    taken: &mut HashSet<i64>,
+    taken: &mut HashSet<NodePort>,
     old: Option<&Value>,
 ) -> Result<(), Failure> {
     let allocates =
@@ -126,19 +196,16 @@ fn node_ports(
         let path = spec.field("ports");
         let path = path.index(index);
         let path = path.field("nodePort");
-        let before = old.and_then(|old| {
-            items(old, "/spec/ports")
-                .iter()
-                .find(|one| one.get("port") == port.get("port"))?
-                .get("nodePort")?
-                .as_i64()
-        });
+        let protocol = protocol(port);
+        let is_same = |one: &&Value| one.get("port") == port.get("port") && self::protocol(one) == protocol;
+        let before = old.and_then(|old| items(old, "/spec/ports").iter().find(is_same));
+        let before = before.and_then(|before| Some(node_port(before)?.1));
         match port.get("nodePort").and_then(Value::as_i64) {
             Some(0) | None => {
                 if wants {
-                    let free = before.or_else(|| NODE_PORTS.clone().find(|one| !taken.contains(one)));
+                    let free = before.or_else(|| free_port(ask.api.chance(), &protocol, taken));
                     let free = free.ok_or_else(|| Failure::internal("no more node ports are free"))?;
-                    taken.insert(free);
+                    taken.insert((protocol, free));
                     json::as_map(port).insert("nodePort".into(), free.into());
                 }
             }
@@ -150,7 +217,7 @@ fn node_ports(
                 return Err(fail(FieldError::invalid(&path, &json!(asked), why)));
             }
             Some(asked) => {
-                if !taken.insert(asked) {
+                if !taken.insert((protocol, asked)) {
                     let why = "provided port is already allocated";
                     return Err(fail(FieldError::invalid(&path, &json!(asked), why)));
                 }

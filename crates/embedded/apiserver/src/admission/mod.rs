@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::{request::options::DeleteOptions, status::Failure, verbs::Ask};
 
-pub(crate) use allocate::allocate;
+pub(crate) use allocate::{Allocations, allocate};
+pub(crate) use plugins::homeless;
 pub(crate) use policies::Policies;
 pub(crate) use quota::{Ledger, reserve};
 pub(crate) use usage::{counted_by, usage};

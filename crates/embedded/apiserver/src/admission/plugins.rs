@@ -46,6 +46,18 @@ pub(super) fn check_namespace(ask: &Ask, operation: Operation<'_>, object: &Valu
     Ok(())
 }
 
+fn definition_leaves(ask: &Ask, object: &Value) -> Failure {
+    forbidden(ask, object, "create not allowed while custom resource definition is terminating")
+}
+
+/// Why an object could not be stored whose namespace or definition began to go after they were checked.
+pub(crate) fn homeless(ask: &Ask, object: &Value) -> Failure {
+    match check_namespace(ask, Operation::Create, object) {
+        Err(failure) => failure,
+        Ok(()) => definition_leaves(ask, object),
+    }
+}
+
 /// Completes an object.
 pub(super) fn mutate(ask: &Ask, operation: Operation<'_>, object: &mut Value) -> Result<(), Failure> {
     let resource = &ask.resource;
@@ -96,11 +108,7 @@ pub(super) fn validate(
     }
     if let Some(custom) = ask.resource.as_custom() {
         if matches!(operation, Operation::Create) && custom.is_terminating {
-            return Err(forbidden(
-                ask,
-                object.unwrap_or(&Value::Null),
-                "create not allowed while custom resource definition is terminating",
-            ));
+            return Err(definition_leaves(ask, object.unwrap_or(&Value::Null)));
         }
         if let Some(warning) = &custom.deprecation {
             ask.warn(warning.as_str());

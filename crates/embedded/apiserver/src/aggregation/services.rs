@@ -181,9 +181,9 @@ pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
         json::as_map(&mut service).insert("status".into(), json!({"conditions": [available]}));
         writes.push((name.into(), Expect::Absent, Some(Put::new("v1".into(), &service, 0))));
     }
-    let writes = writes
-        .into_iter()
-        .map(|(key, expect, put)| api.write(Write { bucket: BUCKET.into(), key, expect, put }));
+    let writes = writes.into_iter().map(|(key, expect, put)| {
+        api.write(Write { bucket: BUCKET.into(), key, expect, put, homes: Vec::new() })
+    });
     for outcome in futures::future::join_all(writes).await {
         // Somebody else who wrote it was here for the same reason.
         if let Err(WriteError::Failed(why)) = outcome {

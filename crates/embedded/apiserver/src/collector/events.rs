@@ -39,7 +39,8 @@ pub(super) fn start(api: &Api) {
                 .max();
                 if seen.is_some_and(|seen| seen < oldest) {
                     let expect = Expect::Version(entry.rv);
-                    let write = Write { bucket: Arc::from(BUCKET), key, expect, put: None };
+                    let write =
+                        Write { bucket: Arc::from(BUCKET), key, expect, put: None, homes: Vec::new() };
                     let _ = task_api.write(write).await;
                 }
             }

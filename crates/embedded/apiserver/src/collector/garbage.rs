@@ -5,8 +5,10 @@ use std::{
     sync::Arc,
 };
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::queue::{self, Queue};
 use crate::{
     api::Api,
     json::{self, items, text},
@@ -53,11 +55,46 @@ impl Graph {
     fn dependents_of(&self, uid: &str) -> Vec<Place> {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
+
+    /// Takes note of a change; says what has to be looked at for it.
+    fn follow(&mut self, bucket: &Arc<str>, event: &Event) -> Vec<Place> {
+        let place = (Arc::clone(bucket), Arc::clone(&event.key));
+        let head = &event.entry.head;
+        let before = event.previous.as_ref().map(|previous| &previous.head);
+        let is_gone = event.happened == Happened::Deleted;
+        let has_new_owners = before.is_none_or(|before| before.owners != head.owners);
+        if let Some(before) = before
+            && (is_gone || has_new_owners)
+        {
+            self.remove(&place, &before.owners);
+        }
+        let mut concerned = Vec::new();
+        if is_gone {
+            self.places.remove(&head.uid);
+            concerned.extend(self.dependents_of(&head.uid));
+        } else {
+            if has_new_owners {
+                self.add(&place, &head.uid, &head.owners);
+            }
+            if head.is_terminating {
+                concerned.extend(self.dependents_of(&head.uid));
+            }
+            if (has_new_owners && !head.owners.is_empty()) || head.is_terminating {
+                concerned.push(place);
+            }
+        }
+        // Owners that wait for their dependents may go on, or have one more to wait for.
+        if is_gone || has_new_owners {
+            let owners = before.into_iter().flat_map(|before| &before.owners).chain(&head.owners);
+            concerned.extend(owners.filter_map(|owner| self.places.get(owner).cloned()));
+        }
+        concerned
+    }
 }
 
 /// Follows every change, from the objects that are there on.
 pub(super) fn start(api: &Api) {
-    let mut changes = api.store().tap();
+    let changes = api.store().tap();
     let mut graph = Graph::default();
     let mut suspects = Vec::new();
     for bucket in api.store().buckets() {
@@ -71,81 +108,38 @@ pub(super) fn start(api: &Api) {
             }
         }
     }
-    let task_api = api.clone();
-    api.spawn(async move {
-        let collector = Collector { api: task_api };
-        for place in suspects {
-            collector.attend(&graph, &place).await;
-        }
-        while let Some((bucket, event)) = changes.recv().await {
-            collector.follow(&mut graph, &bucket, &event).await;
-        }
-    });
+    let graph = Arc::new(Mutex::new(graph));
+    let collector = Arc::new(Collector { api: api.clone(), graph: Arc::clone(&graph) });
+    queue::follow(
+        api,
+        changes,
+        Queue::new(suspects),
+        move |queue, bucket, event| {
+            graph.lock().follow(bucket, event).into_iter().for_each(|place| queue.add(place));
+        },
+        move |place| {
+            let collector = Arc::clone(&collector);
+            Box::pin(async move { collector.settle(&place).await })
+        },
+    );
 }
 
+/// Does what an object's owners, or its own deletion, ask for.
 struct Collector {
     api: Api,
+    graph: Arc<Mutex<Graph>>,
 }
 
 impl Collector {
-    async fn follow(&self, graph: &mut Graph, bucket: &Arc<str>, event: &Arc<Event>) {
-        let place = (Arc::clone(bucket), Arc::clone(&event.key));
-        if let Some(previous) = &event.previous
-            && (event.happened == Happened::Deleted || previous.head.owners != event.entry.head.owners)
-        {
-            graph.remove(&place, &previous.head.owners);
-        }
-        let head = &event.entry.head;
-        if event.happened == Happened::Deleted {
-            graph.places.remove(&head.uid);
-            for dependent in graph.dependents_of(&head.uid) {
-                self.attend(graph, &dependent).await;
-            }
-            // Owners that wait for their dependents may go on.
-            for owner in &head.owners {
-                if let Some(owner) = graph.places.get(owner).cloned() {
-                    self.attend(graph, &owner).await;
-                }
-            }
-            return;
-        }
-        let is_news = event.previous.as_ref().is_none_or(|previous| previous.head.owners != head.owners);
-        if is_news {
-            graph.add(&place, &head.uid, &head.owners);
-        }
-        if (is_news && !head.owners.is_empty()) || head.is_terminating {
-            self.attend(graph, &place).await;
-        }
-        if !is_news || head.owners.is_empty() {
-            return;
-        }
-        for owner in &head.owners {
-            if let Some(owner) = graph.places.get(owner).cloned() {
-                let is_waiting =
-                    self.api.store().get(&owner.0, &owner.1).is_some_and(|entry| entry.head.is_terminating);
-                if is_waiting {
-                    self.attend(graph, &owner).await;
-                }
-            }
-        }
-    }
-
-    /// Does what an object's owners, or its own deletion, ask for.
-    async fn attend(&self, graph: &Graph, place: &Place) {
-        let outcome = self.settle(graph, place).await;
-        match outcome {
-            Err(failure) if !matches!(failure.code(), 404 | 409) => {
-                tracing::warn!("cannot collect {} {}: {failure}", place.0, place.1);
-            }
-            _ => {}
-        }
+    fn dependents_of(&self, uid: &str) -> Vec<Place> {
+        self.graph.lock().dependents_of(uid)
     }
 
     fn resource(&self, bucket: &str) -> Option<Arc<Resource>> {
         self.api.registry().by_bucket().get(bucket).cloned()
     }
 
-    async fn settle(&self, graph: &Graph, place: &Place) -> Result<(), Failure> {
+    async fn settle(&self, place: &Place) -> Result<(), Failure> {
         let Some(entry) = self.api.store().get(&place.0, &place.1) else { return Ok(()) };
         let Some(resource) = self.resource(&place.0) else { return Ok(()) };
         let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
@@ -154,13 +148,13 @@ impl Collector {
         let finalizers: Vec<&str> = json::texts(&object, "/metadata/finalizers").collect();
         if entry.head.is_terminating {
             if finalizers.contains(&ORPHAN) {
-                for dependent in graph.dependents_of(&entry.head.uid) {
+                for dependent in self.dependents_of(&entry.head.uid) {
                     self.orphan(&dependent, &entry.head.uid).await?;
                 }
                 return drop_finalizer(&ask, ORPHAN).await;
             }
             if finalizers.contains(&FOREGROUND) {
-                return self.foreground(graph, &ask, &entry.head.uid).await;
+                return self.foreground(&ask, &entry.head.uid).await;
             }
         }
         let owners = items(&object, "/metadata/ownerReferences");
@@ -169,7 +163,7 @@ impl Collector {
         }
         let (mut present, mut waiting, mut leaving) = (false, false, Vec::new());
         for owner in owners {
-            match self.owner(graph, owner, namespace) {
+            match self.owner(owner, namespace) {
                 Owner::Present => present = true,
                 Owner::Waiting => {
                     waiting = true;
@@ -187,7 +181,7 @@ impl Collector {
         }
         let options = DeleteOptions {
             uid: Some(entry.head.uid.to_string()),
-            propagation: Some(if waiting && !graph.dependents_of(&entry.head.uid).is_empty() {
+            propagation: Some(if waiting && !self.dependents_of(&entry.head.uid).is_empty() {
                 Propagation::Foreground
             } else {
                 Propagation::Background
@@ -197,7 +191,7 @@ impl Collector {
         delete::delete(&ask, &options).await.map(drop)
     }
 
-    fn owner(&self, graph: &Graph, reference: &Value, namespace: &str) -> Owner {
+    fn owner(&self, reference: &Value, namespace: &str) -> Owner {
         let (group, version) = match text(reference, "/apiVersion").split_once('/') {
             Some((group, version)) => (group, version),
             None => ("", text(reference, "/apiVersion")),
@@ -210,7 +204,8 @@ impl Collector {
         if resource.is_namespaced && namespace.is_empty() {
             return Owner::Present;
         }
-        let Some(place) = graph.places.get(text(reference, "/uid")) else { return Owner::Gone };
+        let place = self.graph.lock().places.get(text(reference, "/uid")).cloned();
+        let Some(place) = place else { return Owner::Gone };
         let owner_namespace = split_key(&place.1).0;
         if resource.is_namespaced && owner_namespace != namespace {
             return Owner::Gone;
@@ -228,23 +223,9 @@ impl Collector {
         Owner::Present
     }
 
-    /// Deletes dependents that hold an owner back; lets go of the owner once there are none.
-    async fn foreground(&self, graph: &Graph, ask: &Ask, uid: &str) -> Result<(), Failure> {
-        let mut is_held = false;
-        for (bucket, key) in graph.dependents_of(uid) {
-            let Some(entry) = self.api.store().get(&bucket, &key) else { continue };
-            let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-            let references = items(&object, "/metadata/ownerReferences");
-            let Some(own) = references.iter().find(|reference| text(reference, "/uid") == uid) else {
-                continue;
-            };
-            is_held |= own.get("blockOwnerDeletion") == Some(&Value::Bool(true));
-            if !entry.head.is_terminating {
-                Box::pin(self.settle(graph, &(Arc::clone(&bucket), Arc::clone(&key)))).await?;
-            }
-        }
-        let still = graph.dependents_of(uid).iter().any(|(bucket, key)| self.blocks(bucket, key, uid));
-        if is_held && still {
+    /// Lets go of an owner once no dependent holds it back; they are looked at by themselves.
+    async fn foreground(&self, ask: &Ask, uid: &str) -> Result<(), Failure> {
+        if self.dependents_of(uid).iter().any(|(bucket, key)| self.blocks(bucket, key, uid)) {
             return Ok(());
         }
         drop_finalizer(ask, FOREGROUND).await

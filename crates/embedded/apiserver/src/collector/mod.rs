@@ -4,6 +4,7 @@ pub(crate) mod bootstrap;
 mod events;
 mod garbage;
 pub(crate) mod namespaces;
+pub(crate) mod queue;
 pub(crate) mod quotas;
 
 use crate::api::Api;
@@ -14,4 +15,5 @@ pub(crate) fn start(api: &Api) {
     garbage::start(api);
     namespaces::start(api);
     quotas::start(api);
+    crate::crd::removal::start(api);
 }

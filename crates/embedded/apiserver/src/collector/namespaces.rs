@@ -1,21 +1,26 @@
 //! Namespaces: what each of them has, and how they go.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
+use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
+use super::queue::{self, Queue};
 use crate::{
     api::Api,
     json,
-    request::options::DeleteOptions,
+    request::options::{DeleteOptions, Propagation},
+    resources::Resource,
     status::Failure,
     store::{Happened, split_key},
     verbs::{Ask, create, delete, update},
 };
 
 const BUCKET: &str = "core/namespaces";
+/// Deletions at the same time: they share the way to the disk.
+const AT_A_TIME: usize = 64;
 
-/// Gives a new namespace what every namespace has; empties one that is being deleted.
+/// Gives a namespace what every namespace has.
 pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
     let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
     if entry.head.is_terminating {
@@ -42,98 +47,78 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
 
 /// Empties namespaces that are being deleted, and then lets go of them.
 pub(super) fn start(api: &Api) {
-    let mut changes = api.store().tap();
+    let changes = api.store().tap();
     let namespaces = api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
-    let mut waiting: std::collections::BTreeSet<String> = namespaces
-        .into_iter()
-        .filter(|(_, entry)| entry.head.is_terminating)
-        .map(|(name, _)| name.to_string())
-        .collect();
+    let mut leaving: HashSet<Arc<str>> =
+        namespaces.into_iter().filter(|(_, entry)| entry.head.is_terminating).map(|(name, _)| name).collect();
     let task_api = api.clone();
-    api.spawn(async move {
-        let api = task_api;
-        loop {
-            let mut left = std::collections::BTreeSet::new();
-            for name in std::mem::take(&mut waiting) {
-                match empty(&api, &name).await {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        left.insert(name);
-                    }
-                    Err(failure) => {
-                        tracing::warn!("cannot empty namespace {name}: {failure}");
-                        left.insert(name);
-                    }
+    queue::follow(
+        api,
+        changes,
+        Queue::new(leaving.iter().cloned()),
+        move |queue, bucket, event| {
+            let (namespace, _) = split_key(&event.key);
+            if &**bucket != BUCKET {
+                // Something in it has gone, and it may be the last.
+                if event.happened == Happened::Deleted && leaving.contains(namespace) {
+                    queue.add(namespace.into());
                 }
+            } else if event.happened == Happened::Deleted {
+                leaving.remove(&event.key);
+            } else if event.entry.head.is_terminating {
+                leaving.insert(Arc::clone(&event.key));
+                queue.add(Arc::clone(&event.key));
             }
-            waiting = left;
-            // Sleep until a namespace begins to go, or something in one that goes has gone.
-            loop {
-                let Some((bucket, event)) = changes.recv().await else { return };
-                let (namespace, name) = split_key(&event.key);
-                if &*bucket == BUCKET {
-                    if event.entry.head.is_terminating && event.happened != Happened::Deleted {
-                        waiting.insert(name.to_owned());
-                    }
-                    if event.happened == Happened::Deleted {
-                        waiting.remove(name);
-                    }
-                    if !waiting.is_empty() {
-                        break;
-                    }
-                } else if event.happened == Happened::Deleted && waiting.contains(namespace) {
-                    break;
-                }
-            }
-        }
-    });
+        },
+        move |name| {
+            let api = task_api.clone();
+            Box::pin(async move { empty(&api, &name).await })
+        },
+    );
 }
 
-/// Deletes what is in a namespace; true once nothing is left and the namespace is gone.
-async fn empty(api: &Api, name: &str) -> Result<bool, Failure> {
-    let Some(entry) = api.store().get(BUCKET, name) else { return Ok(true) };
+/// What is left in a namespace, and why.
+#[derive(Default)]
+struct Left {
+    /// How many objects of which resource.
+    objects: Vec<(Arc<str>, usize)>,
+    finalizers: Vec<String>,
+    failures: Vec<Failure>,
+}
+
+/// Deletes what is in a namespace, and lets go of it once nothing is left.
+async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
+    let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
     if !entry.head.is_terminating {
-        return Ok(true);
+        return Ok(());
     }
     let registry = api.registry();
     let prefix = format!("{name}/");
-    let mut remaining: Vec<(Arc<str>, usize)> = Vec::new();
-    let mut finalizers: Vec<String> = Vec::new();
-    for (bucket, resource) in registry.by_bucket() {
-        if !resource.is_namespaced {
-            continue;
-        }
-        let objects =
-            api.store().list(&bucket, &prefix, None, None).map(|(entries, _)| entries).unwrap_or_default();
-        for (key, entry) in objects {
-            let (namespace, object) = split_key(&key);
-            let ask = Ask::internal(api, &resource, namespace, object);
-            // Pods get their time; everything else goes with its dependents.
-            if !entry.head.is_terminating {
-                let options = DeleteOptions {
-                    propagation: Some(crate::request::options::Propagation::Background),
-                    ..DeleteOptions::default()
-                };
-                match Box::pin(delete::delete(&ask, &options)).await {
-                    Err(failure) if failure.code() != 404 => return Err(failure),
-                    _ => {}
-                }
-            }
-        }
-        let left =
-            api.store().list(&bucket, &prefix, None, None).map(|(entries, _)| entries).unwrap_or_default();
-        if !left.is_empty() {
-            remaining.push((Arc::clone(&resource.plural), left.len()));
-            for (_, entry) in &left {
+    let objects = |bucket: &str| {
+        api.store().list(bucket, &prefix, None, None).map(|(entries, _)| entries).unwrap_or_default()
+    };
+    let mut left = Left::default();
+    for (bucket, resource) in registry.by_bucket().into_iter().filter(|(_, resource)| resource.is_namespaced)
+    {
+        // What is on its way is not asked again: pods get their time, and finalizers theirs.
+        let staying = objects(&bucket).into_iter().filter(|(_, entry)| !entry.head.is_terminating);
+        let deletions = staying.map(|(key, _)| delete_one(api, &resource, key));
+        // One that cannot go must not keep the others from going.
+        let outcomes: Vec<_> = stream::iter(deletions).buffer_unordered(AT_A_TIME).collect().await;
+        left.failures.extend(outcomes.into_iter().filter_map(Result::err));
+        let rest = objects(&bucket);
+        if !rest.is_empty() {
+            left.objects.push((Arc::clone(&resource.plural), rest.len()));
+            for (_, entry) in &rest {
                 let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-                finalizers.extend(json::texts(&object, "/metadata/finalizers").map(str::to_owned));
+                left.finalizers.extend(json::texts(&object, "/metadata/finalizers").map(str::to_owned));
             }
         }
     }
     let resource = api.built_in("", "namespaces")?;
-    if !remaining.is_empty() {
-        tell(api, &resource, name, &remaining, &finalizers).await?;
-        return Ok(false);
+    if !left.objects.is_empty() {
+        tell(api, &resource, name, &left).await?;
+        return left.failures.into_iter().next().map_or(Ok(()), Err);
     }
     let ask = Ask::internal(api, &resource, "", name).below("finalize");
     let outcome =
@@ -145,26 +130,30 @@ async fn empty(api: &Api, name: &str) -> Result<bool, Failure> {
             Ok(namespace)
         }))
         .await;
-    match outcome {
+    outcome.map(drop)
+}
+
+async fn delete_one(api: &Api, resource: &Arc<Resource>, key: Arc<str>) -> Result<(), Failure> {
+    let (namespace, name) = split_key(&key);
+    let ask = Ask::internal(api, resource, namespace, name);
+    let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
+    match Box::pin(delete::delete(&ask, &options)).await {
         Err(failure) if failure.code() != 404 => Err(failure),
-        _ => Ok(api.store().get(BUCKET, name).is_none()),
+        _ => Ok(()),
     }
 }
 
 /// Says in the status of a namespace what keeps it from going.
-async fn tell(
-    api: &Api,
-    resource: &Arc<crate::resources::Resource>,
-    name: &str,
-    remaining: &[(Arc<str>, usize)],
-    finalizers: &[String],
-) -> Result<(), Failure> {
+async fn tell(api: &Api, resource: &Arc<Resource>, name: &str, left: &Left) -> Result<(), Failure> {
     let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
-    for finalizer in finalizers {
+    for finalizer in &left.finalizers {
         *counts.entry(finalizer).or_default() += 1;
     }
-    let resources: Vec<String> =
-        remaining.iter().map(|(plural, count)| format!("{plural}. has {count} resource instances")).collect();
+    let resources: Vec<String> = left
+        .objects
+        .iter()
+        .map(|(plural, count)| format!("{plural}. has {count} resource instances"))
+        .collect();
     let held: Vec<String> = counts
         .iter()
         .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
@@ -179,12 +168,20 @@ async fn tell(
             "ResourcesDiscovered",
             "All resources successfully discovered".into(),
         ),
-        condition(
-            "NamespaceDeletionContentFailure",
-            false,
-            "ContentDeleted",
-            "All content successfully deleted, may be waiting on finalization".into(),
-        ),
+        match left.failures.first() {
+            None => condition(
+                "NamespaceDeletionContentFailure",
+                false,
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization".into(),
+            ),
+            Some(failure) => condition(
+                "NamespaceDeletionContentFailure",
+                true,
+                "ContentDeletionFailed",
+                format!("Failed to delete all resource types, {} remaining: {failure}", left.objects.len()),
+            ),
+        },
         condition(
             "NamespaceContentRemaining",
             true,

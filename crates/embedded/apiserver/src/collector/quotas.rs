@@ -10,6 +10,7 @@ use std::{
 use quintet_api::Quantity;
 use serde_json::{Value, json};
 
+use super::queue::{self, Queue};
 use crate::{
     admission::{counted_by, usage},
     api::Api,
@@ -24,56 +25,51 @@ const QUOTAS: &str = "core/resourcequotas";
 
 /// Follows every change, from the quotas that are there on.
 pub(super) fn start(api: &Api) {
-    let mut changes = api.store().tap();
+    let changes = api.store().tap();
     let quotas = api.store().list(QUOTAS, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
-    let mut stale: BTreeSet<String> = quotas.iter().map(|(key, _)| split_key(key).0.to_owned()).collect();
-    let task_api = api.clone();
+    let queue = Queue::new(quotas.iter().map(|(key, _)| namespace_of(key)));
+    let (returned, ledger_api) = (queue.clone(), api.clone());
     api.spawn(async move {
         loop {
-            for namespace in std::mem::take(&mut stale) {
-                if !recount(&task_api, &namespace).await {
-                    stale.insert(namespace);
-                }
-            }
-            tokio::select! {
-                change = changes.recv() => {
-                    let Some((bucket, event)) = change else { return };
-                    note(&mut stale, &bucket, &event);
-                    // What happened meanwhile is counted in the same go.
-                    while let Ok((bucket, event)) = changes.try_recv() {
-                        note(&mut stale, &bucket, &event);
-                    }
-                }
-                returned = task_api.ledger().stale() => stale.extend(returned),
-            }
+            ledger_api
+                .ledger()
+                .stale()
+                .await
+                .into_iter()
+                .for_each(|namespace| returned.add(namespace.into()));
         }
+    });
+    let task_api = api.clone();
+    queue::follow(api, changes, queue, note, move |namespace| {
+        let api = task_api.clone();
+        Box::pin(async move { recount(&api, &namespace).await })
     });
 }
 
-fn note(stale: &mut BTreeSet<String>, bucket: &str, event: &Event) {
+fn namespace_of(key: &str) -> Arc<str> {
+    split_key(key).0.into()
+}
+
+fn note(queue: &Queue<Arc<str>>, bucket: &Arc<str>, event: &Arc<Event>) {
     // What is new was counted when it was admitted.
-    if event.happened != Happened::Added || bucket == QUOTAS {
-        stale.insert(split_key(&event.key).0.to_owned());
+    if event.key.contains('/') && (event.happened != Happened::Added || &**bucket == QUOTAS) {
+        queue.add(namespace_of(&event.key));
     }
 }
 
-/// Whether the quotas of a namespace are right now.
-async fn recount(api: &Api, namespace: &str) -> bool {
-    if namespace.is_empty() {
-        return true;
-    }
+/// Counts what the quotas of a namespace are about.
+async fn recount(api: &Api, namespace: &str) -> Result<(), Failure> {
     let prefix = format!("{namespace}/");
     let quotas =
         api.store().list(QUOTAS, &prefix, None, None).map(|(entries, _)| entries).unwrap_or_default();
-    let mut is_right = true;
+    let mut outcome = Ok(());
     for (key, _) in quotas {
         match count(api, namespace, split_key(&key).1).await {
-            Err(failure) if failure.code() == 409 => is_right = false,
-            Err(failure) if failure.code() != 404 => tracing::warn!("cannot count quota {key}: {failure}"),
+            Err(failure) if failure.code() != 404 => outcome = Err(failure),
             _ => {}
         }
     }
-    is_right
+    outcome
 }
 
 async fn count(api: &Api, namespace: &str, name: &str) -> Result<(), Failure> {

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{BUCKET, CLEANUP, is_true, refresh};
+use super::{BUCKET, is_true, refresh};
 use crate::{
     aggregation,
     api::Api,
     json::{self, items, text, timestamp},
-    request::options::DeleteOptions,
-    resources::bucket,
     status::Failure,
-    store::{Expect, Write, WriteError, split_key},
-    verbs::{Ask, delete, update},
+    store::{Expect, Write, WriteError},
 };
 
 /// Brings names, conditions and the served resources in line with a definition that was written.
@@ -24,14 +21,8 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
         return aggregation::publish(api).await;
     };
     if entry.head.is_terminating {
+        // Its objects are removed by those who follow such definitions.
         refresh(api);
-        let (api, name) = (api.clone(), name.to_owned());
-        let task_api = api.clone();
-        api.spawn(async move {
-            if let Err(failure) = clean_up(&task_api, &name).await {
-                tracing::warn!("cannot remove the objects of {name}: {failure}");
-            }
-        });
         return Ok(());
     }
     write_status(api, name).await?;
@@ -50,22 +41,23 @@ async fn write_status(api: &Api, name: &str) -> Result<(), Failure> {
             return Ok(());
         }
         json::as_map(&mut definition).insert("status".into(), status);
-        let put = api.encode(&resource, definition).await?;
+        let put = api.encode(&resource, &definition).await?;
         let write = Write {
             bucket: Arc::clone(&resource.bucket),
             key: name.into(),
             expect: Expect::Version(entry.rv),
             put: Some(put),
+            homes: Vec::new(),
         };
         match api.write(write).await {
             Ok(_) => return Ok(()),
             Err(WriteError::Conflict) => {}
-            Err(WriteError::Failed(why)) => return Err(Failure::internal(why)),
+            Err(error) => return Err(Failure::internal(error.to_string())),
         }
     }
 }
 
-fn condition(
+pub(super) fn condition(
     now: Timestamp,
     definition: &Value,
     kind: &str,
@@ -193,80 +185,4 @@ fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
         }
     }
     json!({"conditions": conditions, "acceptedNames": accepted, "storedVersions": stored})
-}
-
-/// Removes all objects of a definition that is being deleted, then lets go of it.
-async fn clean_up(api: &Api, name: &str) -> Result<(), Failure> {
-    let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
-    let definition = entry.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-    if !json::texts(&definition, "/metadata/finalizers").any(|finalizer| finalizer == CLEANUP) {
-        return Ok(());
-    }
-    let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
-    let ask = Ask::internal(api, &resource, "", name);
-    let group = text(&definition, "/spec/group");
-    let place = bucket(group, text(&definition, "/spec/names/plural"));
-    if api.store().count(&place) > 0 && !is_true(&definition, "Terminating") {
-        let now = api.now();
-        let status_ask = Ask::internal(api, &resource, "", name).below("status");
-        Box::pin(update::update(
-            &status_ask,
-            false,
-            update::Made::Applied,
-            move |mut definition: Value| async move {
-                let terminating = condition(
-                    now,
-                    &definition,
-                    "Terminating",
-                    true,
-                    "InstanceDeletionInProgress",
-                    "CustomResource deletion is in progress",
-                );
-                let status = json::child(json::as_map(&mut definition), "status");
-                if let Some(conditions) =
-                    status.entry("conditions").or_insert_with(|| json!([])).as_array_mut()
-                {
-                    conditions.retain(|one| text(one, "/type") != "Terminating");
-                    conditions.push(terminating);
-                }
-                Ok(definition)
-            },
-        ))
-        .await?;
-    }
-    let registry = api.registry();
-    let instances = registry.all().find(|one| *one.bucket == *place).cloned();
-    let mut changes = api.store().follow(&place.as_str().into());
-    if let Some(instances) = instances {
-        let objects =
-            api.store().list(&place, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
-        for (key, _) in objects {
-            let (namespace, name) = split_key(&key);
-            let one = Ask::internal(api, &instances, namespace, name);
-            match Box::pin(delete::delete(&one, &DeleteOptions::default())).await {
-                Err(failure) if failure.code() != 404 => return Err(failure),
-                _ => {}
-            }
-        }
-        // Finalizers of instances are respected, however long that takes.
-        while api.store().count(&place) > 0 {
-            if changes.changed().await.is_err() {
-                return Ok(());
-            }
-        }
-    }
-    let outcome =
-        Box::pin(update::update(&ask, false, update::Made::Applied, |mut definition: Value| async move {
-            if let Some(finalizers) =
-                json::metadata(&mut definition).get_mut("finalizers").and_then(Value::as_array_mut)
-            {
-                finalizers.retain(|finalizer| finalizer != CLEANUP);
-            }
-            Ok(definition)
-        }))
-        .await;
-    match outcome {
-        Err(failure) if failure.code() != 404 => Err(failure),
-        _ => Ok(()),
-    }
 }

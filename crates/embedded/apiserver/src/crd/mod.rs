@@ -2,6 +2,7 @@
 
 pub(crate) mod conversion;
 mod establish;
+pub(crate) mod removal;
 
 use std::sync::{Arc, OnceLock};
 
@@ -119,10 +120,26 @@ pub(crate) fn is_true(definition: &Value, condition: &str) -> bool {
 /// The resources that an established definition serves.
 fn resources(source: &Arc<Entry>) -> Vec<Arc<Resource>> {
     let definition = &source.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-    let epoch = source.rv;
     if !is_true(definition, "Established") {
         return Vec::new();
     }
+    resources_of(source, definition, |version| version.get("served") == Some(&Value::Bool(true)))
+}
+
+/// The version of a definition that its objects are stored in, whether or not it is served.
+fn storage_resource(source: &Arc<Entry>) -> Option<Arc<Resource>> {
+    let definition = &source.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let stored =
+        resources_of(source, definition, |version| version.get("storage") == Some(&Value::Bool(true)));
+    stored.into_iter().next()
+}
+
+fn resources_of(
+    source: &Arc<Entry>,
+    definition: &Value,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Vec<Arc<Resource>> {
+    let epoch = source.rv;
     let name = |key: &str| text(definition, &format!("/status/acceptedNames/{key}")).to_owned();
     let list = |key: &str| -> Vec<String> {
         json::texts(definition, &format!("/status/acceptedNames/{key}")).map(str::to_owned).collect()
@@ -133,8 +150,9 @@ fn resources(source: &Arc<Entry>) -> Vec<Arc<Resource>> {
     let storage = versions.iter().find(|version| version.get("storage") == Some(&Value::Bool(true)));
     let storage = storage.map(|version| text(version, "/name")).unwrap_or_default();
     let is_namespaced = text(definition, "/spec/scope") == "Namespaced";
-    let served = versions.iter().filter(|version| version.get("served") == Some(&Value::Bool(true)));
-    served
+    versions
+        .iter()
+        .filter(|version| is_wanted(version))
         .map(|version| {
             let custom = custom_version(source, definition, version, group, &kind);
             let version = text(version, "/name");

@@ -1,13 +1,14 @@
 //! The API over HTTPS.
 
+mod body;
 pub mod certificates;
 pub mod cluster;
+mod limits;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, header};
-use http_body_util::{BodyExt as _, Limited};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -25,21 +26,22 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::{
     api::Api,
     auth::{Caller, tokens},
-    decode::BODY_AT_MOST,
     request::body::Answer,
     show,
     status::Failure,
 };
 use certificates::Authority;
+use limits::Limits;
 
 /// Connections at a time; every kubectl is one, every controller a few.
 const CONNECTIONS: usize = 4096;
+/// Requests at a time on one connection, watches included: as many as Go's servers allow.
+const STREAMS: u32 = 250;
 /// A client that has not finished its handshake by then is none.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// A connection without a request for this long is closed; so is one whose headers take as long.
 const IDLE_DEADLINE: Duration = Duration::from_mins(5);
-/// A body that takes longer to arrive is not waited for.
-const BODY_DEADLINE: Duration = Duration::from_mins(1);
+const TOO_MANY: &str = "Too many requests, please try again later.\n";
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -96,6 +98,7 @@ pub fn tls(authority: &Authority, names: &[String]) -> Result<ServerConfig, Serv
 pub async fn serve(api: Api, listener: TcpListener, tls: ServerConfig) {
     let acceptor = TlsAcceptor::from(Arc::new(tls));
     let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let limits = Arc::new(Limits::default());
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
@@ -104,6 +107,7 @@ pub async fn serve(api: Api, listener: TcpListener, tls: ServerConfig) {
         };
         let Some((stream, permit)) = accepted else { continue };
         let (api_here, acceptor, watcher) = (api.clone(), acceptor.clone(), graceful.watcher());
+        let limits = Arc::clone(&limits);
         api.spawn_draining(async move {
             let _permit = permit;
             let stream = match tokio::time::timeout(HELLO_DEADLINE, acceptor.accept(stream)).await {
@@ -114,15 +118,18 @@ pub async fn serve(api: Api, listener: TcpListener, tls: ServerConfig) {
             let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
             let known = certificate.and_then(|certificate| caller_of(certificate)).map(Arc::new);
             let service = service_fn(move |request| {
-                let (api, known) = (api_here.clone(), known.clone());
-                async move { Ok::<_, std::convert::Infallible>(respond(&api, known.as_deref(), request).await) }
+                let (api, known, limits) = (api_here.clone(), known.clone(), Arc::clone(&limits));
+                async move {
+                    let answer = respond(&api, &limits, known.as_deref(), request).await;
+                    Ok::<_, std::convert::Infallible>(answer)
+                }
             });
             let mut http = auto::Builder::new(TokioExecutor::new());
             http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_DEADLINE);
             http.http2()
                 .timer(TokioTimer::new())
                 .keep_alive_interval(Duration::from_secs(30))
-                .max_concurrent_streams(1000)
+                .max_concurrent_streams(STREAMS)
                 .max_header_list_size(64 << 10);
             let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
             if let Err(error) = watcher.watch(connection).await {
@@ -181,29 +188,38 @@ fn authenticate(
     known.map(|(caller, _)| caller).ok_or_else(Failure::unauthorized)
 }
 
-async fn respond(api: &Api, certificate: Option<&Caller>, request: Request<Incoming>) -> Response<Answer> {
+async fn respond(
+    api: &Api,
+    limits: &Limits,
+    certificate: Option<&Caller>,
+    request: Request<Incoming>,
+) -> Response<Answer> {
     let version = request.version();
     let caller = match authenticate(api, certificate, request.headers()) {
         Ok(caller) => caller,
         Err(failure) => return unread(version, &failure),
     };
+    let Ok(_room) = limits.admit(&caller, &request) else { return too_many() };
     let (parts, body) = request.into_parts();
-    let body = match tokio::time::timeout(BODY_DEADLINE, Limited::new(body, BODY_AT_MOST).collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            return unread(version, &Failure::too_large(BODY_AT_MOST));
-        }
-        Ok(Err(error)) => return unread(version, &Failure::bad_request(error.to_string())),
-        Err(_) => {
-            let message = "the body of the request took too long to arrive";
-            return unread(version, &Failure::new(408, "Timeout", message));
-        }
+    let body = match body::read(body).await {
+        Ok(body) => body,
+        Err(failure) => return unread(version, &failure),
     };
     let is_head = parts.method == http::Method::HEAD;
     let mut response = api.handle(Request::from_parts(parts, body), caller).await;
     if is_head {
         *response.body_mut() = Answer::whole(Bytes::new());
     }
+    response
+}
+
+/// The answer where there is no room. Clients come back after a second.
+fn too_many() -> Response<Answer> {
+    let mut response = Response::new(Answer::whole(Bytes::from_static(TOO_MANY.as_bytes())));
+    *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
 

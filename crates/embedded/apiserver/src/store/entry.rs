@@ -111,6 +111,8 @@ impl Put {
             }
         }
         body.push(b'}');
+        // It is kept for long: without the room that it grew into.
+        body.shrink_to_fit();
         Self { version, body: body.into(), head: Head::of_metadata(metadata), epoch }
     }
 }

@@ -3,7 +3,10 @@
 //! A data directory holds `log-<first version>` segments, at most one complete `snapshot-<version>`, and
 //! `lock`. A record is `length crc32 payload`, numbers little-endian. A snapshot is written under a
 //! temporary name, synced and renamed, so that it is either whole or not there; segments that it covers
-//! are removed afterwards. Only the end of the last segment can be torn by a crash: it is cut off.
+//! are removed afterwards.
+//!
+//! What is synced together is one record, a batch. A crash can tear only the last one: it was never answered, and
+//! is cut off. A bad record with a good batch behind it was whole once: that is damage, and nothing is thrown away.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -27,6 +30,10 @@ const PUT: u8 = 1;
 const DELETE: u8 = 2;
 /// The end of a snapshot: what came before is all of it.
 const END: u8 = 3;
+/// Records that were synced together.
+const BATCH: u8 = 4;
+/// A batch that has grown this long is synced before more is added.
+pub(super) const BATCH_BYTES: usize = 16 << 20;
 
 /// One record.
 #[derive(Debug, PartialEq)]
@@ -34,31 +41,6 @@ enum Record {
     Put { rv: u64, bucket: String, key: String, version: String, body: Bytes },
     Delete { rv: u64, bucket: String, key: String },
     End { rv: u64 },
-}
-
-const CRC_TABLE: [u32; 256] = {
-    let mut table = [0_u32; 256];
-    let mut index = 0_usize;
-    while index < 256 {
-        #[expect(clippy::cast_possible_truncation, reason = "index is below 256")]
-        let mut value = index as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            value = if value & 1 == 1 { 0xEDB8_8320 ^ (value >> 1) } else { value >> 1 };
-            bit += 1;
-        }
-        table[index] = value;
-        index += 1;
-    }
-    table
-};
-
-/// CRC-32 (the one of zip and ethernet).
-fn checksum(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0_u32, |crc, byte| {
-        let index = (crc ^ u32::from(*byte)) & 0xff;
-        CRC_TABLE.get(index as usize).copied().unwrap_or_default() ^ (crc >> 8)
-    })
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -69,11 +51,11 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 
 fn frame(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
-    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&[0; HEADER]);
     fill(out);
-    let payload = out.get(start + 8..).unwrap_or_default();
-    let (length, crc) = (u32::try_from(payload.len()).unwrap_or(u32::MAX), checksum(payload));
-    if let Some(header) = out.get_mut(start..start + 8) {
+    let payload = out.get(start + HEADER..).unwrap_or_default();
+    let (length, crc) = (u32::try_from(payload.len()).unwrap_or(u32::MAX), crc32fast::hash(payload));
+    if let Some(header) = out.get_mut(start..start + HEADER) {
         header[..4].copy_from_slice(&length.to_le_bytes());
         header[4..].copy_from_slice(&crc.to_le_bytes());
     }
@@ -147,24 +129,61 @@ fn read_records(file: File, mut each: impl FnMut(Record)) -> io::Result<u64> {
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let (mut good, mut payload) = (0_u64, Vec::new());
     loop {
-        let mut header = [0_u8; 8];
+        let mut header = [0_u8; HEADER];
         if !read_whole(&mut reader, &mut header)? {
             return Ok(good);
         }
-        let (length, crc) = header.split_at(4);
-        let length = u32::from_le_bytes(length.try_into().unwrap_or_default());
-        let crc = u32::from_le_bytes(crc.try_into().unwrap_or_default());
+        let (length, crc) = header_of(header);
         if length > RECORD_AT_MOST {
             return Ok(good);
         }
         payload.resize(length as usize, 0);
-        if !read_whole(&mut reader, &mut payload)? || checksum(&payload) != crc {
+        if !read_whole(&mut reader, &mut payload)? || crc32fast::hash(&payload) != crc {
             return Ok(good);
         }
-        let Some(record) = decode(&payload) else { return Ok(good) };
-        each(record);
-        good += 8 + u64::from(length);
+        let records = match payload.split_first() {
+            Some((&BATCH, records)) => decode_batch(records),
+            _ => decode(&payload).map(|record| vec![record]),
+        };
+        let Some(records) = records else { return Ok(good) };
+        records.into_iter().for_each(&mut each);
+        good += HEADER as u64 + u64::from(length);
     }
+}
+
+const HEADER: usize = 8;
+
+/// Length and checksum.
+fn header_of(header: [u8; HEADER]) -> (u32, u32) {
+    let both = u64::from_le_bytes(header);
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    let length = both as u32;
+    (length, (both >> 32) as u32)
+}
+
+/// The payload of the record that begins the bytes, if it is whole.
+fn whole(bytes: &[u8]) -> Option<&[u8]> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
+    let (length, crc) = header_of(*header);
+    let payload = rest.get(..length as usize)?;
+    (crc32fast::hash(payload) == crc).then_some(payload)
+}
+
+fn decode_batch(mut bytes: &[u8]) -> Option<Vec<Record>> {
+    let mut records = Vec::new();
+    while !bytes.is_empty() {
+        let payload = whole(bytes)?;
+        records.push(decode(payload)?);
+        bytes = bytes.get(HEADER + payload.len()..)?;
+    }
+    Some(records)
+}
+
+/// Whether a whole batch lies somewhere in the bytes. What objects say cannot look like one: they are JSON, and have
+/// no zero bytes, of which every header has some.
+fn has_batch(bytes: &[u8]) -> bool {
+    let begins = bytes.windows(HEADER + 1).enumerate().filter(|(_, window)| window.last() == Some(&BATCH));
+    begins.into_iter().any(|(at, _)| bytes.get(at..).and_then(whole).is_some())
 }
 
 /// Fills the buffer; `false` if the file ends before.
@@ -191,11 +210,16 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Appends and waits until it is on disk.
+    /// Appends records as one batch, and waits until it is on disk.
     pub(super) fn append(&mut self, records: &[u8]) -> io::Result<()> {
-        self.file.write_all(records)?;
+        let mut batch = Vec::with_capacity(records.len() + HEADER + 1);
+        frame(&mut batch, |batch| {
+            batch.push(BATCH);
+            batch.extend_from_slice(records);
+        });
+        self.file.write_all(&batch)?;
         self.file.sync_data()?;
-        self.bytes += records.len() as u64;
+        self.bytes += batch.len() as u64;
         Ok(())
     }
 }
@@ -279,11 +303,13 @@ impl Directory {
             })
             .map_err(self.failed("read the log in"))?;
             if good < length {
-                if Some(*number) != last {
+                let rest = tail(path, good).map_err(self.failed("read the log in"))?;
+                if Some(*number) != last || has_batch(&rest) {
                     return Err(StoreError::Damaged { path: path.clone() });
                 }
                 // Should it have been more than a torn write, nothing of it is lost.
-                let aside = self.set_aside(path, good).map_err(self.failed("keep what is cut off in"))?;
+                let aside =
+                    self.set_aside(path, good, &rest).map_err(self.failed("keep what is cut off in"))?;
                 tracing::warn!(
                     "the log ended in the middle of a write; {} bytes cut off and kept in {}",
                     length - good,
@@ -305,12 +331,10 @@ impl Directory {
     }
 
     /// Copies what follows the good part of a log to a file of its own.
-    fn set_aside(&self, log: &Path, good: u64) -> io::Result<PathBuf> {
-        let mut file = File::open(log)?;
-        file.seek(io::SeekFrom::Start(good))?;
+    fn set_aside(&self, log: &Path, good: u64, rest: &[u8]) -> io::Result<PathBuf> {
         let name = log.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.path.join(format!("cut-{name}-{good}"));
-        io::copy(&mut file, &mut File::create(&aside)?)?;
+        fs::write(&aside, rest)?;
         Ok(aside)
     }
 
@@ -361,6 +385,15 @@ impl Directory {
         }
         Ok(())
     }
+}
+
+/// What follows the good part of a log.
+fn tail(log: &Path, good: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(log)?;
+    file.seek(io::SeekFrom::Start(good))?;
+    let mut rest = Vec::new();
+    file.read_to_end(&mut rest)?;
+    Ok(rest)
 }
 
 fn record_rv(record: &Record) -> u64 {

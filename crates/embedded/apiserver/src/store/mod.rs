@@ -66,13 +66,19 @@ pub enum StoreError {
 /// Why a write did not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The object is not in the state the caller expected; this is what it is now.
+    /// The object is not in the state the caller expected.
     #[error("the object has been modified")]
     Conflict,
+    /// An object that this one cannot be without is gone or going.
+    #[error("what the object belongs to is gone or being deleted")]
+    Homeless,
     /// The disk failed, and with it the store: nothing is written any more.
     #[error("the store failed: {0}")]
     Failed(String),
 }
+
+/// Bucket and key.
+pub type Id = (Arc<str>, Arc<str>);
 
 /// What the caller takes for the present state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,14 +100,14 @@ pub struct Write {
     pub expect: Expect,
     /// The new state; `None` deletes.
     pub put: Option<Put>,
+    /// Objects that must be there, and stay: the namespace of a new object, the definition of its kind.
+    pub homes: Vec<Id>,
 }
 
 /// Changes of all buckets, for those parts of the server that follow everything.
 pub type Tap = mpsc::UnboundedReceiver<(Arc<str>, Arc<Event>)>;
 
 type Outcome = Result<Arc<Entry>, WriteError>;
-/// Bucket and key.
-type Id = (Arc<str>, Arc<str>);
 type Tapped = mpsc::UnboundedSender<(Arc<str>, Arc<Event>)>;
 
 struct Pending {
@@ -172,8 +178,17 @@ struct Change {
     entry: Option<Arc<Entry>>,
 }
 
-/// Decides one write: checks what it is based on and gives it its version.
-fn decide(write: Write, current: Option<&Arc<Entry>>, rv: u64) -> Result<(Change, Arc<Entry>), WriteError> {
+/// Decides one write: checks what it is based on and gives it its version. `find` knows the present state.
+fn decide(
+    write: Write,
+    find: impl Fn(&Id) -> Option<Arc<Entry>>,
+    rv: u64,
+) -> Result<(Change, Arc<Entry>), WriteError> {
+    let current = find(&(Arc::clone(&write.bucket), Arc::clone(&write.key)));
+    let current = current.as_ref();
+    if write.homes.iter().any(|home| find(home).is_none_or(|home| home.head.is_terminating)) {
+        return Err(WriteError::Homeless);
+    }
     match (write.expect, current) {
         (Expect::Absent, None) => {}
         (Expect::Version(expected), Some(current)) if current.rv == expected => {}
@@ -241,8 +256,7 @@ impl Store {
     fn write_in_memory(&self, write: Write) -> Outcome {
         let mut state = self.shared.state.write();
         let rv = state.rv + 1;
-        let current = state.get(&write.bucket, &write.key).cloned();
-        let (change, result) = decide(write, current.as_ref(), rv)?;
+        let (change, result) = decide(write, |(bucket, key)| state.get(bucket, key).cloned(), rv)?;
         let Change { bucket, key, rv, entry } = change;
         if let Some(event) = state.apply(&bucket, key, rv, entry, Instant::now()) {
             let mut taps = self.shared.taps.lock();
@@ -390,11 +404,11 @@ impl Writer {
         let mut ahead: HashMap<Id, Option<Arc<Entry>>> = HashMap::new();
         for Pending { write, reply } in batch {
             let id = (Arc::clone(&write.bucket), Arc::clone(&write.key));
-            let current = match ahead.get(&id) {
+            let find = |id: &Id| match ahead.get(id) {
                 Some(entry) => entry.clone(),
-                None => self.shared.state.read().get(&write.bucket, &write.key).cloned(),
+                None => self.shared.state.read().get(&id.0, &id.1).cloned(),
             };
-            match decide(write, current.as_ref(), rv + 1) {
+            match decide(write, find, rv + 1) {
                 Err(error) => replies.push((reply, Err(error))),
                 Ok((change, result)) => {
                     rv += 1;
@@ -409,6 +423,10 @@ impl Writer {
                         ),
                         None => log::delete(&mut records, rv, &change.bucket, &change.key),
                     }
+                    if records.len() > log::BATCH_BYTES {
+                        self.append(&records)?;
+                        records.clear();
+                    }
                     ahead.insert(id, change.entry.clone());
                     changes.push(change);
                     replies.push((reply, Ok(result)));
@@ -416,11 +434,9 @@ impl Writer {
             }
         }
         if !records.is_empty() {
-            self.segment.append(&records).map_err(|source| StoreError::Io {
-                what: "write the log of",
-                path: PathBuf::from("the data directory"),
-                source,
-            })?;
+            self.append(&records)?;
+        }
+        if !changes.is_empty() {
             self.shared.publish(changes);
         }
         for (reply, outcome) in replies {
@@ -428,6 +444,14 @@ impl Writer {
             let _ = reply.send(outcome);
         }
         self.snapshot_if_due()
+    }
+
+    fn append(&mut self, records: &[u8]) -> Result<(), StoreError> {
+        self.segment.append(records).map_err(|source| StoreError::Io {
+            what: "write the log of",
+            path: PathBuf::from("the data directory"),
+            source,
+        })
     }
 
     /// Replaces a log that has grown longer than the state it leads to.

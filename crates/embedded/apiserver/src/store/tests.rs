@@ -11,6 +11,7 @@ fn write(bucket: &str, key: &str, expect: Expect, value: Option<&str>) -> Write 
             let object = json!({"metadata": {"name": "x", "labels": {"a": value}}, "data": {"v": value}});
             Put::new("v1".into(), &object, 0)
         }),
+        homes: Vec::new(),
     }
 }
 
@@ -103,6 +104,38 @@ async fn a_torn_end_is_cut_off() {
 }
 
 #[tokio::test]
+async fn damage_in_the_middle_throws_nothing_away() {
+    let path = directory("damage");
+    {
+        let store = Store::open(&path).unwrap();
+        for n in 0..10 {
+            store.write(write("b", &format!("k{n}"), Expect::Absent, Some("1"))).await.unwrap();
+        }
+    }
+    let log = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
+    let log = log.into_iter().find(|path| path.to_string_lossy().contains("log-")).unwrap();
+    let whole = std::fs::read(&log).unwrap();
+    for flipped in [0, 5, 9, 40] {
+        let mut bytes = whole.clone();
+        bytes[flipped] ^= 0x10;
+        std::fs::write(&log, &bytes).unwrap();
+        assert!(matches!(Store::open(&path), Err(StoreError::Damaged { .. })), "byte {flipped}");
+        assert_eq!(std::fs::read(&log).unwrap(), bytes, "it is left as it is");
+    }
+    // The last batch was perhaps never answered.
+    let mut bytes = whole.clone();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&log, &bytes).unwrap();
+    assert_eq!(Store::open(&path).unwrap().count("b"), 9);
+    let aside = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
+    let aside = aside.into_iter().find(|path| path.to_string_lossy().contains("cut-")).unwrap();
+    assert!(
+        whole.starts_with(&std::fs::read(&log).unwrap()) && bytes.ends_with(&std::fs::read(aside).unwrap())
+    );
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[tokio::test]
 async fn snapshots_replace_the_log() {
     let path = directory("snapshot");
     let big = "x".repeat(200_000);
@@ -136,4 +169,27 @@ fn an_object_is_spliced_back_together() {
     expected["metadata"]["resourceVersion"] = "9".into();
     assert_eq!(back, expected);
     assert_eq!(entry.to_value("v1", "ConfigMap"), expected);
+}
+
+#[tokio::test]
+async fn nothing_is_written_where_it_would_have_no_home() {
+    let path = directory("homes");
+    for store in [Store::in_memory(), Store::open(&path).unwrap()] {
+        let homeless = || Write {
+            homes: vec![("homes".into(), "home".into())],
+            ..write("b", "k", Expect::Absent, Some("1"))
+        };
+        assert_eq!(store.write(homeless()).await.unwrap_err(), WriteError::Homeless);
+        let home = store.write(write("homes", "home", Expect::Absent, Some("1"))).await.unwrap();
+        let leaving = json!({"metadata": {"name": "home", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let leave = Write {
+            put: Some(Put::new("v1".into(), &leaving, 0)),
+            ..write("homes", "home", Expect::Version(home.rv), None)
+        };
+        // Both at once: the second must see the first, though it is not published yet.
+        let (left, written) = tokio::join!(store.write(leave), store.write(homeless()));
+        assert!(left.is_ok());
+        assert_eq!(written.unwrap_err(), WriteError::Homeless);
+    }
+    let _ = std::fs::remove_dir_all(path);
 }

@@ -35,7 +35,7 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
     admission::mutate(ask, Operation::Create, &mut object, None).await?;
     let is_generated = metadata::generate_name(ask, &mut object);
     metadata::identify(ask, &mut object);
-    admission::allocate(ask, &mut object, None)?;
+    let _claim = admission::allocate(ask, &mut object, None)?;
     model::finish_create(&ask.resource, &mut object);
     let name = text(&object, "/metadata/name").to_owned();
     let errors = model::validate_create(ask, &object);
@@ -53,12 +53,13 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
             Some(_) => Err(WriteError::Conflict),
             None if ask.options.is_dry_run => return Ok(Shown::Value(object)),
             None => {
-                let put = ask.api.encode(&ask.resource, object.clone()).await?;
+                let put = ask.api.encode(&ask.resource, &object).await?;
                 let write = Write {
                     bucket: Arc::clone(&ask.resource.bucket),
                     key,
                     expect: Expect::Absent,
                     put: Some(put),
+                    homes: ask.homes(),
                 };
                 ask.api.write(write).await
             }
@@ -84,7 +85,8 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
                 let is_terminating = existing.is_some_and(|entry| entry.head.is_terminating);
                 return Err(Failure::already_exists(named, is_terminating));
             }
-            Err(WriteError::Failed(why)) => return Err(Failure::internal(why)),
+            Err(WriteError::Homeless) => return Err(admission::homeless(ask, &object)),
+            Err(error) => return Err(Failure::internal(error.to_string())),
         }
     }
     Err(Failure::internal("no name was found"))

@@ -46,6 +46,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
                 key,
                 expect: Expect::Version(entry.rv),
                 put: None,
+                homes: Vec::new(),
             };
             match ask.api.write(write).await {
                 Ok(_) => {
@@ -53,7 +54,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
                     return Ok(gone(ask, old));
                 }
                 Err(WriteError::Conflict) => continue,
-                Err(WriteError::Failed(why)) => return Err(Failure::internal(why)),
+                Err(error) => return Err(Failure::internal(error.to_string())),
             }
         }
         let shown_grace = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
@@ -76,12 +77,13 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
         if options.is_dry_run {
             return Ok(Shown::Value(new));
         }
-        let put = ask.api.encode(resource, new).await?;
+        let put = ask.api.encode(resource, &new).await?;
         let write = Write {
             bucket: Arc::clone(&resource.bucket),
             key,
             expect: Expect::Version(entry.rv),
             put: Some(put),
+            homes: Vec::new(),
         };
         match ask.api.write(write).await {
             Ok(entry) => {
@@ -89,7 +91,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
                 return Ok(Shown::Entry(entry));
             }
             Err(WriteError::Conflict) => {}
-            Err(WriteError::Failed(why)) => return Err(Failure::internal(why)),
+            Err(error) => return Err(Failure::internal(error.to_string())),
         }
     }
     Err(Failure::modified(ask.named()))

@@ -22,10 +22,11 @@ use serde_json::Value;
 use crate::{
     api::Api,
     auth::{self, Caller, rbac::Attributes},
+    crd,
     request::options::{FieldValidation, WriteOptions},
     resources::Resource,
     status::{Failure, Named},
-    store::{Entry, key_of},
+    store::{Entry, Id, key_of},
 };
 
 /// More are never shown: together they would be longer than the headers of an answer.
@@ -71,6 +72,14 @@ impl Ask {
 
     pub(crate) fn key(&self) -> String {
         key_of(&self.namespace, &self.name)
+    }
+
+    /// What a new object cannot be without: its namespace, and the definition of its kind.
+    pub(crate) fn homes(&self) -> Vec<Id> {
+        let namespace = self.resource.is_namespaced.then_some(("core/namespaces", self.namespace.as_str()));
+        let definition = self.resource.as_custom().map(|custom| (crd::BUCKET, custom.definition.as_str()));
+        let homes = namespace.into_iter().chain(definition);
+        homes.map(|(bucket, key)| (bucket.into(), key.into())).collect()
     }
 
     /// The stored object that the request names.

@@ -141,6 +141,7 @@ async fn apply(ask: &Ask, mut config: Value) -> Result<(Shown, bool), Failure> {
         }
         ask.check_may_create()?;
         let mut object = model::apply(ask, None, &config)?;
+        drop(config);
         model::fit_applied(ask, &mut object)?;
         metadata::settle(ask, &mut object)?;
         metadata::wipe(&mut object);

@@ -109,7 +109,7 @@ async fn store_change(
     admission::mutate(ask, Operation::Update, &mut new, Some(old)).await?;
     metadata::keep(old, &mut new);
     model::prepare_update(resource, &ask.subresource, &mut new, old);
-    admission::allocate(ask, &mut new, Some(old))?;
+    let _claim = admission::allocate(ask, &mut new, Some(old))?;
     model::count_generation(resource, &mut new, old);
     json::metadata(&mut new).remove("resourceVersion");
     let errors = model::validate_update(ask, &new, old);
@@ -122,8 +122,13 @@ async fn store_change(
         if ask.options.is_dry_run {
             return Ok(Some(Shown::Value(new)));
         }
-        let write =
-            Write { bucket: Arc::clone(&resource.bucket), key, expect: Expect::Version(entry.rv), put: None };
+        let write = Write {
+            bucket: Arc::clone(&resource.bucket),
+            key,
+            expect: Expect::Version(entry.rv),
+            put: None,
+            homes: Vec::new(),
+        };
         return match ask.api.write(write).await {
             Ok(_) => {
                 json::metadata(&mut new).insert("resourceVersion".into(), entry.rv.to_string().into());
@@ -131,10 +136,10 @@ async fn store_change(
                 Ok(Some(Shown::Value(new)))
             }
             Err(WriteError::Conflict) => Ok(None),
-            Err(WriteError::Failed(why)) => Err(Failure::internal(why)),
+            Err(error) => Err(Failure::internal(error.to_string())),
         };
     }
-    let put = ask.api.encode(resource, new.clone()).await?;
+    let put = ask.api.encode(resource, &new).await?;
     if put.body == entry.body && put.version == entry.version {
         return Ok(Some(Shown::Entry(Arc::clone(entry))));
     }
@@ -150,6 +155,7 @@ async fn store_change(
         key,
         expect: Expect::Version(entry.rv),
         put: Some(put),
+        homes: Vec::new(),
     };
     match ask.api.write(write).await {
         Ok(entry) => {
@@ -157,7 +163,7 @@ async fn store_change(
             Ok(Some(Shown::Entry(entry)))
         }
         Err(WriteError::Conflict) => Ok(None),
-        Err(WriteError::Failed(why)) => Err(Failure::internal(why)),
+        Err(error) => Err(Failure::internal(error.to_string())),
     }
 }
 

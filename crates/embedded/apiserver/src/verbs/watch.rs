@@ -121,9 +121,11 @@ impl Watch {
             if let Some(piece) = self.take_ready() {
                 return Some(piece);
             }
-            if self.is_over || !self.renew_resource() {
+            if self.is_over {
                 return None;
             }
+            // What happened before its definition went is still told.
+            let is_defined = self.renew_resource();
             self.changes.borrow_and_update();
             let is_complete = match self.collect().await {
                 Ok(is_complete) => is_complete,
@@ -136,6 +138,9 @@ impl Watch {
             };
             if !is_complete || !self.ready.is_empty() {
                 continue;
+            }
+            if !is_defined {
+                return None;
             }
             let goodbye = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
             let wake = match (self.allow_bookmarks, self.has_said_goodbye) {

@@ -14,9 +14,36 @@ use serde_json::Value;
 
 /// A fresh API.
 pub(crate) async fn api() -> Api {
+    api_on(Store::in_memory()).await
+}
+
+/// A directory for a store, which goes with the value.
+pub(crate) struct Disk(std::path::PathBuf);
+
+impl Disk {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("quintet-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    /// The store in it; its writes take their time.
+    pub(crate) fn store(&self) -> Store {
+        Store::open(&self.0).unwrap()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An API on a store.
+pub(crate) async fn api_on(store: Store) -> Api {
     let (tokens, _) = Tokens::generate().unwrap();
     let parts = Parts {
-        store: Store::in_memory(),
+        store,
         tokens,
         converter: None,
         ca: "certificate".into(),

@@ -1,7 +1,7 @@
 //! What differs between two objects, field by field.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -152,17 +152,16 @@ impl Walk {
     }
 
     fn list(&mut self, old: Option<&Value>, new: Option<&Value>, form: Form<'_>, schema: Node<'_>) {
-        let items = |value: Option<&'_ Value>| -> Vec<(String, Value)> {
+        // Of items with the same step, the first counts.
+        let index = |value: Option<&'_ Value>| -> BTreeMap<String, usize> {
             let items = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            items.iter().map(|item| (step_of(item, form, schema), item.clone())).collect()
+            items.iter().enumerate().rev().map(|(at, item)| (step_of(item, form, schema), at)).collect()
         };
-        let (before, after) = (items(old), items(new));
-        let find = |list: &[(String, Value)], step: &str| -> Option<Value> {
-            list.iter().find(|(known, _)| known == step).map(|(_, item)| item.clone())
-        };
-        let steps: BTreeSet<&String> = before.iter().chain(&after).map(|(step, _)| step).collect();
+        let (before, after) = (index(old), index(new));
+        let steps: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for step in steps {
-            let (one, two) = (find(&before, step), find(&after, step));
+            let item = |list: Option<&'_ Value>, at: Option<&usize>| list?.get(*at?).cloned();
+            let (one, two) = (item(old, before.get(step)), item(new, after.get(step)));
             self.at.push(step.clone());
             match (&one, &two) {
                 (Some(_) | None, Some(_)) | (Some(_), None) if matches!(form, Form::Keyed(_)) => {

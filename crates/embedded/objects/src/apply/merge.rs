@@ -1,5 +1,7 @@
 //! Merging a configuration into an object, and taking out what its manager gave up.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use super::fields::{FieldSet, shown, step_of};
@@ -97,20 +99,22 @@ fn merge_items(
     let steps =
         |items: &[Value]| -> Vec<String> { items.iter().map(|item| step_of(item, form, schema)).collect() };
     let (live_steps, config_steps) = (steps(live), steps(config));
-    let mut shared = config_steps.iter().filter(|step| live_steps.contains(step)).peekable();
+    // Of items with the same step, the first counts.
+    let known: HashMap<&String, &Value> = live_steps.iter().zip(live).rev().collect();
+    let configured: HashSet<&String> = config_steps.iter().collect();
+    let mut shared = config_steps.iter().filter(|step| known.contains_key(step)).peekable();
     let mut merged = Vec::with_capacity(live.len() + config.len());
     let mut old = live.iter().zip(&live_steps).peekable();
     for (item, step) in config.iter().zip(&config_steps) {
         while let Some((old_item, old_step)) = old.peek() {
-            if !config_steps.contains(old_step) {
+            if !configured.contains(old_step) {
                 merged.push((*old_item).clone());
             } else if shared.peek() == Some(old_step) {
                 break;
             }
             old.next();
         }
-        let known = live.iter().zip(&live_steps).find(|(_, known)| *known == step).map(|(item, _)| item);
-        merged.push(match known {
+        merged.push(match known.get(step) {
             Some(known) => merge_node(Some(known), item, schema.item(), depth + 1),
             None => item.clone(),
         });
@@ -118,7 +122,7 @@ fn merge_items(
             old.next_if(|(_, old_step)| *old_step == step);
         }
     }
-    merged.extend(old.filter(|(_, step)| !config_steps.contains(step)).map(|(item, _)| item.clone()));
+    merged.extend(old.filter(|(_, step)| !configured.contains(step)).map(|(item, _)| item.clone()));
     merged
 }
 

@@ -1,5 +1,6 @@
 //! Strategic merge patch: merge patch that knows which lists have keys.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
@@ -94,6 +95,7 @@ fn merge_map(
         }
         if let Some(field) = name.strip_prefix(DELETE_PREFIX) {
             if let (Some(Value::Array(items)), Value::Array(gone)) = (original.get_mut(field), change) {
+                let gone: HashSet<&Value> = gone.iter().collect();
                 items.retain(|item| !gone.contains(item));
             }
             continue;
@@ -189,14 +191,11 @@ fn merge_list(
     let kind = field.shape.element().and_then(Shape::as_struct);
     let Some(key) = field.merge_key.filter(|_| kind.is_some()) else {
         let mut merged = old.to_vec();
-        for item in patch {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut known: HashSet<&Value> = old.iter().collect();
+        merged.extend(patch.iter().filter(|item| known.insert(item)).cloned());
         return ordered(merged, old, patch, order, None);
     };
-    let mut kept = old.to_vec();
+    let mut deleted: HashSet<&Value> = HashSet::new();
     let mut changes = Vec::with_capacity(patch.len());
     let mut replaces = false;
     for item in patch {
@@ -206,7 +205,7 @@ fn merge_list(
         match fields.get(DIRECTIVE).map(|directive| directive.as_str().unwrap_or_default()) {
             Some("replace") => replaces = true,
             Some("delete") => match fields.get(key) {
-                Some(value) => kept.retain(|old| old.get(key) != Some(value)),
+                Some(value) => drop(deleted.insert(value)),
                 None => {
                     return Err(fail(format!(
                         "delete patch type with no merge key defined: {}",
@@ -221,19 +220,25 @@ fn merge_list(
     if replaces {
         return Ok(changes.into_iter().map(without_nulls).collect());
     }
-    let server = kept.clone();
-    let mut merged = kept;
+    let is_kept = |item: &&Value| item.get(key).is_none_or(|value| !deleted.contains(value));
+    let server: Vec<Value> = old.iter().filter(is_kept).cloned().collect();
+    let mut merged = server.clone();
+    let mut places: HashMap<Value, usize> = HashMap::new();
+    for (place, item) in merged.iter().enumerate() {
+        if let Some(value) = item.get(key) {
+            places.entry(value.clone()).or_insert(place);
+        }
+    }
     for item in &changes {
         let Value::Object(fields) = item else { continue };
         let Some(value) = fields.get(key) else {
             return Err(fail(format!("map: {} does not contain declared merge key: {key}", shown(item))));
         };
-        let known = merged.iter_mut().find(|known| known.get(key) == Some(value));
-        match known {
-            Some(Value::Object(known)) => {
-                *known = merge_map(std::mem::take(known), fields, kind, depth + 1)?;
-            }
-            _ => merged.push(Value::Object(merge_map(Fields::new(), fields, kind, depth + 1)?)),
+        if let Some(Value::Object(known)) = places.get(value).and_then(|place| merged.get_mut(*place)) {
+            *known = merge_map(std::mem::take(known), fields, kind, depth + 1)?;
+        } else {
+            places.insert(value.clone(), merged.len());
+            merged.push(Value::Object(merge_map(Fields::new(), fields, kind, depth + 1)?));
         }
     }
     let changes: Vec<Value> = changes.into_iter().cloned().collect();
@@ -270,9 +275,13 @@ fn ordered(
         None if key.is_none() => return Ok(merged),
         None => patch.iter().map(|item| identity(item, key)).collect(),
     };
-    let place = |item: &Value| wanted.iter().position(|wanted| *wanted == identity(item, key));
-    let server_place =
-        |item: &Value| server.iter().position(|known| identity(known, key) == identity(item, key));
+    // Of equal ones, the first counts.
+    let wanted: HashMap<&Value, usize> =
+        wanted.into_iter().enumerate().rev().map(|(place, item)| (item, place)).collect();
+    let on_server: HashMap<&Value, usize> =
+        server.iter().enumerate().rev().map(|(place, item)| (identity(item, key), place)).collect();
+    let place = |item: &Value| wanted.get(identity(item, key)).copied();
+    let server_place = |item: &Value| on_server.get(identity(item, key)).copied();
     let (mut listed, server_only): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| place(item).is_some());
     listed.sort_by_key(&place);

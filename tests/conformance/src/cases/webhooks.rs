@@ -1,0 +1,275 @@
+//! Webhooks: what they are asked, what they may change, and what happens if they fail.
+
+use anyhow::ensure;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::cases;
+use crate::World;
+use crate::hook::Hook;
+use crate::world::{Answer, repeat};
+
+cases! { "webhooks":
+    "a mutating webhook changes an object and warns" => mutates,
+    "a validating webhook refuses with its reason" => refuses,
+    "a webhook is only asked where its conditions hold" => conditions,
+    "a webhook that fails stops a request, unless it is to be ignored" => failure_policy,
+    "a webhook that takes too long has failed" => times_out,
+    "a webhook is asked again after others changed the object" => reinvocation,
+    "a webhook sees deletions, and whether they are for show" => deletions,
+    "objects are converted by webhook" => conversion,
+}
+
+const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// What the webhook of all cases says at each of its paths.
+fn answer(path: &str, review: &Value) -> Option<Value> {
+    let request = &review["request"];
+    let uid = &request["uid"];
+    let allow = json!({ "uid": uid, "allowed": true });
+    let patched = |patch: Value| json!({ "uid": uid, "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string()) });
+    let response = match path {
+        "/label" => {
+            let mut answer =
+                patched(json!([{ "op": "add", "path": "/metadata/labels", "value": { "hooked": "yes" } }]));
+            answer["warnings"] = json!(["labelled"]);
+            answer
+        }
+        "/annotate" => {
+            patched(json!([{ "op": "add", "path": "/metadata/annotations", "value": { "hooked": "yes" } }]))
+        }
+        // Counts in the data how often it was asked.
+        "/count" => {
+            let times = request["object"]["data"]["times"].as_str().unwrap_or_default().len() + 1;
+            patched(json!([{ "op": "add", "path": "/data", "value": { "times": "x".repeat(times) } }]))
+        }
+        "/deny" => {
+            json!({ "uid": uid, "allowed": false, "status": { "code": 403, "message": "no such luck" } })
+        }
+        "/shown" => {
+            let is_shown = request["dryRun"] == true && request["oldObject"]["metadata"]["name"] == "a";
+            json!({ "uid": uid, "allowed": false, "status": { "message": format!("for show: {is_shown}") } })
+        }
+        "/slow" => return None,
+        "/convert" => {
+            let wanted = &request["desiredAPIVersion"];
+            let objects = request["objects"].as_array().cloned().unwrap_or_default();
+            let converted: Vec<Value> = objects.into_iter().map(|object| converted(object, wanted)).collect();
+            return Some(json!({ "kind": "ConversionReview", "apiVersion": review["apiVersion"],
+                "response": { "uid": uid, "result": { "status": "Success" }, "convertedObjects": converted } }));
+        }
+        _ => allow,
+    };
+    Some(json!({ "kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response }))
+}
+
+/// `spec.size` of v1 is `spec.length` in v2.
+fn converted(mut object: Value, wanted: &Value) -> Value {
+    let (from, to) = if wanted.as_str().is_some_and(|wanted| wanted.ends_with("v2")) {
+        ("size", "length")
+    } else {
+        ("length", "size")
+    };
+    if let Some(spec) = object["spec"].as_object_mut()
+        && let Some(size) = spec.remove(from)
+    {
+        spec.insert(to.into(), size);
+    }
+    object["apiVersion"] = wanted.clone();
+    object
+}
+
+/// A configuration for ConfigMaps of this case's namespace; it goes when the case is over.
+struct Configured<'a> {
+    world: &'a World,
+    path: String,
+}
+
+fn webhook(world: &World, hook: &Hook, path: &str, more: &Value) -> Value {
+    let mut webhook = json!({
+        "name": format!("{}.example.com", path.trim_start_matches('/')), "clientConfig": hook.client(path),
+        "rules": [{ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }],
+        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": world.namespace } },
+        "admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 10,
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        webhook[key] = value.clone();
+    }
+    webhook
+}
+
+impl<'a> Configured<'a> {
+    async fn new(world: &'a World, kind: &str, webhooks: &[Value]) -> anyhow::Result<Self> {
+        let plural = format!("{}s", kind.to_lowercase());
+        let configuration = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": { "name": world.unique }, "webhooks": webhooks });
+        world.post(&format!("{CONFIGURATIONS}/{plural}"), &configuration).await?.expect(201)?;
+        Ok(Self { world, path: format!("{CONFIGURATIONS}/{plural}/{}", world.unique) })
+    }
+
+    /// Ends a case: the configuration goes, whatever came out.
+    async fn end(self, outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+        let deleted = self.world.delete(&self.path, None).await?;
+        outcome?;
+        deleted.expect(200).map(drop)
+    }
+}
+
+/// Tries to create a ConfigMap, without storing it, until the answer is as wanted: servers see webhooks only after a
+/// moment.
+async fn create_until(world: &World, holds: impl Fn(&Answer) -> bool) -> anyhow::Result<Answer> {
+    let path = format!("{}?dryRun=All", world.core("configmaps"));
+    let map = world.config_map("a", &json!({}));
+    repeat("what the webhook does", || world.post(&path, &map), holds).await
+}
+
+async fn mutates(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let webhooks = [webhook(&world, &hook, "/label", &json!({}))];
+    let configured = Configured::new(&world, "MutatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let made =
+            create_until(&world, |answer| answer.body["metadata"]["labels"]["hooked"] == "yes").await?;
+        ensure!(
+            made.headers.get("warning").is_some_and(|warning| warning == "299 - \"labelled\""),
+            "{:?}",
+            made.headers
+        );
+        Ok(())
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn refuses(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let webhooks = [webhook(&world, &hook, "/deny", &json!({}))];
+    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let refused = create_until(&world, |answer| answer.code != 201).await?;
+        let message = "admission webhook \"deny.example.com\" denied the request: no such luck";
+        refused.expect_status(403, "", message).map(drop)
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn conditions(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let condition = json!({ "matchConditions": [{ "name": "not-free", "expression": "object.metadata.name != 'free'" }] });
+    let webhooks = [webhook(&world, &hook, "/deny", &condition)];
+    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        create_until(&world, |answer| answer.code == 403).await?;
+        world.create_config_map("free", &json!({})).await.map(drop)
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn failure_policy(world: World) -> anyhow::Result<()> {
+    // Nobody listens at port 1.
+    let nobody = json!({ "clientConfig": { "url": "https://127.0.0.1:1/" }, "failurePolicy": "Fail" });
+    let hook = Hook::start(answer).await?;
+    let webhooks = [webhook(&world, &hook, "/broken", &nobody)];
+    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let failed = create_until(&world, |answer| answer.code != 201).await?;
+        let message = "Internal error occurred: failed calling webhook \"broken.example.com\": failed to call webhook: Post \"https://127.0.0.1:1/?timeout=10s\"";
+        failed.expect_status(500, "InternalError", message)?;
+        let ignore = json!([{ "op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore" }]);
+        world.patch(&configured.path, "json-patch+json", &ignore).await?.expect(200)?;
+        create_until(&world, |answer| answer.code == 201).await.map(drop)
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn times_out(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let webhooks = [webhook(&world, &hook, "/slow", &json!({ "timeoutSeconds": 1 }))];
+    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let failed = create_until(&world, |answer| answer.code != 201).await?;
+        let message = "failed calling webhook \"slow.example.com\": failed to call webhook: Post";
+        let body = failed.expect_status(500, "InternalError", message)?;
+        let text = body["message"].as_str().unwrap_or_default();
+        ensure!(text.ends_with("context deadline exceeded"), "{text}");
+        Ok(())
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn reinvocation(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let again = json!({ "reinvocationPolicy": "IfNeeded" });
+    let webhooks =
+        [webhook(&world, &hook, "/count", &again), webhook(&world, &hook, "/annotate", &json!({}))];
+    let configured = Configured::new(&world, "MutatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let made =
+            create_until(&world, |answer| answer.body["metadata"]["annotations"]["hooked"] == "yes").await?;
+        ensure!(made.body["data"]["times"] == "xx", "asked once and once more: {}", made.text);
+        Ok(())
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn deletions(world: World) -> anyhow::Result<()> {
+    world.create_config_map("a", &json!({})).await?;
+    let hook = Hook::start(answer).await?;
+    let rules = json!({ "rules": [{ "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] });
+    let webhooks = [webhook(&world, &hook, "/shown", &rules)];
+    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let path = world.core("configmaps/a");
+        let show = json!({ "dryRun": ["All"] });
+        let refused =
+            repeat("a refusal", || world.delete(&path, Some(&show)), |answer| answer.code != 200).await?;
+        ensure!(refused.text.contains("for show: true"), "{}", refused.text);
+        let refused = world.delete(&path, None).await?;
+        ensure!(refused.text.contains("for show: false"), "{}", refused.text);
+        Ok(())
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn conversion(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let group = format!("{}.example.com", world.unique);
+    let schema = |field: &str| {
+        json!({ "openAPIV3Schema": { "type": "object", "properties": {
+        "spec": { "type": "object", "properties": { (field): { "type": "integer" } } } } } })
+    };
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("boxes.{group}") },
+        "spec": { "group": group, "scope": "Namespaced", "names": { "plural": "boxes", "kind": "Box" },
+            "conversion": { "strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"], "clientConfig": hook.client("/convert") } },
+            "versions": [
+                { "name": "v1", "served": true, "storage": true, "schema": schema("size") },
+                { "name": "v2", "served": true, "storage": false, "schema": schema("length") },
+            ] },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    world.post(definitions, &definition).await?.expect(201)?;
+    let check = async {
+        let [v1, v2] = ["v1", "v2"].map(|version| world.path(&format!("{group}/{version}"), "boxes"));
+        let made = json!({ "apiVersion": format!("{group}/v2"), "kind": "Box", "metadata": { "name": "a" }, "spec": { "length": 7 } });
+        repeat("a box", || world.post(&v2, &made), |answer| matches!(answer.code, 201 | 409)).await?;
+        let stored = world.get(&format!("{v1}/a")).await?.expect(200)?;
+        ensure!(stored["spec"] == json!({ "size": 7 }), "{stored}");
+        let listed = world.get(&v2).await?.expect(200)?;
+        ensure!(listed["items"][0]["spec"] == json!({ "length": 7 }), "{listed}");
+        Ok(())
+    };
+    let outcome = check.await;
+    let deleted = world.delete(&format!("{definitions}/boxes.{group}"), None).await?;
+    outcome?;
+    deleted.expect(200).map(drop)
+}
