@@ -30,7 +30,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// What Ray does wrong in rough worlds.
-const ROUGH_RAY: Faults = Faults { silent: 10, refusing: 10, garbled: 5, lost_answers: 20 };
+const ROUGH_RAY: Faults =
+    Faults { silent: 10, refusing: 10, garbled: 5, lost_answers: 20, refused_orders: 0, ignored_orders: 0 };
 
 /// Ray as a process sees it that may be dead: the dead give no orders.
 struct Mortal {
@@ -687,6 +688,36 @@ fn jobs_with_a_rough_ray() {
 #[test]
 fn jobs_in_a_rough_world() {
     jobs(Odds::ROUGH, ROUGH_RAY, 5);
+}
+
+/// However Ray turns orders down, it is not stormed with them.
+#[test]
+fn orders_in_vain_are_paced() {
+    let refusing = Faults { refused_orders: 100, ..Faults::default() };
+    let ignoring = Faults { ignored_orders: 100, ..Faults::default() };
+    simulate(async {
+        let template = template().await;
+        for faults in [refusing, ignoring] {
+            let mut stage = Stage::new(&template, 0, Odds::default(), faults);
+            stage.create::<RayJob>(job("posted", &json!({"submissionMode": "HTTPMode"}))).await;
+            let service = json!({
+                "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"},
+                "spec": {"serveConfigV2": CONFIG, "rayClusterConfig": cluster_spec("ray:0")},
+            });
+            stage.create::<RayService>(service).await;
+            stage
+                .settle(async |stage: &Stage| match stage.ray.orders() {
+                    0 | 1 => "nothing was ordered".to_owned(),
+                    _ => String::new(),
+                })
+                .await;
+            let before = stage.ray.orders();
+            stage.live(60).await;
+            let orders = stage.ray.orders() - before;
+            assert!((2..=20).contains(&orders), "{orders} orders in a minute: {faults:?}");
+            stage.end().await;
+        }
+    });
 }
 
 #[test]

@@ -50,6 +50,10 @@ pub struct Observation<A> {
 
 struct Watched<A> {
     observation: Option<Observation<A>>,
+    /// What was known when the last order was given.
+    before_order: Option<Result<A, DashboardError>>,
+    /// Orders in a row that changed nothing.
+    fruitless: u32,
     due: Instant,
     failures: u32,
     /// Which asking is under way; an answer to an earlier one is about a state that is behind us.
@@ -59,7 +63,15 @@ struct Watched<A> {
 
 impl<A> Watched<A> {
     fn new() -> Self {
-        Self { observation: None, due: Instant::now(), failures: 0, round: 0, asking: false }
+        Self {
+            observation: None,
+            before_order: None,
+            fruitless: 0,
+            due: Instant::now(),
+            failures: 0,
+            round: 0,
+            asking: false,
+        }
     }
 }
 
@@ -70,6 +82,7 @@ struct Inner<Q: Question> {
     watched: Mutex<HashMap<ObjectKey, Questions<Q>>>,
     changed: Notify,
     period: Duration,
+    random: Random,
 }
 
 /// Asks one kind of question on behalf of one controller.
@@ -109,7 +122,12 @@ impl Pollers {
 impl<Q: Question> Poller<Q> {
     /// A poller that asks again `period` after an answer.
     pub fn new(period: Duration) -> Self {
-        Self(Arc::new(Inner { watched: Mutex::default(), changed: Notify::new(), period }))
+        Self(Arc::new(Inner {
+            watched: Mutex::default(),
+            changed: Notify::new(),
+            period,
+            random: Random::from_entropy(),
+        }))
     }
 
     /// Watches exactly these questions for `root` from now on, and says what is known of each.
@@ -141,11 +159,19 @@ impl<Q: Question> Poller<Q> {
         self.0.watched.lock().remove(root);
     }
 
-    /// What is known for `root` is out of date, because we changed it: asks at once.
+    /// What is known for `root` is out of date, because we gave an order: asks at once. After orders that changed
+    /// nothing it takes its time, because the answer brings forth the next order.
     pub fn ask_again(&self, root: &ObjectKey) {
         let mut watched = self.0.watched.lock();
         for watched in watched.get_mut(root).into_iter().flat_map(HashMap::values_mut) {
-            *watched = Watched { round: watched.round + 1, ..Watched::new() };
+            let pause = if watched.fruitless == 0 { Duration::ZERO } else { self.pause(watched.fruitless) };
+            *watched = Watched {
+                before_order: watched.observation.take().map(|known| known.answer),
+                fruitless: watched.fruitless,
+                due: Instant::now() + pause,
+                round: watched.round + 1,
+                ..Watched::new()
+            };
         }
         self.0.changed.notify_one();
     }
@@ -175,7 +201,6 @@ impl<Q: Question> Poller<Q> {
 
     /// Asks for ever. `tell` hears of roots about which something changed.
     pub(super) async fn run(&self, dashboard: &dyn Dashboard, clock: &Clock, tell: impl Fn(ObjectKey)) {
-        let random = Random::from_entropy();
         // What an earlier run was asking will not be answered any more.
         self.0
             .watched
@@ -195,7 +220,7 @@ impl<Q: Question> Poller<Q> {
             let next_due = if under_way.len() < ABREAST { self.next_due() } else { None };
             tokio::select! {
                 Some((root, question, round, observation)) = under_way.next() => {
-                    if self.take_answer(&root, &question, round, observation, &random) {
+                    if self.take_answer(&root, &question, round, observation) {
                         tell(root);
                     }
                 }
@@ -203,6 +228,10 @@ impl<Q: Question> Poller<Q> {
                 () = until(next_due) => {}
             }
         }
+    }
+
+    fn pause(&self, times: u32) -> Duration {
+        Backoff { first: self.0.period, cap: LONGEST_WAIT }.wait(times, &self.0.random)
     }
 
     /// Up to `limit` questions whose time has come, those that have waited longest first.
@@ -235,7 +264,6 @@ impl<Q: Question> Poller<Q> {
         question: &Q,
         round: u64,
         mut observation: Observation<Q::Answer>,
-        random: &Random,
     ) -> bool {
         let mut watched = self.0.watched.lock();
         // Nobody is interested any more, or it was asked before we changed it.
@@ -251,9 +279,11 @@ impl<Q: Question> Poller<Q> {
             self.0.period
         } else {
             watched.failures = watched.failures.saturating_add(1);
-            Backoff { first: self.0.period, cap: LONGEST_WAIT }.wait(watched.failures, random)
+            self.pause(watched.failures)
         };
         watched.due = Instant::now() + wait;
+        let is_as_before = watched.before_order.take().is_some_and(|before| before == observation.answer);
+        watched.fruitless = if is_as_before { watched.fruitless.saturating_add(1) } else { 0 };
         if let Some(before) = &watched.observation
             && before.answer.is_ok() == observation.answer.is_ok()
         {

@@ -111,3 +111,24 @@ async fn many_slow_dashboards_are_all_asked_in_turn() {
     setting.pass(60).await;
     assert_eq!(setting.woken.lock().len(), 500);
 }
+
+#[tokio::test(start_paused = true)]
+async fn orders_that_change_nothing_are_given_less_and_less_often() {
+    let setting = Setting::new();
+    let start = tokio::time::Instant::now();
+    let mut orders = 0;
+    // A controller that gives its order whenever it hears that nothing came of the last one.
+    while start.elapsed() < Duration::from_mins(2) {
+        if setting.known("a").is_some() {
+            orders += 1;
+            setting.poller.ask_again(&Setting::root());
+        }
+        setting.pass(1).await;
+    }
+    assert!((5..15).contains(&orders), "{orders} orders in two minutes");
+    setting.ray.submit_by_hand("ray", "a");
+    setting.pass(60).await;
+    setting.poller.ask_again(&Setting::root());
+    setting.pass(1).await;
+    assert!(setting.known("a").is_some(), "once something has come of it, it is asked at once again");
+}
