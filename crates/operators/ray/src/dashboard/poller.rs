@@ -52,6 +52,8 @@ struct Watched<A> {
     observation: Option<Observation<A>>,
     /// What was known when the last order was given.
     before_order: Option<Result<A, DashboardError>>,
+    /// The latest event elsewhere that made earlier answers worthless.
+    event: Option<Timestamp>,
     /// Orders in a row that changed nothing.
     fruitless: u32,
     due: Instant,
@@ -66,6 +68,7 @@ impl<A> Watched<A> {
         Self {
             observation: None,
             before_order: None,
+            event: None,
             fruitless: 0,
             due: Instant::now(),
             failures: 0,
@@ -132,6 +135,18 @@ impl<Q: Question> Poller<Q> {
 
     /// Watches exactly these questions for `root` from now on, and says what is known of each.
     pub fn watch(&self, root: &ObjectKey, questions: &[Q]) -> Vec<Option<Observation<Q::Answer>>> {
+        self.watch_since(root, questions, None)
+    }
+
+    /// The same, with an event elsewhere that makes answers from before it worthless: they are forgotten and the
+    /// questions put again at once, so that the next answer wakes the controller even if it is the same. Whose
+    /// clock told the time of the event does not matter: what is asked after we have heard of it counts.
+    pub fn watch_since(
+        &self,
+        root: &ObjectKey,
+        questions: &[Q],
+        event: Option<Timestamp>,
+    ) -> Vec<Option<Observation<Q::Answer>>> {
         let mut watched = self.0.watched.lock();
         if questions.is_empty() {
             watched.remove(root);
@@ -139,16 +154,23 @@ impl<Q: Question> Poller<Q> {
         }
         let of_root = watched.entry(root.clone()).or_default();
         of_root.retain(|question, _| questions.contains(question));
-        let mut is_new = false;
+        let mut is_due = false;
         let known = questions.iter().map(|question| {
             let watched = of_root.entry(question.clone()).or_insert_with(|| {
-                is_new = true;
+                is_due = true;
                 Watched::new()
             });
+            if let Some(event) = event.filter(|event| watched.event != Some(*event)) {
+                watched.event = Some(event);
+                if watched.observation.as_ref().is_none_or(|known| known.at < event) {
+                    is_due = true;
+                    *watched = Watched { event: Some(event), round: watched.round + 1, ..Watched::new() };
+                }
+            }
             watched.observation.clone()
         });
         let known = known.collect();
-        if is_new {
+        if is_due {
             self.0.changed.notify_one();
         }
         known
@@ -167,6 +189,7 @@ impl<Q: Question> Poller<Q> {
             let pause = if watched.fruitless == 0 { Duration::ZERO } else { self.pause(watched.fruitless) };
             *watched = Watched {
                 before_order: watched.observation.take().map(|known| known.answer),
+                event: watched.event,
                 fruitless: watched.fruitless,
                 due: Instant::now() + pause,
                 round: watched.round + 1,

@@ -53,7 +53,7 @@ pub struct Seen {
     pub submitter: Option<Arc<Entry<JobView>>>,
     /// The head pods of the cluster.
     pub heads: Vec<Arc<Entry<PodView>>>,
-    /// What Ray last said of the job.
+    /// What Ray last said of the job, after the submitter's end if it has ended.
     pub heard: Option<Observation<Option<JobInfo>>>,
     /// What is the same for all.
     pub settings: Arc<Settings>,
@@ -207,18 +207,21 @@ impl Controller for JobController {
             pods.into_iter().filter(|pod| pod.object.is_head() && !pod.deleting).collect()
         });
         let question = plan::question(&job.object, cluster.as_ref().map(|cluster| &cluster.object));
-        let heard = self.poller.watch(key, question.as_slice()).pop().flatten();
-        Ok(Some(Seen {
+        let mut seen = Seen {
             cluster,
             cluster_service,
             head_service: self.services.get(&named(&names::head_service(key.name()))),
             submitter: self.submitters.get(key),
             heads: heads.unwrap_or_default(),
-            heard,
+            heard: None,
             settings: Arc::clone(&self.settings),
             now: self.clock.now(),
             job,
-        }))
+        };
+        // What Ray said before the submitter's end says nothing about what comes after it.
+        let submitter_ended = submission::inspect(&seen).ok().and_then(|progress| progress.finished_at);
+        seen.heard = self.poller.watch_since(key, question.as_slice(), submitter_ended).pop().flatten();
+        Ok(Some(seen))
     }
 
     fn plan(&self, seen: &Seen) -> Plan {

@@ -77,9 +77,7 @@ fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
 fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
     let seen = draft.seen;
     let mode = Mode::of(&draft.job().spec);
-    // An answer from before the submitter's end says nothing about what comes after it.
-    let heard = seen.heard.as_ref().filter(|heard| progress.finished_at.is_none_or(|at| heard.at >= at));
-    let Some(heard) = heard else {
+    let Some(heard) = &seen.heard else {
         // Ray is being asked; the answer wakes us.
         return draft.done(next);
     };

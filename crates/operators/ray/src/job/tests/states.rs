@@ -277,9 +277,9 @@ fn running_by_what_ray_says() {
             ("Failed", "AppFailed", "FAILED"),
         ),
         (
-            "an answer from before the submitter's end does not count",
-            submitted().with_submitter(Some((3, false))).heard(4, info(JobStatus::Succeeded)),
-            ("Running", "", ""),
+            "the clock of the submitter's node is ahead",
+            submitted().with_submitter(Some((-100, false))).heard(1, info(JobStatus::Succeeded)),
+            ("Complete", "", "SUCCEEDED"),
         ),
         (
             "without a submitter nobody is waited for",
