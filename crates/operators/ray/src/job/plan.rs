@@ -111,16 +111,9 @@ impl<'a> Draft<'a> {
         self.turn(State::Failed)
     }
 
-    /// Goes on in another state.
+    /// Goes on in another state, and counts the attempt if that ends it.
     pub(super) fn turn(mut self, state: State) -> Plan {
         self.status.job_deployment_status = Some(state.as_str().to_owned());
-        self.done(Next::AwaitChange)
-    }
-
-    /// Counts attempts, and writes the status if something changed that is worth writing.
-    pub(super) fn done(mut self, next: Next) -> Plan {
-        let seen = self.seen;
-        let state = State::of_status(Some(&self.status));
         if state == State::Failed {
             let failed = self.status.failed.unwrap_or_default() + 1;
             self.status.failed = Some(failed);
@@ -135,6 +128,12 @@ impl<'a> Draft<'a> {
         if state == State::Complete && self.status.job_status.as_deref() == Some("SUCCEEDED") {
             self.status.succeeded = Some(self.status.succeeded.unwrap_or_default() + 1);
         }
+        self.done(Next::AwaitChange)
+    }
+
+    /// Writes the status if something changed that is worth writing.
+    pub(super) fn done(mut self, next: Next) -> Plan {
+        let seen = self.seen;
         let before = seen.status().cloned().unwrap_or_default();
         let status = if is_worth_writing(&before, &self.status) {
             if State::of_status(Some(&self.status)).is_terminal() {

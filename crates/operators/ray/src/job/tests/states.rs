@@ -577,9 +577,11 @@ fn mistakes_are_told_and_can_be_mended() {
     merge(&mut interrupted, &told);
     assert_eq!(world(json!({}), interrupted).outcome(), ("Running".into(), String::new(), "RUNNING".into()));
     for state in ["Complete", "Failed"] {
-        let ended =
-            world(json!({"runtimeEnvYAML": "just text"}), running(json!({"jobDeploymentStatus": state})));
-        assert!(ended.plan().status.is_none(), "{state}");
+        let invalid = json!({"runtimeEnvYAML": "just text", "backoffLimit": 5});
+        let ended = running(json!({"jobDeploymentStatus": state, "failed": 1, "jobStatus": "FAILED"}));
+        let plan = world(invalid, ended).plan();
+        assert!(plan.status.is_none(), "{state}, and more attempts than before start it again: {plan:?}");
+        assert_eq!(events(&plan), ["InvalidRayJobSpec"]);
     }
 }
 
