@@ -137,7 +137,7 @@ impl<'a> Draft<'a> {
         let before = seen.status().cloned().unwrap_or_default();
         let status = if is_worth_writing(&before, &self.status) {
             if State::of_status(Some(&self.status)).is_terminal() {
-                self.status.end_time = Some(Time(seen.now));
+                self.status.end_time.get_or_insert(Time(seen.now));
             }
             StatusPatch::between(&seen.job, &before, &self.status)
         } else {
@@ -225,15 +225,39 @@ fn refuse(seen: &Seen, state: State, invalid: &Invalid) -> Plan {
 
 /// What was wrong has been mended: go on where it was noticed.
 fn recover(mut draft: Draft<'_>) -> Plan {
-    let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
-    let state = match &draft.status {
-        status if is_set(&status.dashboard_url) => State::Running,
-        status if is_set(&status.ray_cluster_name) => State::Initializing,
-        _ => State::New,
-    };
+    let state = former_state(&draft);
     draft.status.reason = None;
     draft.status.message = None;
-    draft.turn(state)
+    // Written as it is: an attempt that had ended before was counted then.
+    draft.status.job_deployment_status = Some(state.as_str().to_owned());
+    draft.done(Next::AwaitChange)
+}
+
+/// The state in which a mistake was noticed, or one from which everything that is missing is made again.
+fn former_state(draft: &Draft<'_>) -> State {
+    let (seen, status) = (draft.seen, &draft.status);
+    let mode = Mode::of(&draft.job().spec);
+    let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+    let job_status = status.job_status.as_deref().unwrap_or_default();
+    let is_over = submission::is_terminal(job_status);
+    if status.end_time.is_some() {
+        return if is_over && job_status != "FAILED" { State::Complete } else { State::Failed };
+    }
+    if !is_set(&status.ray_cluster_name) {
+        return State::New;
+    }
+    if !is_set(&status.dashboard_url) {
+        return State::Initializing;
+    }
+    let has_cluster = seen.cluster.as_ref().is_some_and(|cluster| !cluster.deleting);
+    // The attempt is being cleared away: that is brought to its end before another one begins.
+    if !has_cluster || (is_over && !mode.has_submitter()) {
+        return State::Retrying;
+    }
+    if mode == Mode::Interactive && !is_set(&status.job_id) {
+        return State::Waiting;
+    }
+    State::Running
 }
 
 fn begin(mut draft: Draft<'_>) -> Plan {
@@ -296,6 +320,10 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
             Err(event) => Plan { events: vec![event], next, ..Plan::default() },
         };
     };
+    if cluster.deleting {
+        // Once it is gone, another one is made.
+        return draft.done(next);
+    }
     let host = draft.status.dashboard_url.clone().filter(|url| !url.is_empty());
     let cluster_status = cluster.object.status.as_ref();
     if host.is_none() && cluster_status.and_then(|status| status.state.as_deref()) != Some("ready") {
