@@ -49,7 +49,7 @@ pub struct Seen {
     pub cluster_service: Option<Arc<Entry<ServiceView>>>,
     /// The RayJob's head Service.
     pub head_service: Option<Arc<Entry<ServiceView>>>,
-    /// The Job that submits.
+    /// The Job of the submitter's name, whoever made it.
     pub submitter: Option<Arc<Entry<JobView>>>,
     /// The head pods of the cluster.
     pub heads: Vec<Arc<Entry<PodView>>>,
@@ -68,6 +68,11 @@ impl Seen {
 
     fn status(&self) -> Option<&RayJobStatus> {
         self.job.object.status.as_ref()
+    }
+
+    /// The Job that submits. One of an earlier RayJob of the same name, which is about to go, is none.
+    fn own_submitter(&self) -> Option<&Arc<Entry<JobView>>> {
+        self.submitter.as_ref().filter(|job| job.object.controller.as_deref() == Some(self.job.uid.as_str()))
     }
 }
 

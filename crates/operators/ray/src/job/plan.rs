@@ -339,20 +339,12 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
     draft.status.dashboard_url = Some(host);
     match Mode::of(&job.spec) {
         Mode::Interactive => return draft.turn(State::Waiting),
-        Mode::K8sJob if seen.submitter.is_none() => {
-            let submitter = objects::submitter(job, &draft.status, &cluster.object, &seen.settings);
-            let submitter = match submitter {
-                Ok(submitter) => submitter,
-                Err(error) => {
-                    let note = format!("Failed to create new Kubernetes Job {}: {error}", seen.job.key);
-                    let event = Event::warning("FailedToCreateRayJobSubmitter", "Create", note);
-                    return Plan { events: vec![event], next, ..Plan::default() };
-                }
-            };
-            let note = format!("Created Kubernetes Job {}", seen.job.key);
-            let create = Action::create(ApiKind::of::<Job>(), &submitter);
-            draft.steps.push(create.telling(Event::normal("CreatedRayJobSubmitter", "Create", note)));
-        }
+        Mode::K8sJob => match ask_for_submitter(&mut draft, &cluster.object) {
+            Ok(true) => {}
+            // What is in the way wakes us when it is gone.
+            Ok(false) => return draft.done(next),
+            Err(event) => return Plan { events: vec![event], next, ..Plan::default() },
+        },
         _ => {}
     }
     draft.turn(State::Running)
@@ -392,6 +384,31 @@ pub(super) fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
     let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
     draft.steps.push(create.telling(Event::normal("CreatedRayCluster", "Create", note)));
     Ok(())
+}
+
+/// Makes the Job that submits, and says whether one is there or coming. It asks Ray before it submits, so that
+/// making it again does not submit twice.
+pub(super) fn ask_for_submitter(draft: &mut Draft<'_>, cluster: &RayCluster) -> Result<bool, Event> {
+    let seen = draft.seen;
+    let refusal = |error: &str| {
+        let note = format!("Failed to create new Kubernetes Job {}: {error}", seen.job.key);
+        Event::warning("FailedToCreateRayJobSubmitter", "Create", note)
+    };
+    if seen.own_submitter().is_some_and(|submitter| !submitter.deleting) {
+        return Ok(true);
+    }
+    if let Some(other) = &seen.submitter {
+        if !other.deleting {
+            draft.events.push(refusal("a Job of that name belongs to something else; it has to go first"));
+        }
+        return Ok(false);
+    }
+    let submitter = objects::submitter(draft.job(), &draft.status, cluster, &seen.settings);
+    let submitter = submitter.map_err(|error| refusal(&error))?;
+    let note = format!("Created Kubernetes Job {}", seen.job.key);
+    let create = Action::create(ApiKind::of::<Job>(), &submitter);
+    draft.steps.push(create.telling(Event::normal("CreatedRayJobSubmitter", "Create", note)));
+    Ok(true)
 }
 
 pub(super) fn miss_deadline(draft: Draft<'_>) -> Plan {
@@ -442,7 +459,7 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
         }
     }
     let submitter =
-        seen.submitter.as_ref().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
+        seen.own_submitter().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
     if let Some(submitter) = submitter {
         is_clear = false;
         if !submitter.deleting {

@@ -166,6 +166,47 @@ fn a_ready_cluster_gets_a_submitter_once() {
 }
 
 #[test]
+fn the_submitter_of_an_earlier_job_of_the_same_name_is_waited_out() {
+    let old = |mut world: World, deleting: bool| {
+        let end = JobEnd { failed: false, at: Some(ago(50)), reason: String::new(), message: String::new() };
+        let view =
+            JobView { controller: Some("uid-of-another".into()), end: Some(end), ..JobView::default() };
+        let mut submitter = entry(NAMESPACE, "train", view);
+        submitter.deleting = deleting;
+        world.seen.submitter = Some(Arc::new(submitter));
+        world
+    };
+    for (deleting, told) in [(true, vec![]), (false, vec!["FailedToCreateRayJobSubmitter".to_owned()])] {
+        let world = old(self::world(json!({}), initializing(json!({}))).with_cluster("ready"), deleting);
+        assert_eq!(world.outcome().0, "Initializing");
+        assert_eq!((steps(&world.plan()).len(), events(&world.plan())), (0, told));
+    }
+    let running = || self::world(json!({}), running(json!({}))).with_cluster("ready").heard(1, Ok(None));
+    assert_eq!(old(running(), false).outcome().0, "Running", "its end is not that of ours");
+    let clearing = self::world(json!({}), self::running(json!({"jobDeploymentStatus": "Suspending"})));
+    assert_eq!(old(clearing, false).outcome().0, "Suspended", "nor is it ours to delete");
+}
+
+#[test]
+fn a_submitter_that_is_gone_before_ray_knows_the_job_is_made_again() {
+    let running = |mode: &str| {
+        let spec = json!({"submissionMode": mode});
+        self::world(spec, running(json!({}))).with_cluster("ready")
+    };
+    let lost = running("K8sJobMode").heard(1, Ok(None));
+    assert_eq!(steps(&lost.plan()), ["create Job.batch ns/train"]);
+    assert_eq!(lost.outcome().0, "Running");
+    for (why, world) in [
+        ("there is one", running("K8sJobMode").with_submitter(None).heard(1, Ok(None))),
+        ("Ray knows the job", running("K8sJobMode").heard(1, info(JobStatus::Running))),
+        ("Ray was not asked", running("K8sJobMode")),
+        ("another one submits", running("InteractiveMode").heard(1, Ok(None))),
+    ] {
+        assert!(world.plan().steps.is_empty(), "{why}");
+    }
+}
+
+#[test]
 fn a_cluster_without_its_service_is_waited_for() {
     let mut world = self::world(json!({}), initializing(json!({}))).with_cluster("ready");
     world.seen.cluster_service = None;
