@@ -15,7 +15,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use quintet_api::ray::v1::{RayCluster, RayJob, RayJobStatus};
+use quintet_api::{
+    owners,
+    ray::v1::{RayCluster, RayJob, RayJobStatus},
+};
 use quintet_controller::{
     Action, Class, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback, StatusPatch,
     cache::{Cache, Entry, WatchSpec},
@@ -68,6 +71,14 @@ impl Seen {
 
     fn status(&self) -> Option<&RayJobStatus> {
         self.job.object.status.as_ref()
+    }
+
+    /// The cluster, if it was made for this RayJob: any other is not its to delete or change.
+    fn own_cluster(&self) -> Option<&Arc<Entry<RayCluster>>> {
+        let is_ours = |cluster: &&Arc<Entry<RayCluster>>| {
+            owners::is_controlled_by(&cluster.object.metadata, self.job.uid.as_str())
+        };
+        self.cluster.as_ref().filter(is_ours)
     }
 
     /// The Job that submits. One of an earlier RayJob of the same name, which is about to go, is none.

@@ -9,10 +9,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
-use quintet_api::{
-    owners,
-    ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus},
-};
+use quintet_api::ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus};
 use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step, cache::Entry};
 use serde_json::json;
 
@@ -448,11 +445,8 @@ fn wait_for_user(mut draft: Draft<'_>) -> Plan {
 /// Deletes what the attempt has made; once it is gone, the names can be forgotten.
 fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
     let (seen, job) = (draft.seen, draft.job());
-    let uid = seen.job.uid.as_str();
     let mut is_clear = true;
-    let cluster =
-        seen.cluster.as_ref().filter(|cluster| owners::is_controlled_by(&cluster.object.metadata, uid));
-    if let Some(cluster) = cluster {
+    if let Some(cluster) = seen.own_cluster() {
         is_clear = false;
         if !cluster.deleting {
             draft.steps.push(delete_cluster(cluster));
