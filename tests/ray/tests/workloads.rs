@@ -30,7 +30,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// What Ray does wrong in rough worlds.
-const ROUGH_RAY: Faults = Faults { silent: 10, refusing: 10, garbled: 5, lost_answers: 20 };
+const ROUGH_RAY: Faults =
+    Faults { silent: 10, refusing: 10, garbled: 5, lost_answers: 20, refused_orders: 0, ignored_orders: 0 };
 
 /// Ray as a process sees it that may be dead: the dead give no orders.
 struct Mortal {
@@ -82,7 +83,12 @@ struct Stage {
     operator: Operator,
     odds: Odds,
     seed: u64,
+    /// Since when submitters have known that their job has ended.
+    ended: parking_lot::Mutex<BTreeMap<String, jiff::Timestamp>>,
 }
+
+/// Submitters end this long after their job, having shown the last of its logs.
+const SUBMITTER_LAG: Duration = Duration::from_secs(4);
 
 /// A process, until it dies.
 struct Operator {
@@ -123,7 +129,7 @@ impl Stage {
         ray.set_faults(faults);
         let operator = start(&world, &ray, &clock, odds);
         let kubelet = Kubelet::new(&world);
-        Self { world, ray, clock, kubelet, operator, odds, seed }
+        Self { world, ray, clock, kubelet, operator, odds, seed, ended: Default::default() }
     }
 
     /// The operator that has died, or dies now by chance, comes back after a while.
@@ -260,8 +266,9 @@ impl Stage {
                 Some(status) if status.is_terminal() => {
                     let has_ended =
                         submitter.status.as_ref().is_some_and(|status| status.conditions.is_some());
-                    if !has_ended {
-                        let now = self.clock.now();
+                    let now = self.clock.now();
+                    let known = *self.ended.lock().entry(id).or_insert(now);
+                    if !has_ended && now.duration_since(known).unsigned_abs() >= SUBMITTER_LAG {
                         let complete =
                             json!({"type": "Complete", "status": "True", "lastTransitionTime": now});
                         let ready = json!({"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now});
@@ -687,6 +694,67 @@ fn jobs_with_a_rough_ray() {
 #[test]
 fn jobs_in_a_rough_world() {
     jobs(Odds::ROUGH, ROUGH_RAY, 5);
+}
+
+/// A job is over as soon as Ray and its submitter say so.
+#[test]
+fn jobs_end_soon_after_their_submitters() {
+    simulate(async {
+        let template = template().await;
+        let mut stage = Stage::new(&template, 0, Odds::default(), Faults::default());
+        let names = ["a", "b", "c"];
+        for name in names {
+            stage.create::<RayJob>(job(name, &json!({}))).await;
+            stage.live(1).await;
+        }
+        stage
+            .settle(async |stage: &Stage| {
+                let jobs = stage.jobs().await;
+                let state = |name| jobs[name].status.as_ref()?.job_deployment_status.clone();
+                let states = names.map(|name| state(name).unwrap_or_default());
+                if states.iter().all(|state| state == "Complete") { String::new() } else { states.join(" ") }
+            })
+            .await;
+        let jobs = stage.jobs().await;
+        for submitter in stage.world.list::<Job>().await {
+            let name = submitter.metadata.name.unwrap();
+            let submitted = submitter.status.unwrap().completion_time.unwrap().0;
+            let ended = jobs[&name].status.as_ref().unwrap().end_time.as_ref().unwrap().0;
+            let wait = ended.duration_since(submitted).as_secs();
+            assert!((0..=10).contains(&wait), "{name} ended {wait} s after its submitter");
+        }
+        stage.end().await;
+    });
+}
+
+/// However Ray turns orders down, it is not stormed with them.
+#[test]
+fn orders_in_vain_are_paced() {
+    let refusing = Faults { refused_orders: 100, ..Faults::default() };
+    let ignoring = Faults { ignored_orders: 100, ..Faults::default() };
+    simulate(async {
+        let template = template().await;
+        for faults in [refusing, ignoring] {
+            let mut stage = Stage::new(&template, 0, Odds::default(), faults);
+            stage.create::<RayJob>(job("posted", &json!({"submissionMode": "HTTPMode"}))).await;
+            let service = json!({
+                "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"},
+                "spec": {"serveConfigV2": CONFIG, "rayClusterConfig": cluster_spec("ray:0")},
+            });
+            stage.create::<RayService>(service).await;
+            stage
+                .settle(async |stage: &Stage| match stage.ray.orders() {
+                    0 | 1 => "nothing was ordered".to_owned(),
+                    _ => String::new(),
+                })
+                .await;
+            let before = stage.ray.orders();
+            stage.live(60).await;
+            let orders = stage.ray.orders() - before;
+            assert!((2..=20).contains(&orders), "{orders} orders in a minute: {faults:?}");
+            stage.end().await;
+        }
+    });
 }
 
 #[test]

@@ -50,6 +50,12 @@ pub struct Observation<A> {
 
 struct Watched<A> {
     observation: Option<Observation<A>>,
+    /// What was known when the last order was given.
+    before_order: Option<Result<A, DashboardError>>,
+    /// The latest event elsewhere that made earlier answers worthless.
+    event: Option<Timestamp>,
+    /// Orders in a row that changed nothing.
+    fruitless: u32,
     due: Instant,
     failures: u32,
     /// Which asking is under way; an answer to an earlier one is about a state that is behind us.
@@ -59,7 +65,16 @@ struct Watched<A> {
 
 impl<A> Watched<A> {
     fn new() -> Self {
-        Self { observation: None, due: Instant::now(), failures: 0, round: 0, asking: false }
+        Self {
+            observation: None,
+            before_order: None,
+            event: None,
+            fruitless: 0,
+            due: Instant::now(),
+            failures: 0,
+            round: 0,
+            asking: false,
+        }
     }
 }
 
@@ -70,6 +85,7 @@ struct Inner<Q: Question> {
     watched: Mutex<HashMap<ObjectKey, Questions<Q>>>,
     changed: Notify,
     period: Duration,
+    random: Random,
 }
 
 /// Asks one kind of question on behalf of one controller.
@@ -109,11 +125,28 @@ impl Pollers {
 impl<Q: Question> Poller<Q> {
     /// A poller that asks again `period` after an answer.
     pub fn new(period: Duration) -> Self {
-        Self(Arc::new(Inner { watched: Mutex::default(), changed: Notify::new(), period }))
+        Self(Arc::new(Inner {
+            watched: Mutex::default(),
+            changed: Notify::new(),
+            period,
+            random: Random::from_entropy(),
+        }))
     }
 
     /// Watches exactly these questions for `root` from now on, and says what is known of each.
     pub fn watch(&self, root: &ObjectKey, questions: &[Q]) -> Vec<Option<Observation<Q::Answer>>> {
+        self.watch_since(root, questions, None)
+    }
+
+    /// The same, with an event elsewhere that makes answers from before it worthless: they are forgotten and the
+    /// questions put again at once, so that the next answer wakes the controller even if it is the same. Whose
+    /// clock told the time of the event does not matter: what is asked after we have heard of it counts.
+    pub fn watch_since(
+        &self,
+        root: &ObjectKey,
+        questions: &[Q],
+        event: Option<Timestamp>,
+    ) -> Vec<Option<Observation<Q::Answer>>> {
         let mut watched = self.0.watched.lock();
         if questions.is_empty() {
             watched.remove(root);
@@ -121,16 +154,23 @@ impl<Q: Question> Poller<Q> {
         }
         let of_root = watched.entry(root.clone()).or_default();
         of_root.retain(|question, _| questions.contains(question));
-        let mut is_new = false;
+        let mut is_due = false;
         let known = questions.iter().map(|question| {
             let watched = of_root.entry(question.clone()).or_insert_with(|| {
-                is_new = true;
+                is_due = true;
                 Watched::new()
             });
+            if let Some(event) = event.filter(|event| watched.event != Some(*event)) {
+                watched.event = Some(event);
+                if watched.observation.as_ref().is_none_or(|known| known.at < event) {
+                    is_due = true;
+                    *watched = Watched { event: Some(event), round: watched.round + 1, ..Watched::new() };
+                }
+            }
             watched.observation.clone()
         });
         let known = known.collect();
-        if is_new {
+        if is_due {
             self.0.changed.notify_one();
         }
         known
@@ -141,11 +181,20 @@ impl<Q: Question> Poller<Q> {
         self.0.watched.lock().remove(root);
     }
 
-    /// What is known for `root` is out of date, because we changed it: asks at once.
+    /// What is known for `root` is out of date, because we gave an order: asks at once. After orders that changed
+    /// nothing it takes its time, because the answer brings forth the next order.
     pub fn ask_again(&self, root: &ObjectKey) {
         let mut watched = self.0.watched.lock();
         for watched in watched.get_mut(root).into_iter().flat_map(HashMap::values_mut) {
-            *watched = Watched { round: watched.round + 1, ..Watched::new() };
+            let pause = if watched.fruitless == 0 { Duration::ZERO } else { self.pause(watched.fruitless) };
+            *watched = Watched {
+                before_order: watched.observation.take().map(|known| known.answer),
+                event: watched.event,
+                fruitless: watched.fruitless,
+                due: Instant::now() + pause,
+                round: watched.round + 1,
+                ..Watched::new()
+            };
         }
         self.0.changed.notify_one();
     }
@@ -175,7 +224,6 @@ impl<Q: Question> Poller<Q> {
 
     /// Asks for ever. `tell` hears of roots about which something changed.
     pub(super) async fn run(&self, dashboard: &dyn Dashboard, clock: &Clock, tell: impl Fn(ObjectKey)) {
-        let random = Random::from_entropy();
         // What an earlier run was asking will not be answered any more.
         self.0
             .watched
@@ -195,7 +243,7 @@ impl<Q: Question> Poller<Q> {
             let next_due = if under_way.len() < ABREAST { self.next_due() } else { None };
             tokio::select! {
                 Some((root, question, round, observation)) = under_way.next() => {
-                    if self.take_answer(&root, &question, round, observation, &random) {
+                    if self.take_answer(&root, &question, round, observation) {
                         tell(root);
                     }
                 }
@@ -203,6 +251,10 @@ impl<Q: Question> Poller<Q> {
                 () = until(next_due) => {}
             }
         }
+    }
+
+    fn pause(&self, times: u32) -> Duration {
+        Backoff { first: self.0.period, cap: LONGEST_WAIT }.wait(times, &self.0.random)
     }
 
     /// Up to `limit` questions whose time has come, those that have waited longest first.
@@ -235,7 +287,6 @@ impl<Q: Question> Poller<Q> {
         question: &Q,
         round: u64,
         mut observation: Observation<Q::Answer>,
-        random: &Random,
     ) -> bool {
         let mut watched = self.0.watched.lock();
         // Nobody is interested any more, or it was asked before we changed it.
@@ -251,9 +302,11 @@ impl<Q: Question> Poller<Q> {
             self.0.period
         } else {
             watched.failures = watched.failures.saturating_add(1);
-            Backoff { first: self.0.period, cap: LONGEST_WAIT }.wait(watched.failures, random)
+            self.pause(watched.failures)
         };
         watched.due = Instant::now() + wait;
+        let is_as_before = watched.before_order.take().is_some_and(|before| before == observation.answer);
+        watched.fruitless = if is_as_before { watched.fruitless.saturating_add(1) } else { 0 };
         if let Some(before) = &watched.observation
             && before.answer.is_ok() == observation.answer.is_ok()
         {

@@ -28,6 +28,10 @@ pub struct Faults {
     pub garbled: u64,
     /// An order that is carried out although its answer is lost.
     pub lost_answers: u64,
+    /// An order that Ray has read and does not want.
+    pub refused_orders: u64,
+    /// An order that is accepted and comes to nothing.
+    pub ignored_orders: u64,
 }
 
 /// How jobs run.
@@ -72,6 +76,8 @@ pub struct SimulatedDashboard {
     rays: Mutex<BTreeMap<String, Ray>>,
     /// How often each job was accepted, over all clusters and restarts.
     accepted: Mutex<BTreeMap<String, u64>>,
+    /// How often anything was ordered, on all clusters.
+    orders: Mutex<u64>,
     /// Heads that are down.
     down: Mutex<BTreeSet<String>>,
 }
@@ -91,6 +97,7 @@ impl SimulatedDashboard {
             life: Mutex::default(),
             rays: Mutex::default(),
             accepted: Mutex::default(),
+            orders: Mutex::default(),
             down: Mutex::default(),
         }
     }
@@ -182,6 +189,24 @@ impl SimulatedDashboard {
         Ok(())
     }
 
+    /// How often anything was ordered, on all clusters.
+    pub fn orders(&self) -> u64 {
+        *self.orders.lock()
+    }
+
+    /// Brings an order to Ray, and says whether anything comes of it.
+    async fn order(&self, at: &Address) -> Result<bool, DashboardError> {
+        *self.orders.lock() += 1;
+        self.travel(at).await?;
+        let faults = *self.faults.lock();
+        let hits = |percent: u64| percent > 0 && self.random.below(100) < percent;
+        if hits(faults.refused_orders) {
+            let body = "a field has the wrong type".to_owned();
+            return Err(DashboardError::Refused { url: at.host.clone(), code: 400, body });
+        }
+        Ok(!hits(faults.ignored_orders))
+    }
+
     /// Whether the answer to an order gets lost on its way back.
     fn loses_answer(&self) -> bool {
         self.random.below(100) < self.faults.lock().lost_answers
@@ -227,7 +252,9 @@ impl Dashboard for SimulatedDashboard {
 
     fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> Answer<'a, ()> {
         async move {
-            self.travel(at).await?;
+            if !self.order(at).await? {
+                return Ok(());
+            }
             let id = &job.submission_id;
             if self.rays.lock().get(&at.host).is_some_and(|ray| ray.jobs.contains_key(id)) {
                 return Err(DashboardError::AlreadyUsed(id.clone()));
@@ -270,7 +297,9 @@ impl Dashboard for SimulatedDashboard {
 
     fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> Answer<'a, ()> {
         async move {
-            self.travel(at).await?;
+            if !self.order(at).await? {
+                return Ok(());
+            }
             let mut rays = self.rays.lock();
             let ray = rays.entry(at.host.clone()).or_default();
             // Another capacity alone does not restart what runs.

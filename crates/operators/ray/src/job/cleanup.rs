@@ -93,7 +93,7 @@ fn weight(policy: DeletionPolicyType) -> u8 {
 }
 
 fn has_happened(seen: &Seen, policy: DeletionPolicyType) -> bool {
-    let cluster = seen.cluster.as_ref().filter(|cluster| !cluster.deleting);
+    let cluster = seen.own_cluster().filter(|cluster| !cluster.deleting);
     match policy {
         DeletionPolicyType::DeleteNone => true,
         DeletionPolicyType::DeleteSelf => false,
@@ -106,7 +106,7 @@ fn has_happened(seen: &Seen, policy: DeletionPolicyType) -> bool {
 }
 
 fn carry_out(seen: &Seen, policy: DeletionPolicyType) -> Vec<Step> {
-    let cluster = seen.cluster.as_ref();
+    let cluster = seen.own_cluster();
     match policy {
         DeletionPolicyType::DeleteNone => Vec::new(),
         DeletionPolicyType::DeleteSelf => vec![Action::delete(ApiKind::of::<RayJob>(), &seen.job).into()],

@@ -15,7 +15,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use quintet_api::ray::v1::{RayCluster, RayJob, RayJobStatus};
+use quintet_api::{
+    owners,
+    ray::v1::{RayCluster, RayJob, RayJobStatus},
+};
 use quintet_controller::{
     Action, Class, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback, StatusPatch,
     cache::{Cache, Entry, WatchSpec},
@@ -49,11 +52,11 @@ pub struct Seen {
     pub cluster_service: Option<Arc<Entry<ServiceView>>>,
     /// The RayJob's head Service.
     pub head_service: Option<Arc<Entry<ServiceView>>>,
-    /// The Job that submits.
+    /// The Job of the submitter's name, whoever made it.
     pub submitter: Option<Arc<Entry<JobView>>>,
     /// The head pods of the cluster.
     pub heads: Vec<Arc<Entry<PodView>>>,
-    /// What Ray last said of the job.
+    /// What Ray last said of the job, after the submitter's end if it has ended.
     pub heard: Option<Observation<Option<JobInfo>>>,
     /// What is the same for all.
     pub settings: Arc<Settings>,
@@ -68,6 +71,19 @@ impl Seen {
 
     fn status(&self) -> Option<&RayJobStatus> {
         self.job.object.status.as_ref()
+    }
+
+    /// The cluster, if it was made for this RayJob: any other is not its to delete or change.
+    fn own_cluster(&self) -> Option<&Arc<Entry<RayCluster>>> {
+        let is_ours = |cluster: &&Arc<Entry<RayCluster>>| {
+            owners::is_controlled_by(&cluster.object.metadata, self.job.uid.as_str())
+        };
+        self.cluster.as_ref().filter(is_ours)
+    }
+
+    /// The Job that submits. One of an earlier RayJob of the same name, which is about to go, is none.
+    fn own_submitter(&self) -> Option<&Arc<Entry<JobView>>> {
+        self.submitter.as_ref().filter(|job| job.object.controller.as_deref() == Some(self.job.uid.as_str()))
     }
 }
 
@@ -207,18 +223,21 @@ impl Controller for JobController {
             pods.into_iter().filter(|pod| pod.object.is_head() && !pod.deleting).collect()
         });
         let question = plan::question(&job.object, cluster.as_ref().map(|cluster| &cluster.object));
-        let heard = self.poller.watch(key, question.as_slice()).pop().flatten();
-        Ok(Some(Seen {
+        let mut seen = Seen {
             cluster,
             cluster_service,
             head_service: self.services.get(&named(&names::head_service(key.name()))),
             submitter: self.submitters.get(key),
             heads: heads.unwrap_or_default(),
-            heard,
+            heard: None,
             settings: Arc::clone(&self.settings),
             now: self.clock.now(),
             job,
-        }))
+        };
+        // What Ray said before the submitter's end says nothing about what comes after it.
+        let submitter_ended = submission::inspect(&seen).ok().and_then(|progress| progress.finished_at);
+        seen.heard = self.poller.watch_since(key, question.as_slice(), submitter_ended).pop().flatten();
+        Ok(Some(seen))
     }
 
     fn plan(&self, seen: &Seen) -> Plan {

@@ -9,10 +9,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
-use quintet_api::{
-    owners,
-    ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus},
-};
+use quintet_api::ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus};
 use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step, cache::Entry};
 use serde_json::json;
 
@@ -111,16 +108,9 @@ impl<'a> Draft<'a> {
         self.turn(State::Failed)
     }
 
-    /// Goes on in another state.
+    /// Goes on in another state, and counts the attempt if that ends it.
     pub(super) fn turn(mut self, state: State) -> Plan {
         self.status.job_deployment_status = Some(state.as_str().to_owned());
-        self.done(Next::AwaitChange)
-    }
-
-    /// Counts attempts, and writes the status if something changed that is worth writing.
-    pub(super) fn done(mut self, next: Next) -> Plan {
-        let seen = self.seen;
-        let state = State::of_status(Some(&self.status));
         if state == State::Failed {
             let failed = self.status.failed.unwrap_or_default() + 1;
             self.status.failed = Some(failed);
@@ -135,10 +125,16 @@ impl<'a> Draft<'a> {
         if state == State::Complete && self.status.job_status.as_deref() == Some("SUCCEEDED") {
             self.status.succeeded = Some(self.status.succeeded.unwrap_or_default() + 1);
         }
+        self.done(Next::AwaitChange)
+    }
+
+    /// Writes the status if something changed that is worth writing.
+    pub(super) fn done(mut self, next: Next) -> Plan {
+        let seen = self.seen;
         let before = seen.status().cloned().unwrap_or_default();
         let status = if is_worth_writing(&before, &self.status) {
             if State::of_status(Some(&self.status)).is_terminal() {
-                self.status.end_time = Some(Time(seen.now));
+                self.status.end_time.get_or_insert(Time(seen.now));
             }
             StatusPatch::between(&seen.job, &before, &self.status)
         } else {
@@ -226,15 +222,39 @@ fn refuse(seen: &Seen, state: State, invalid: &Invalid) -> Plan {
 
 /// What was wrong has been mended: go on where it was noticed.
 fn recover(mut draft: Draft<'_>) -> Plan {
-    let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
-    let state = match &draft.status {
-        status if is_set(&status.dashboard_url) => State::Running,
-        status if is_set(&status.ray_cluster_name) => State::Initializing,
-        _ => State::New,
-    };
+    let state = former_state(&draft);
     draft.status.reason = None;
     draft.status.message = None;
-    draft.turn(state)
+    // Written as it is: an attempt that had ended before was counted then.
+    draft.status.job_deployment_status = Some(state.as_str().to_owned());
+    draft.done(Next::AwaitChange)
+}
+
+/// The state in which a mistake was noticed, or one from which everything that is missing is made again.
+fn former_state(draft: &Draft<'_>) -> State {
+    let (seen, status) = (draft.seen, &draft.status);
+    let mode = Mode::of(&draft.job().spec);
+    let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+    let job_status = status.job_status.as_deref().unwrap_or_default();
+    let is_over = submission::is_terminal(job_status);
+    if status.end_time.is_some() {
+        return if is_over && job_status != "FAILED" { State::Complete } else { State::Failed };
+    }
+    if !is_set(&status.ray_cluster_name) {
+        return State::New;
+    }
+    if !is_set(&status.dashboard_url) {
+        return State::Initializing;
+    }
+    let has_cluster = seen.cluster.as_ref().is_some_and(|cluster| !cluster.deleting);
+    // The attempt is being cleared away: that is brought to its end before another one begins.
+    if !has_cluster || (is_over && !mode.has_submitter()) {
+        return State::Retrying;
+    }
+    if mode == Mode::Interactive && !is_set(&status.job_id) {
+        return State::Waiting;
+    }
+    State::Running
 }
 
 fn begin(mut draft: Draft<'_>) -> Plan {
@@ -297,6 +317,10 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
             Err(event) => Plan { events: vec![event], next, ..Plan::default() },
         };
     };
+    if cluster.deleting {
+        // Once it is gone, another one is made.
+        return draft.done(next);
+    }
     let host = draft.status.dashboard_url.clone().filter(|url| !url.is_empty());
     let cluster_status = cluster.object.status.as_ref();
     if host.is_none() && cluster_status.and_then(|status| status.state.as_deref()) != Some("ready") {
@@ -312,20 +336,12 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
     draft.status.dashboard_url = Some(host);
     match Mode::of(&job.spec) {
         Mode::Interactive => return draft.turn(State::Waiting),
-        Mode::K8sJob if seen.submitter.is_none() => {
-            let submitter = objects::submitter(job, &draft.status, &cluster.object, &seen.settings);
-            let submitter = match submitter {
-                Ok(submitter) => submitter,
-                Err(error) => {
-                    let note = format!("Failed to create new Kubernetes Job {}: {error}", seen.job.key);
-                    let event = Event::warning("FailedToCreateRayJobSubmitter", "Create", note);
-                    return Plan { events: vec![event], next, ..Plan::default() };
-                }
-            };
-            let note = format!("Created Kubernetes Job {}", seen.job.key);
-            let create = Action::create(ApiKind::of::<Job>(), &submitter);
-            draft.steps.push(create.telling(Event::normal("CreatedRayJobSubmitter", "Create", note)));
-        }
+        Mode::K8sJob => match ask_for_submitter(&mut draft, &cluster.object) {
+            Ok(true) => {}
+            // What is in the way wakes us when it is gone.
+            Ok(false) => return draft.done(next),
+            Err(event) => return Plan { events: vec![event], next, ..Plan::default() },
+        },
         _ => {}
     }
     draft.turn(State::Running)
@@ -367,6 +383,31 @@ pub(super) fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
     Ok(())
 }
 
+/// Makes the Job that submits, and says whether one is there or coming. It asks Ray before it submits, so that
+/// making it again does not submit twice.
+pub(super) fn ask_for_submitter(draft: &mut Draft<'_>, cluster: &RayCluster) -> Result<bool, Event> {
+    let seen = draft.seen;
+    let refusal = |error: &str| {
+        let note = format!("Failed to create new Kubernetes Job {}: {error}", seen.job.key);
+        Event::warning("FailedToCreateRayJobSubmitter", "Create", note)
+    };
+    if seen.own_submitter().is_some_and(|submitter| !submitter.deleting) {
+        return Ok(true);
+    }
+    if let Some(other) = &seen.submitter {
+        if !other.deleting {
+            draft.events.push(refusal("a Job of that name belongs to something else; it has to go first"));
+        }
+        return Ok(false);
+    }
+    let submitter = objects::submitter(draft.job(), &draft.status, cluster, &seen.settings);
+    let submitter = submitter.map_err(|error| refusal(&error))?;
+    let note = format!("Created Kubernetes Job {}", seen.job.key);
+    let create = Action::create(ApiKind::of::<Job>(), &submitter);
+    draft.steps.push(create.telling(Event::normal("CreatedRayJobSubmitter", "Create", note)));
+    Ok(true)
+}
+
 pub(super) fn miss_deadline(draft: Draft<'_>) -> Plan {
     let seconds = draft.job().spec.active_deadline_seconds.unwrap_or_default();
     let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
@@ -404,18 +445,15 @@ fn wait_for_user(mut draft: Draft<'_>) -> Plan {
 /// Deletes what the attempt has made; once it is gone, the names can be forgotten.
 fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
     let (seen, job) = (draft.seen, draft.job());
-    let uid = seen.job.uid.as_str();
     let mut is_clear = true;
-    let cluster =
-        seen.cluster.as_ref().filter(|cluster| owners::is_controlled_by(&cluster.object.metadata, uid));
-    if let Some(cluster) = cluster {
+    if let Some(cluster) = seen.own_cluster() {
         is_clear = false;
         if !cluster.deleting {
             draft.steps.push(delete_cluster(cluster));
         }
     }
     let submitter =
-        seen.submitter.as_ref().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
+        seen.own_submitter().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
     if let Some(submitter) = submitter {
         is_clear = false;
         if !submitter.deleting {

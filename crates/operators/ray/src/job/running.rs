@@ -7,7 +7,10 @@ use quintet_controller::{Action, ApiKind, Event, Next, Plan, cache::Entry};
 
 use super::{
     Order, objects,
-    plan::{Draft, ask_for_cluster, at_first, has_passed, miss_deadline, question, selected_cluster},
+    plan::{
+        Draft, ask_for_cluster, ask_for_submitter, at_first, has_passed, miss_deadline, question,
+        selected_cluster,
+    },
     state::{State, reason},
     submission::{self, Progress},
 };
@@ -77,9 +80,7 @@ fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
 fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
     let seen = draft.seen;
     let mode = Mode::of(&draft.job().spec);
-    // An answer from before the submitter's end says nothing about what comes after it.
-    let heard = seen.heard.as_ref().filter(|heard| progress.finished_at.is_none_or(|at| heard.at >= at));
-    let Some(heard) = heard else {
+    let Some(heard) = &seen.heard else {
         // Ray is being asked; the answer wakes us.
         return draft.done(next);
     };
@@ -105,7 +106,14 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
         Ok(None) if progress.finished_at.is_some() => {
             draft.fail(reason::APP_FAILED, "Submitter completed but Ray job not found in RayCluster.")
         }
-        Ok(None) => draft.done(next),
+        Ok(None) => {
+            if let (Mode::K8sJob, Some(cluster)) = (mode, &seen.cluster)
+                && let Err(event) = ask_for_submitter(&mut draft, &cluster.object)
+            {
+                draft.events.push(event);
+            }
+            draft.done(next)
+        }
         Err(_) => {
             let since = draft.status.job_status_check_failure_start_time.get_or_insert(Time(seen.now)).0;
             // After an outage of ours, Ray gets the same time to answer as it has otherwise: what was written down

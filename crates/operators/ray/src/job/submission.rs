@@ -38,7 +38,7 @@ pub(super) fn inspect(seen: &Seen) -> Result<Progress, String> {
 }
 
 fn of_job(seen: &Seen) -> Progress {
-    let Some(end) = seen.submitter.as_ref().and_then(|job| job.object.end.as_ref()) else {
+    let Some(end) = seen.own_submitter().and_then(|job| job.object.end.as_ref()) else {
         return Progress::default();
     };
     let failure = end

@@ -98,6 +98,15 @@ pub(super) fn route(service: &RayService, backends: &[Backend<'_>]) -> Value {
     })
 }
 
+/// Whether an object was made for the service. Users may well have chosen the same name for their own routing.
+pub(super) fn is_ours(object: &Value, service: &Entry<RayService>) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| {
+        owner.get("controller").and_then(Value::as_bool) == Some(true)
+            && owner.get("uid").and_then(Value::as_str) == Some(service.uid.as_str())
+    })
+}
+
 /// Makes an object be there as wanted; `None` if it is. Only what we manage is compared, since others fill in
 /// the rest.
 pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value) -> Option<Step> {

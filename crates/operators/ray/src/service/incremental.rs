@@ -3,10 +3,10 @@
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use quintet_api::ray::v1::{ClusterUpgradeOptions, RayServiceClusterStatus};
-use quintet_controller::{Action, ApiKind, Event};
+use quintet_controller::{Action, ApiKind, Event, ObjectKey};
 
 use super::{
-    clusters,
+    Seen, clusters,
     conditions::{self, ROLLING_BACK, UPGRADING},
     gateway::{self, Backend},
     objects,
@@ -86,6 +86,13 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
             Err(error) => draft.events.push(Event::warning("FailedToCreateService", "Create", error)),
         }
     }
+    if let Some((kind, key)) = foreign_routing(seen) {
+        let note = format!(
+            "The {kind} {key} was not made for this RayService: no traffic is moved until it is renamed or deleted"
+        );
+        draft.events.push(Event::warning(&format!("FailedToUpdate{kind}"), "Update", note));
+        return;
+    }
     let gateway = gateway::gateway(service);
     draft.steps.extend(gateway::ensure(gateway::gateway_kind(), seen.gateway.as_deref(), &gateway));
     let Some(active) = seen.active.cluster.as_ref().filter(|_| draft.active_name().is_some()) else { return };
@@ -98,6 +105,14 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
     let route = gateway::route(service, &backends);
     draft.steps.extend(gateway::ensure(gateway::route_kind(), seen.route.as_deref(), &route));
     record(draft, active_weight, is_moving.then_some(pending_weight));
+}
+
+/// The kind and name of an object that is in the way of ours.
+fn foreign_routing(seen: &Seen) -> Option<(&'static str, &ObjectKey)> {
+    let routing = [("Gateway", &seen.gateway), ("HTTPRoute", &seen.route)];
+    let mut present = routing.into_iter().filter_map(|(kind, object)| Some((kind, object.as_ref()?)));
+    let foreign = present.find(|(_, object)| !gateway::is_ours(&object.object, &seen.service));
+    foreign.map(|(kind, object)| (kind, &object.key))
 }
 
 /// The shares that the clusters should have now.
@@ -146,7 +161,8 @@ fn record(draft: &mut Draft<'_>, active: i32, pending: Option<i32>) {
 pub(super) fn move_capacity(draft: &mut Draft<'_>) {
     let seen = draft.seen;
     let gateway_name = gateway::gateway_name(seen.service.key.name());
-    let is_routed = seen.gateway.as_ref().is_some_and(|gateway| gateway::gateway_is_ready(&gateway.object))
+    let is_routed = foreign_routing(seen).is_none()
+        && seen.gateway.as_ref().is_some_and(|gateway| gateway::gateway_is_ready(&gateway.object))
         && seen.route.as_ref().is_some_and(|route| gateway::route_is_ready(&route.object, &gateway_name));
     if !is_moving(draft) || !is_routed || !draft.orders.is_empty() {
         return;

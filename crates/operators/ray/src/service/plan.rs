@@ -189,6 +189,10 @@ fn reconcile(mut draft: Draft<'_>) -> Plan {
         decision = Decision::Nothing;
     }
     clusters::follow(&mut draft, decision);
+    if decision == Decision::Prepare {
+        // What was seen of the pending cluster is about one that is given up: no request may be led there.
+        return conclude(draft);
+    }
     if is_incremental {
         incremental::choose_direction(&mut draft);
     }
@@ -204,6 +208,11 @@ fn reconcile(mut draft: Draft<'_>) -> Plan {
     if is_incremental {
         incremental::finish_rollback(&mut draft);
     }
+    conclude(draft)
+}
+
+/// Ends a pass with the conditions that follow from it.
+fn conclude(mut draft: Draft<'_>) -> Plan {
     draft.status.num_serve_endpoints = Some(i32::try_from(draft.seen.endpoints).unwrap_or(i32::MAX));
     let now = draft.seen.now;
     conditions::conclude(&mut draft.status, now);

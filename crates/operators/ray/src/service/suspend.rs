@@ -80,7 +80,8 @@ fn clear(mut draft: Draft<'_>) -> Plan {
     }
     let routing = [(gateway::gateway_kind(), &seen.gateway), (gateway::route_kind(), &seen.route)];
     for (kind, object) in routing {
-        let Some(object) = object else { continue };
+        let ours = object.as_ref().filter(|object| gateway::is_ours(&object.object, &seen.service));
+        let Some(object) = ours else { continue };
         is_clear = false;
         if !object.deleting {
             let note = format!("Deleted the {} {}", kind.kind, object.key);

@@ -111,3 +111,48 @@ async fn many_slow_dashboards_are_all_asked_in_turn() {
     setting.pass(60).await;
     assert_eq!(setting.woken.lock().len(), 500);
 }
+
+#[tokio::test(start_paused = true)]
+async fn orders_that_change_nothing_are_given_less_and_less_often() {
+    let setting = Setting::new();
+    let start = tokio::time::Instant::now();
+    let mut orders = 0;
+    // A controller that gives its order whenever it hears that nothing came of the last one.
+    while start.elapsed() < Duration::from_mins(2) {
+        if setting.known("a").is_some() {
+            orders += 1;
+            setting.poller.ask_again(&Setting::root());
+        }
+        setting.pass(1).await;
+    }
+    assert!((5..15).contains(&orders), "{orders} orders in two minutes");
+    setting.ray.submit_by_hand("ray", "a");
+    setting.pass(60).await;
+    setting.poller.ask_again(&Setting::root());
+    setting.pass(1).await;
+    assert!(setting.known("a").is_some(), "once something has come of it, it is asked at once again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_before_an_event_elsewhere_is_asked_for_again_and_wakes_though_it_is_the_same() {
+    let setting = Setting::new();
+    let since = |event| {
+        let root = Setting::root();
+        setting.poller.watch_since(&root, &[question("a")], Some(event)).pop().unwrap()
+    };
+    setting.known("a");
+    setting.pass(2).await;
+    assert_eq!(setting.woken.lock().len(), 1);
+    for (case, hours) in [("the time is ours", 0), ("it is that of a clock which is ahead", 5)] {
+        let before = setting.woken.lock().len();
+        let ahead = jiff::SignedDuration::from_hours(hours);
+        let event = setting.clock.now().checked_add(ahead).unwrap();
+        assert_eq!(since(event), None, "{case}");
+        setting.pass(1).await;
+        assert!(since(event).is_some(), "{case}");
+        assert_eq!(setting.woken.lock().len(), before + 1, "{case}");
+        setting.pass(20).await;
+        assert!(since(event).is_some(), "{case}");
+        assert_eq!(setting.woken.lock().len(), before + 1, "once: {case}");
+    }
+}

@@ -57,6 +57,23 @@ fn the_cluster_goes_when_its_time_has_come() {
 }
 
 #[test]
+fn a_cluster_that_was_selected_when_the_job_ran_stays_though_the_selector_is_gone() {
+    let condition = json!({"jobStatus": "SUCCEEDED"});
+    for spec in [
+        json!({"shutdownAfterJobFinishes": true}),
+        rules(json!([rule("DeleteCluster", condition.clone())])),
+        rules(json!([rule("DeleteWorkers", condition)])),
+    ] {
+        let mut world = world(spec.clone(), ended("Complete", "SUCCEEDED", 10)).with_cluster("ready");
+        assert_eq!(world.plan().steps.len(), 1, "ours goes: {spec}");
+        let mut shared = cluster("ready");
+        shared.object.metadata.owner_references = None;
+        world.seen.cluster = Some(Arc::new(shared));
+        assert_eq!(world.plan(), Plan::nothing(), "{spec}");
+    }
+}
+
+#[test]
 fn rules_delete_by_and_by() {
     let staged = rules(json!([
         rule("DeleteWorkers", json!({"jobStatus": "SUCCEEDED", "ttlSeconds": 10})),

@@ -105,7 +105,7 @@ impl World {
                 String::new()
             },
         });
-        let view = JobView { end, ..JobView::default() };
+        let view = JobView { end, controller: Some("uid-of-train".into()), ..JobView::default() };
         self.seen.submitter = Some(Arc::new(entry(NAMESPACE, "train", view)));
         self
     }

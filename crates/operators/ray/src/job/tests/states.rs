@@ -19,6 +19,15 @@ fn check(rows: Vec<Row>) {
     }
 }
 
+/// The cluster was ready and is being deleted.
+fn losing_its_cluster(world: World) -> World {
+    let mut world = world.with_cluster("ready");
+    let mut cluster = cluster("ready");
+    cluster.deleting = true;
+    world.seen.cluster = Some(Arc::new(cluster));
+    world
+}
+
 fn initializing(more: Value) -> Value {
     let mut status = json!({
         "jobDeploymentStatus": "Initializing", "jobId": "train-id", "rayClusterName": "train-c",
@@ -103,6 +112,11 @@ fn while_initializing() {
             ("Initializing", "", ""),
         ),
         (
+            "a cluster that is about to go",
+            losing_its_cluster(world(json!({}), initializing(json!({})))),
+            ("Initializing", "", ""),
+        ),
+        (
             "a cluster that is ready",
             world(json!({}), initializing(json!({}))).with_cluster("ready"),
             ("Running", "", ""),
@@ -149,6 +163,47 @@ fn a_ready_cluster_gets_a_submitter_once() {
     let http =
         self::world(json!({"submissionMode": "HTTPMode"}), initializing(json!({}))).with_cluster("ready");
     assert!(http.plan().steps.is_empty());
+}
+
+#[test]
+fn the_submitter_of_an_earlier_job_of_the_same_name_is_waited_out() {
+    let old = |mut world: World, deleting: bool| {
+        let end = JobEnd { failed: false, at: Some(ago(50)), reason: String::new(), message: String::new() };
+        let view =
+            JobView { controller: Some("uid-of-another".into()), end: Some(end), ..JobView::default() };
+        let mut submitter = entry(NAMESPACE, "train", view);
+        submitter.deleting = deleting;
+        world.seen.submitter = Some(Arc::new(submitter));
+        world
+    };
+    for (deleting, told) in [(true, vec![]), (false, vec!["FailedToCreateRayJobSubmitter".to_owned()])] {
+        let world = old(self::world(json!({}), initializing(json!({}))).with_cluster("ready"), deleting);
+        assert_eq!(world.outcome().0, "Initializing");
+        assert_eq!((steps(&world.plan()).len(), events(&world.plan())), (0, told));
+    }
+    let running = || self::world(json!({}), running(json!({}))).with_cluster("ready").heard(1, Ok(None));
+    assert_eq!(old(running(), false).outcome().0, "Running", "its end is not that of ours");
+    let clearing = self::world(json!({}), self::running(json!({"jobDeploymentStatus": "Suspending"})));
+    assert_eq!(old(clearing, false).outcome().0, "Suspended", "nor is it ours to delete");
+}
+
+#[test]
+fn a_submitter_that_is_gone_before_ray_knows_the_job_is_made_again() {
+    let running = |mode: &str| {
+        let spec = json!({"submissionMode": mode});
+        self::world(spec, running(json!({}))).with_cluster("ready")
+    };
+    let lost = running("K8sJobMode").heard(1, Ok(None));
+    assert_eq!(steps(&lost.plan()), ["create Job.batch ns/train"]);
+    assert_eq!(lost.outcome().0, "Running");
+    for (why, world) in [
+        ("there is one", running("K8sJobMode").with_submitter(None).heard(1, Ok(None))),
+        ("Ray knows the job", running("K8sJobMode").heard(1, info(JobStatus::Running))),
+        ("Ray was not asked", running("K8sJobMode")),
+        ("another one submits", running("InteractiveMode").heard(1, Ok(None))),
+    ] {
+        assert!(world.plan().steps.is_empty(), "{why}");
+    }
 }
 
 #[test]
@@ -277,9 +332,9 @@ fn running_by_what_ray_says() {
             ("Failed", "AppFailed", "FAILED"),
         ),
         (
-            "an answer from before the submitter's end does not count",
-            submitted().with_submitter(Some((3, false))).heard(4, info(JobStatus::Succeeded)),
-            ("Running", "", ""),
+            "the clock of the submitter's node is ahead",
+            submitted().with_submitter(Some((-100, false))).heard(1, info(JobStatus::Succeeded)),
+            ("Complete", "", "SUCCEEDED"),
         ),
         (
             "without a submitter nobody is waited for",
@@ -573,14 +628,91 @@ fn mistakes_are_told_and_can_be_mended() {
         "told once"
     );
     assert_eq!(world(json!({}), told.clone()).outcome(), (String::new(), String::new(), String::new()));
-    let mut interrupted = running(json!({"jobStatus": "RUNNING"}));
-    merge(&mut interrupted, &told);
-    assert_eq!(world(json!({}), interrupted).outcome(), ("Running".into(), String::new(), "RUNNING".into()));
     for state in ["Complete", "Failed"] {
-        let ended =
-            world(json!({"runtimeEnvYAML": "just text"}), running(json!({"jobDeploymentStatus": state})));
-        assert!(ended.plan().status.is_none(), "{state}");
+        let invalid = json!({"runtimeEnvYAML": "just text", "backoffLimit": 5});
+        let ended = running(json!({"jobDeploymentStatus": state, "failed": 1, "jobStatus": "FAILED"}));
+        let plan = world(invalid, ended).plan();
+        assert!(plan.status.is_none(), "{state}, and more attempts than before start it again: {plan:?}");
+        assert_eq!(events(&plan), ["InvalidRayJobSpec"]);
     }
+}
+
+#[test]
+fn a_mended_job_goes_on_where_the_mistake_was_noticed() {
+    let wrong =
+        json!({"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": "m"});
+    let noticed = |mut status: Value, more: Value| {
+        merge(&mut status, &wrong);
+        merge(&mut status, &more);
+        status
+    };
+    let http = || json!({"submissionMode": "HTTPMode", "backoffLimit": 3});
+    let interactive = || json!({"submissionMode": "InteractiveMode"});
+    let ended = |job_status: &str| json!({"jobStatus": job_status, "endTime": time(ago(50)), "failed": 1});
+    check(vec![
+        ("New", world(json!({}), wrong.clone()), ("", "", "")),
+        (
+            "Initializing",
+            world(json!({}), noticed(initializing(json!({})), json!({}))),
+            ("Initializing", "", ""),
+        ),
+        (
+            "Waiting",
+            world(interactive(), noticed(running(json!({})), json!({"jobId": ""}))).with_cluster("ready"),
+            ("Waiting", "", ""),
+        ),
+        (
+            "Running, submitted by the user",
+            world(interactive(), noticed(running(json!({})), json!({"jobStatus": "RUNNING"})))
+                .with_cluster("ready"),
+            ("Running", "", "RUNNING"),
+        ),
+        (
+            "Running, submitted by the operator",
+            world(http(), noticed(running(json!({})), json!({"jobStatus": "RUNNING"}))).with_cluster("ready"),
+            ("Running", "", "RUNNING"),
+        ),
+        (
+            "Running, submitted by a Job",
+            world(json!({}), noticed(running(json!({})), json!({"jobStatus": "RUNNING"})))
+                .with_cluster("ready"),
+            ("Running", "", "RUNNING"),
+        ),
+        (
+            "Complete, as others overwrite it",
+            world(http(), noticed(running(json!({})), ended("SUCCEEDED"))),
+            ("Complete", "", "SUCCEEDED"),
+        ),
+        (
+            "Failed, as others overwrite it",
+            world(http(), noticed(running(json!({})), ended("FAILED"))),
+            ("Failed", "", "FAILED"),
+        ),
+        (
+            "Failed before Ray knew of it",
+            world(http(), noticed(running(json!({})), ended(""))),
+            ("Failed", "", ""),
+        ),
+        (
+            "Retrying, and the cluster is about to go",
+            losing_its_cluster(world(json!({}), noticed(running(json!({})), json!({"jobStatus": "FAILED"})))),
+            ("Retrying", "", "FAILED"),
+        ),
+        (
+            "Retrying, and the cluster is still there",
+            world(http(), noticed(running(json!({})), json!({"jobStatus": "FAILED"}))).with_cluster("ready"),
+            ("Retrying", "", "FAILED"),
+        ),
+        (
+            "Suspending, and the cluster is gone",
+            world(json!({}), noticed(running(json!({})), json!({"jobStatus": "RUNNING"}))),
+            ("Retrying", "", "RUNNING"),
+        ),
+        ("Suspended", world(json!({}), noticed(json!({"jobStatus": ""}), json!({}))), ("", "", "")),
+    ]);
+    let over = world(http(), noticed(running(json!({})), ended("FAILED")));
+    let status = over.status_after(&over.plan());
+    assert_eq!((status.failed, status.end_time.unwrap().0), (Some(1), ago(50)), "it ended then, and once");
 }
 
 #[test]

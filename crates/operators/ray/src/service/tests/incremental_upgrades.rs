@@ -215,6 +215,25 @@ fn an_upgrade_begins_with_nothing() {
 }
 
 #[test]
+fn routing_that_users_made_is_neither_changed_nor_relied_on() {
+    for name in ["chat-gateway", "chat-httproute"] {
+        for (active, pending) in [(side(100, 100), side(0, 0)), (side(100, 100), side(50, 0))] {
+            let mut world = upgrading(autoscaling(other_spec()), active, pending, json!({}));
+            let object = if name == "chat-gateway" { &mut world.seen.gateway } else { &mut world.seen.route };
+            let mut theirs = object.take().unwrap().object.clone();
+            theirs["metadata"]["ownerReferences"] = json!([]);
+            *object = Some(Arc::new(entry(NAMESPACE, name, theirs)));
+            let plan = world.plan();
+            assert!(plan.steps.is_empty(), "{name}: {:?}", steps(&plan));
+            let reason =
+                if name == "chat-gateway" { "FailedToUpdateGateway" } else { "FailedToUpdateHTTPRoute" };
+            assert_eq!(events(&plan), [reason]);
+            assert_eq!(shares(&world.status_after(&plan))[1], Some(100), "{name}");
+        }
+    }
+}
+
+#[test]
 fn capacity_then_traffic_then_capacity() {
     let goal = || autoscaling(other_spec());
     let grow = upgrading(goal(), side(100, 100), side(0, 0), json!({}));

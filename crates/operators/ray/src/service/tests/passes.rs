@@ -116,6 +116,19 @@ fn a_missing_head_pod_keeps_nothing_else_from_being_done() {
 }
 
 #[test]
+fn no_request_is_led_to_a_cluster_that_is_given_up_in_the_same_pass() {
+    let world = world(json!({"rayClusterConfig": other_spec()}), status("chat-a", "chat-b", json!({})))
+        .with(Side::Active, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
+        .with(Side::Pending, cluster("chat-b", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
+        .leading_to("chat-a")
+        .with_endpoints(1);
+    let plan = world.plan();
+    let (active, pending) = names_of(&world.status_after(&plan));
+    assert!(active == "chat-a" && pending != "chat-b" && !pending.is_empty(), "{active} {pending}");
+    assert!(steps(&plan).is_empty(), "{:?}", steps(&plan));
+}
+
+#[test]
 fn the_first_cluster_takes_over_when_it_serves() {
     let ready = world(json!({}), status("", "chat-a", json!({}))).with(
         Side::Pending,

@@ -28,6 +28,24 @@ fn a_suspension_is_written_down_before_anything_is_deleted() {
     );
 }
 
+/// An object made for the service.
+fn owned() -> Value {
+    json!({"metadata": {"ownerReferences": [{"uid": "uid-of-chat", "controller": true}]}})
+}
+
+#[test]
+fn routing_that_users_made_stays() {
+    let suspending = json!({"conditions": [condition("Suspending", "True", "SuspendRequested")]});
+    let mut world = world(json!({"suspend": true}), suspending);
+    let other = json!({"metadata": {"ownerReferences": [{"uid": "uid-of-another", "controller": true}]}});
+    world.seen.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", json!({}))));
+    world.seen.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", other)));
+    let plan = world.plan();
+    assert!(plan.steps.is_empty(), "{:?}", steps(&plan));
+    let conditions = conditions_of(&world.status_after(&plan));
+    assert!(conditions.contains(&"Suspended=True/SuspendComplete".to_owned()), "{conditions:?}");
+}
+
 #[test]
 fn everything_goes_even_if_the_user_thinks_again() {
     let suspending = || json!({"conditions": [condition("Suspending", "True", "SuspendRequested")]});
@@ -36,8 +54,8 @@ fn everything_goes_even_if_the_user_thinks_again() {
         world.seen.clusters =
             vec![Arc::new(cluster("chat-a", &cluster_spec())), Arc::new(cluster("chat-b", &cluster_spec()))];
         world.seen.services = vec![Arc::new(entry(NAMESPACE, "chat-head-svc", ServiceView::default()))];
-        world.seen.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", json!({}))));
-        world.seen.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", json!({}))));
+        world.seen.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", owned())));
+        world.seen.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", owned())));
         let plan = world.plan();
         assert_eq!(
             steps(&plan),
