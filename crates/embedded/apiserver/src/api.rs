@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use parking_lot::RwLock;
+use quintet_api::duration::{GoDuration, ParseDurationError};
 use quintet_objects::{field_selector::FieldSelector, table::IncludeObject};
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -595,7 +596,7 @@ impl Call<'_> {
         let is_read = matches!(verb, "get" | "list" | "watch");
         let name = path.name.as_deref().unwrap_or_default();
         let Twist { stale, lost, breaks_after } = self.api.faults().meet(verb, &path.resource, name).await?;
-        let deadline = if is_read { READ_DEADLINE } else { WRITE_DEADLINE };
+        let deadline = self.deadline(if is_read { READ_DEADLINE } else { WRITE_DEADLINE })?;
         let stale = stale.map(|changes| self.api.store().version().saturating_sub(changes));
         let work = self.verb(verb, Arc::clone(resource), path, body, (stale, breaks_after));
         match tokio::time::timeout(deadline, work).await {
@@ -609,6 +610,17 @@ impl Call<'_> {
                 "Timeout: request did not complete within the allotted timeout",
             )),
         }
+    }
+
+    /// How long the request may take: what the client says, if that is less.
+    fn deadline(&self, longest: Duration) -> Result<Duration, Failure> {
+        let Some(asked) = self.query.get("timeout").filter(|asked| !asked.is_empty()) else {
+            return Ok(longest);
+        };
+        let asked: GoDuration = asked.parse().map_err(|error: ParseDurationError| {
+            Failure::bad_request(format!("invalid timeout specified in the request URL - {error}"))
+        })?;
+        Ok(if asked.0.is_zero() { longest } else { asked.0.min(longest) })
     }
 
     fn wanted(&self, resource: &Resource, is_watch: bool) -> Result<Wanted, Failure> {
