@@ -617,8 +617,9 @@ impl Call<'_> {
         let Some(asked) = self.query.get("timeout").filter(|asked| !asked.is_empty()) else {
             return Ok(longest);
         };
-        let asked: GoDuration = asked.parse().map_err(|error: ParseDurationError| {
-            Failure::bad_request(format!("invalid timeout specified in the request URL - {error}"))
+        let asked: GoDuration = asked.parse().map_err(|_: ParseDurationError| {
+            let why = format!("time: invalid duration {asked:?}");
+            Failure::bad_request(format!("invalid timeout specified in the request URL - {why}"))
         })?;
         Ok(if asked.0.is_zero() { longest } else { asked.0.min(longest) })
     }
@@ -713,7 +714,11 @@ impl Call<'_> {
         }
         match verb {
             "get" => {
-                if let Some(rv) = self.query.get("resourceVersion").and_then(|rv| rv.parse().ok()) {
+                if let Some(rv) = self.query.get("resourceVersion").filter(|rv| !rv.is_empty()) {
+                    let rv = rv.parse().map_err(|_| {
+                        let why = format!("strconv.ParseUint: parsing {rv:?}: invalid syntax");
+                        Failure::untyped(format!("resourceVersion: Invalid value: {rv:?}: {why}"))
+                    })?;
                     verbs::list::wait_for(&ask, rv).await?;
                 }
                 let entry = match stale {
