@@ -345,7 +345,7 @@ impl Api {
             }
             Cow::Owned(object)
         };
-        if is_deeper(&object, DEPTH_AT_MOST) {
+        if crate::json::is_deeper(&object, DEPTH_AT_MOST) {
             return Err(Failure::bad_request(format!(
                 "the object is nested too deeply: at most {DEPTH_AT_MOST} levels can be stored"
             )));
@@ -430,7 +430,7 @@ impl Api {
         if let Ok(id) = HeaderValue::from_str(&self.chance().uuid()) {
             headers.insert("audit-id", id);
         }
-        add_warnings(headers, &warnings.lock());
+        show::warnings(headers, &warnings.lock());
         compression::compress(&parts, response).await
     }
 
@@ -482,37 +482,6 @@ impl Api {
             warnings: Arc::clone(warnings),
         };
         call.serve(path, body).await
-    }
-}
-
-/// Whether a value has more than this many levels.
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
-    match value {
-        Value::Array(items) => items.iter().any(below),
-        Value::Object(fields) => fields.values().any(below),
-        _ => false,
-    }
-}
-
-/// Longest text of all warnings together before each is cut.
-const WARNINGS_AT_MOST: usize = 4096;
-
-fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
-    let is_long = warnings.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_AT_MOST;
-    let mut left = WARNINGS_AT_MOST;
-    for warning in warnings {
-        let mut text: String = warning.chars().filter(|c| !c.is_control()).collect();
-        if is_long {
-            text = text.chars().take(256).collect();
-        }
-        // Headers that no client reads to their end would make a success look like a failure.
-        let Some(rest) = left.checked_sub(text.chars().count()) else { break };
-        left = rest;
-        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
-            headers.append(header::WARNING, value);
-        }
     }
 }
 
