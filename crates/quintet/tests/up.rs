@@ -62,3 +62,32 @@ fn it_serves_once_per_data_directory() {
     stop(start(&data_dir));
     std::fs::remove_dir_all(data_dir).unwrap();
 }
+
+#[test]
+fn it_takes_nobodys_credentials_away() {
+    let data_dir = std::env::temp_dir().join(format!("quintet-kubeconfig-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&data_dir);
+    let up = start(&data_dir);
+    let kubeconfig = data_dir.join("kubeconfig");
+    let before = std::fs::read_to_string(&kubeconfig).unwrap();
+    let mut beside = command(&data_dir).arg("--in-memory").stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(beside.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    stop(Up(beside));
+    assert_eq!(std::fs::read_to_string(&kubeconfig).unwrap(), before);
+    assert!(data_dir.join("kubeconfig-in-memory").exists());
+    stop(up);
+
+    let foreign = data_dir.join("foreign");
+    let theirs =
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: work\n  cluster: {server: https://example.com}\n";
+    std::fs::write(&foreign, theirs).unwrap();
+    let refused = command(&data_dir).arg("--in-memory").arg("--kubeconfig").arg(&foreign).output().unwrap();
+    let complaint = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        !refused.status.success() && complaint.contains("choose another file with --kubeconfig"),
+        "{complaint}"
+    );
+    assert_eq!(std::fs::read_to_string(&foreign).unwrap(), theirs);
+    std::fs::remove_dir_all(data_dir).unwrap();
+}

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use parking_lot::RwLock;
+use quintet_api::duration::{GoDuration, ParseDurationError};
 use quintet_objects::{field_selector::FieldSelector, table::IncludeObject};
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -344,7 +345,7 @@ impl Api {
             }
             Cow::Owned(object)
         };
-        if is_deeper(&object, DEPTH_AT_MOST) {
+        if crate::json::is_deeper(&object, DEPTH_AT_MOST) {
             return Err(Failure::bad_request(format!(
                 "the object is nested too deeply: at most {DEPTH_AT_MOST} levels can be stored"
             )));
@@ -429,7 +430,7 @@ impl Api {
         if let Ok(id) = HeaderValue::from_str(&self.chance().uuid()) {
             headers.insert("audit-id", id);
         }
-        add_warnings(headers, &warnings.lock());
+        show::warnings(headers, &warnings.lock());
         compression::compress(&parts, response).await
     }
 
@@ -481,37 +482,6 @@ impl Api {
             warnings: Arc::clone(warnings),
         };
         call.serve(path, body).await
-    }
-}
-
-/// Whether a value has more than this many levels.
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
-    match value {
-        Value::Array(items) => items.iter().any(below),
-        Value::Object(fields) => fields.values().any(below),
-        _ => false,
-    }
-}
-
-/// Longest text of all warnings together before each is cut.
-const WARNINGS_AT_MOST: usize = 4096;
-
-fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
-    let is_long = warnings.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_AT_MOST;
-    let mut left = WARNINGS_AT_MOST;
-    for warning in warnings {
-        let mut text: String = warning.chars().filter(|c| !c.is_control()).collect();
-        if is_long {
-            text = text.chars().take(256).collect();
-        }
-        // Headers that no client reads to their end would make a success look like a failure.
-        let Some(rest) = left.checked_sub(text.chars().count()) else { break };
-        left = rest;
-        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
-            headers.append(header::WARNING, value);
-        }
     }
 }
 
@@ -595,7 +565,7 @@ impl Call<'_> {
         let is_read = matches!(verb, "get" | "list" | "watch");
         let name = path.name.as_deref().unwrap_or_default();
         let Twist { stale, lost, breaks_after } = self.api.faults().meet(verb, &path.resource, name).await?;
-        let deadline = if is_read { READ_DEADLINE } else { WRITE_DEADLINE };
+        let deadline = self.deadline(if is_read { READ_DEADLINE } else { WRITE_DEADLINE })?;
         let stale = stale.map(|changes| self.api.store().version().saturating_sub(changes));
         let work = self.verb(verb, Arc::clone(resource), path, body, (stale, breaks_after));
         match tokio::time::timeout(deadline, work).await {
@@ -609,6 +579,18 @@ impl Call<'_> {
                 "Timeout: request did not complete within the allotted timeout",
             )),
         }
+    }
+
+    /// How long the request may take: what the client says, if that is less.
+    fn deadline(&self, longest: Duration) -> Result<Duration, Failure> {
+        let Some(asked) = self.query.get("timeout").filter(|asked| !asked.is_empty()) else {
+            return Ok(longest);
+        };
+        let asked: GoDuration = asked.parse().map_err(|_: ParseDurationError| {
+            let why = format!("time: invalid duration {asked:?}");
+            Failure::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+        })?;
+        Ok(if asked.0.is_zero() { longest } else { asked.0.min(longest) })
     }
 
     fn wanted(&self, resource: &Resource, is_watch: bool) -> Result<Wanted, Failure> {
@@ -701,7 +683,11 @@ impl Call<'_> {
         }
         match verb {
             "get" => {
-                if let Some(rv) = self.query.get("resourceVersion").and_then(|rv| rv.parse().ok()) {
+                if let Some(rv) = self.query.get("resourceVersion").filter(|rv| !rv.is_empty()) {
+                    let rv = rv.parse().map_err(|_| {
+                        let why = format!("strconv.ParseUint: parsing {rv:?}: invalid syntax");
+                        Failure::untyped(format!("resourceVersion: Invalid value: {rv:?}: {why}"))
+                    })?;
                     verbs::list::wait_for(&ask, rv).await?;
                 }
                 let entry = match stale {

@@ -50,3 +50,13 @@ pub(crate) fn carry(from: &Map<String, Value>, to: &mut Map<String, Value>, key:
 pub(crate) fn timestamp(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
+
+/// Whether a value has more than this many levels.
+pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(items) => items.iter().any(below),
+        Value::Object(fields) => fields.values().any(below),
+        _ => false,
+    }
+}

@@ -1,7 +1,7 @@
 //! Objects as clients asked to see them.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use quintet_objects::table::{IncludeObject, partial_metadata};
 use serde_json::{Value, json};
 
@@ -307,4 +307,26 @@ fn list_json(resource: &Resource, page: &Page, is_custom: bool) -> Vec<u8> {
     }
     out.extend_from_slice(b"]}\n");
     out
+}
+
+/// Longest text of all warnings together before each is cut.
+const WARNINGS_AT_MOST: usize = 4096;
+
+/// Adds warnings to the headers of an answer.
+pub(crate) fn warnings(headers: &mut HeaderMap, warnings: &[String]) {
+    let is_long = warnings.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_AT_MOST;
+    let mut left = WARNINGS_AT_MOST;
+    for warning in warnings {
+        let mut text: String = warning.chars().filter(|c| !c.is_control()).collect();
+        if is_long {
+            text = text.chars().take(256).collect();
+        }
+        // Headers that no client reads to their end would make a success look like a failure.
+        let Some(rest) = left.checked_sub(text.chars().count()) else { break };
+        left = rest;
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
+            headers.append(header::WARNING, value);
+        }
+    }
 }

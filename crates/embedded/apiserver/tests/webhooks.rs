@@ -104,3 +104,26 @@ async fn validating_webhooks_refuse() {
     send(&api, "POST", hooks, configuration("ValidatingWebhookConfiguration", broken)).await.expect(201);
     send(&api, "POST", MAPS, config_map("a")).await.expect(201);
 }
+
+#[tokio::test]
+async fn a_client_decides_how_long_it_waits() {
+    // Connections are taken, and nobody ever says a word.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", silent.local_addr().unwrap());
+    let api = api().await;
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let mut slow = hook(&url, "", "/");
+    slow["clientConfig"].as_object_mut().unwrap().remove("caBundle");
+    slow["timeoutSeconds"] = 30.into();
+    send(&api, "POST", hooks, configuration("ValidatingWebhookConfiguration", slow)).await.expect(201);
+    let began = std::time::Instant::now();
+    let reply = send(&api, "POST", &format!("{MAPS}?timeout=300ms"), config_map("a")).await;
+    assert_eq!((reply.code, reply.body["reason"].as_str()), (504, Some("Timeout")));
+    assert!(began.elapsed() < std::time::Duration::from_secs(5));
+    let reply = send(&api, "POST", &format!("{MAPS}?timeout=soon"), config_map("a")).await;
+    assert!(
+        reply.code == 400 && reply.message().starts_with("invalid timeout specified"),
+        "{}",
+        reply.message()
+    );
+}

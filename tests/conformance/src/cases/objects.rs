@@ -27,6 +27,7 @@ cases! { "objects":
     "generation counts changes of the spec" => generation,
     "a scale can be read and written" => scale,
     "a body that is too large is refused" => too_large,
+    "a version or a timeout that is none is refused" => bad_numbers,
     "an immutable ConfigMap stays as it is" => immutable,
     "a whole object has to say its name" => unnamed,
     "a path takes only the methods it is made for" => methods,
@@ -360,4 +361,14 @@ async fn methods(world: World) -> anyhow::Result<()> {
     let answer = world.get("/api/v1/configmaps/a").await?;
     answer.expect_status(404, "NotFound", "the server could not find the requested resource")?;
     Ok(())
+}
+
+async fn bad_numbers(world: World) -> anyhow::Result<()> {
+    let path = format!("/api/v1/namespaces/{}", world.namespace);
+    let message =
+        r#"resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax"#;
+    world.get(&format!("{path}?resourceVersion=abc")).await?.expect_status(500, "", message)?;
+    let message = r#"invalid timeout specified in the request URL - time: invalid duration "soon""#;
+    world.get(&format!("{path}?timeout=soon")).await?.expect_status(400, "BadRequest", message)?;
+    world.get(&format!("{path}?timeout=0s&resourceVersion=0")).await?.expect(200).map(drop)
 }

@@ -207,16 +207,18 @@ fn grace_period(ask: &Ask, old: &Value, options: &DeleteOptions) -> i64 {
     let is_unscheduled = text(old, "/spec/nodeName").is_empty();
     let is_done = matches!(text(old, "/status/phase"), "Succeeded" | "Failed");
     if let Some(shown) = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64) {
-        return options.grace_period.map_or(shown, |asked| asked.max(0).min(shown));
+        return options.grace_period.map_or(shown, |asked| asked_grace(asked).min(shown));
     }
     let spec = old.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
     if is_unscheduled || is_done {
         return 0;
     }
-    match options.grace_period.unwrap_or(spec) {
-        grace if grace < 0 => 1,
-        grace => grace,
-    }
+    asked_grace(options.grace_period.unwrap_or(spec))
+}
+
+/// A negative period is the shortest there is.
+fn asked_grace(seconds: i64) -> i64 {
+    if seconds < 0 { 1 } else { seconds }
 }
 
 /// The answer when nothing is left.

@@ -28,7 +28,7 @@ impl EvalError {
         Self::new("no such overload")
     }
 
-    fn over_budget() -> Self {
+    pub(super) fn over_budget() -> Self {
         Self { message: "operation cancelled: actual cost limit exceeded".into(), is_over_budget: true }
     }
 
@@ -333,7 +333,8 @@ impl<'v> State<'v> {
             LoopKind::ExistsOne => Ok(Val::Bool(self.count == 1)),
             LoopKind::TransformMap | LoopKind::TransformMapEntry => Ok(Val::Map(Rc::new(self.keyed))),
             LoopKind::SortBy => {
-                if self.keyed.iter().any(|(_, key)| key.order(key).is_none()) {
+                let keys: Vec<&Val<'_>> = self.keyed.iter().map(|(_, key)| key).collect();
+                if !is_sortable(&keys) {
                     return Err(EvalError::no_overload());
                 }
                 self.keyed.sort_by(|one, two| one.1.order(&two.1).unwrap_or(Ordering::Equal));
@@ -342,6 +343,12 @@ impl<'v> State<'v> {
             _ => Ok(Val::list(self.list)),
         }
     }
+}
+
+/// Whether values have one order: all of a type that has, and none that is not even in order with itself.
+pub(super) fn is_sortable(values: &[&Val<'_>]) -> bool {
+    let kind = values.first().map(|value| std::mem::discriminant(*value));
+    values.iter().all(|value| Some(std::mem::discriminant(*value)) == kind && value.order(value).is_some())
 }
 
 /// Keys and values of a map; positions and items of a list.

@@ -9,13 +9,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use regex::{Regex, RegexBuilder};
 
-use super::eval::{EvalError, Outcome};
+use super::eval::{EvalError, Outcome, is_sortable};
 use super::functions::to_text;
 use super::value::Val;
 
 /// Patterns compiled by expressions of this thread; rules use few.
 const REGEX_CACHE: usize = 256;
 const REGEX_SIZE: usize = 1 << 20;
+/// The longest text that may come out of shorter ones: several times the largest object.
+const TEXT_AT_MOST: usize = 16 << 20;
 /// No list made by an expression is longer than an object could hold.
 const MAX_RANGE: i64 = 1_000_000;
 
@@ -99,12 +101,9 @@ fn of_text<'v>(function: &str, text: &str, args: &[Val<'v>]) -> Option<Outcome<'
             .decode(text)
             .map(|bytes| Val::Bytes(bytes.into()))
             .map_err(|_| EvalError::new("illegal base64 data")),
-        ("replace", [Val::String(from), Val::String(to)]) => Ok(Val::text(text.replace(from.as_ref(), to))),
+        ("replace", [Val::String(from), Val::String(to)]) => replaced(text, from, to, usize::MAX),
         ("replace", [Val::String(from), Val::String(to), Val::Int(count)]) => {
-            Ok(Val::text(match usize::try_from(*count) {
-                Ok(count) => text.replacen(from.as_ref(), to, count),
-                Err(_) => text.replace(from.as_ref(), to),
-            }))
+            replaced(text, from, to, usize::try_from(*count).unwrap_or(usize::MAX))
         }
         ("split", [Val::String(by), rest @ ..]) => {
             let limit = match rest {
@@ -181,7 +180,11 @@ fn of_list<'v>(function: &str, items: &Rc<Vec<Val<'v>>>, args: &[Val<'v>]) -> Op
                 .iter()
                 .map(|item| if let Val::String(text) = item { Some(text.to_string()) } else { None })
                 .collect();
-            texts.map(|texts| Val::text(texts.join(by))).ok_or_else(EvalError::no_overload)
+            let Some(texts) = texts else { return Some(Err(EvalError::no_overload())) };
+            if texts.iter().map(|text| text.len() + by.len()).sum::<usize>() > TEXT_AT_MOST {
+                return Some(Err(EvalError::over_budget()));
+            }
+            Ok(Val::text(texts.join(by)))
         }
         ("isSorted", []) => {
             let mut is_sorted = true;
@@ -240,7 +243,7 @@ fn of_list<'v>(function: &str, items: &Rc<Vec<Val<'v>>>, args: &[Val<'v>]) -> Op
             Ok(Val::list(out))
         }
         ("sort", []) => {
-            if items.windows(2).any(|pair| matches!(pair, [one, two] if one.order(two).is_none())) {
+            if !is_sortable(&items.iter().collect::<Vec<_>>()) {
                 return Some(Err(EvalError::no_overload()));
             }
             let mut out = items.to_vec();
@@ -357,4 +360,13 @@ fn shown(item: &Val<'_>, depth: usize) -> String {
 /// A byte as two hexadecimal digits.
 fn hex(byte: u8) -> [char; 2] {
     [byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0'))
+}
+
+/// Replaces text, unless too much would come out.
+fn replaced<'v>(text: &str, from: &str, to: &str, count: usize) -> Outcome<'v> {
+    let times = text.matches(from).take(count).count();
+    if text.len().saturating_add(times.saturating_mul(to.len())) > TEXT_AT_MOST {
+        return Err(EvalError::over_budget());
+    }
+    Ok(Val::text(text.replacen(from, to, count)))
 }

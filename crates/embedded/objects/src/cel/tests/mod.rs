@@ -194,3 +194,17 @@ proptest! {
         let _ = eval(&format!("{target}.{function}({})", args.join(", ")), &json!({}));
     }
 }
+
+#[test]
+fn text_does_not_grow_without_end_and_mixed_lists_have_no_order() {
+    let long = json!({ "a": "a".repeat(1 << 20), "many": vec!["x"; 1000] });
+    for expression in ["self.a.replace('a', self.a) == ''", "self.many.join(self.a) == ''"] {
+        let error = eval(expression, &long).unwrap_err();
+        assert_eq!(error, "operation cancelled: actual cost limit exceeded", "{expression}");
+    }
+    holds("'banana'.replace('an', 'x', 1) == 'bxana'");
+    holds("'banana'.replace('an', 'x') == 'bxxa'");
+    fails("[1, 'a', 2.0].sort() == []", "no such overload");
+    fails("[1, 'a', 2.0].sortBy(x, x) == []", "no such overload");
+    holds("[3, 1, 2].sortBy(x, -x) == [3, 2, 1]");
+}
