@@ -216,6 +216,10 @@ fn reconcile_head_service(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
             ))
         }
         Some(live) => {
+            if let Err(event) = service_update::refuse_foreign(live, seen.job.uid.as_str()) {
+                draft.events.push(event);
+                return;
+            }
             let Some(patch) = service_update::to_select(live, &wanted) else { return };
             let note = format!("Updated service {}", live.key);
             patch.telling(Event::normal("UpdatedService", "Update", note))

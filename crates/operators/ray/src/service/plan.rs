@@ -272,7 +272,9 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         _ => None,
     };
     let selected = |live: &Option<std::sync::Arc<Entry<ServiceView>>>| {
-        live.as_ref().and_then(|live| service_update::selected_cluster(&live.object)).map(str::to_owned)
+        let uid = seen.service.uid.as_str();
+        let ours = live.as_ref().filter(|live| service_update::refuse_foreign(live, uid).is_ok());
+        ours.and_then(|live| service_update::selected_cluster(&live.object)).map(str::to_owned)
     };
     let Some(target) = target else {
         let head = selected(&seen.head_service);
@@ -302,22 +304,30 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         }
     }
     for (live, wanted) in wanted {
-        draft.steps.extend(ensure_service(live.as_deref(), &wanted));
+        match ensure_service(live.as_deref(), &wanted, seen.service.uid.as_str()) {
+            Ok(step) => draft.steps.extend(step),
+            Err(event) => draft.events.push(event),
+        }
     }
     Some(target.key.name().to_owned())
 }
 
-fn ensure_service(live: Option<&Entry<ServiceView>>, wanted: &Service) -> Option<Step> {
+fn ensure_service(
+    live: Option<&Entry<ServiceView>>,
+    wanted: &Service,
+    root: &str,
+) -> Result<Option<Step>, Event> {
     let Some(live) = live else {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let (namespace, name) = (text(&wanted.metadata.namespace), text(&wanted.metadata.name));
         let note = format!("Created the Service {namespace}/{name}");
         let event = Event::normal("CreatedService", "Create", note);
-        return Some(Action::create(ApiKind::of::<Service>(), wanted).telling(event));
+        return Ok(Some(Action::create(ApiKind::of::<Service>(), wanted).telling(event)));
     };
+    service_update::refuse_foreign(live, root)?;
     let note = format!("Updated the Service {}", live.key);
-    let update = service_update::to_select(live, wanted)?;
-    Some(update.telling(Event::normal("UpdatedService", "Update", note)))
+    let update = service_update::to_select(live, wanted);
+    Ok(update.map(|update| update.telling(Event::normal("UpdatedService", "Update", note))))
 }
 
 /// Takes over what the clusters say of themselves.

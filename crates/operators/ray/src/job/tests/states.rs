@@ -522,7 +522,7 @@ fn the_service_follows_the_cluster() {
         (labels::CLUSTER.to_owned(), "train-old".to_owned()),
         ("extra".to_owned(), "x".to_owned()),
     ]);
-    let service = ServiceView { selector, ..ServiceView::default() };
+    let service = ServiceView { selector, controller: Some("uid-of-train".into()), ..ServiceView::default() };
     world.seen.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
     let plan = world.plan();
     assert_eq!(events(&plan), ["UpdatedService"]);
@@ -530,6 +530,26 @@ fn the_service_follows_the_cluster() {
     assert_eq!(patch["spec"]["selector"][labels::CLUSTER], "train-c");
     assert_eq!(patch["spec"]["selector"]["extra"], Null);
     assert_eq!(patch["spec"].get("clusterIP"), None, "addresses are kept");
+}
+
+#[test]
+fn a_service_of_the_same_name_that_is_anothers_stays_as_it_is() {
+    let mut world = world(json!({}), running(json!({})))
+        .with_cluster("ready")
+        .with_submitter(Some((3, false)))
+        .heard(1, info(JobStatus::Succeeded));
+    let service = ServiceView {
+        labels: BTreeMap::from([(labels::CLUSTER.to_owned(), "train".to_owned())]),
+        selector: BTreeMap::from([(labels::CLUSTER.to_owned(), "train".to_owned())]),
+        controller: Some("uid-of-a-cluster".into()),
+        ..ServiceView::default()
+    };
+    world.seen.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
+    let plan = world.plan();
+    assert!(plan.steps.is_empty(), "{:?}", steps(&plan));
+    assert_eq!(events(&plan), ["FailedToUpdateService"]);
+    assert!(plan.events[0].note.contains("RayCluster train"), "{}", plan.events[0].note);
+    assert_eq!(world.outcome().0, "Complete", "the job does not need it");
 }
 
 #[test]
