@@ -169,7 +169,13 @@ impl HttpDashboard {
         let bytes = body.map(Bytes::copy_from_slice).unwrap_or_default();
         let unreachable = |cause: String| DashboardError::Unreachable { url: url.clone(), cause };
         let request = request.body(bytes).map_err(|error| unreachable(error.to_string()))?;
-        self.send(request).await.map_err(unreachable).map(|(status, body)| Reply { url, status, body })
+        let (status, body) = self.send(request).await.map_err(unreachable)?;
+        if matches!(self.route, Route::Proxied(_))
+            && let Some(message) = refusal_of_api_server(status, &body)
+        {
+            return Err(unreachable(message));
+        }
+        Ok(Reply { url, status, body })
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<(StatusCode, Bytes), String> {
@@ -191,6 +197,22 @@ impl HttpDashboard {
             Err(_) => Err(format!("timed out after {timeout:?}")),
         }
     }
+}
+
+/// What the API server says if it did not bring the question to Ray: its 404 is about a Service, not about a job.
+fn refusal_of_api_server(status: StatusCode, body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        kind: String,
+        #[serde(default)]
+        message: String,
+    }
+    if status.is_success() {
+        return None;
+    }
+    let answer: Answer = serde_json::from_slice(body).ok()?;
+    (answer.kind == "Status")
+        .then(|| format!("the API server answered {}: {}", status.as_u16(), answer.message))
 }
 
 async fn collect<B>(answer: Response<B>) -> Result<(StatusCode, Bytes), String>
