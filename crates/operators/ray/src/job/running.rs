@@ -107,6 +107,8 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
             draft.fail(reason::APP_FAILED, "Submitter completed but Ray job not found in RayCluster.")
         }
         Ok(None) => {
+            // It is an answer, though not the one that is hoped for.
+            draft.status.job_status_check_failure_start_time = None;
             if let (Mode::K8sJob, Some(cluster)) = (mode, &seen.cluster)
                 && let Err(event) = ask_for_submitter(&mut draft, &cluster.object)
             {

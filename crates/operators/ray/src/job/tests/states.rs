@@ -415,6 +415,13 @@ fn a_question_that_fails_starts_a_timer_once() {
         self::world(json!({}), timed.clone()).with_cluster("ready").with_submitter(None).heard(1, silence());
     let plan = again.plan();
     assert_eq!((plan.status.is_none(), after(plan.next)), (true, Some(290)));
+    let unknown =
+        self::world(json!({}), timed.clone()).with_cluster("ready").with_submitter(None).heard(1, Ok(None));
+    let status = unknown.status_after(&unknown.plan());
+    assert_eq!(
+        status.job_status_check_failure_start_time, None,
+        "Ray answers, though it does not know the job"
+    );
     let back = self::world(json!({}), timed)
         .with_cluster("ready")
         .with_submitter(None)
