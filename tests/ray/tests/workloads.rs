@@ -777,6 +777,30 @@ fn cron_jobs_in_a_rough_world() {
     });
 }
 
+/// Without the Gateway API a service that is upgraded in steps has no routing, and says so; the rest is there.
+#[test]
+fn a_service_in_steps_without_gateways() {
+    simulate(async {
+        let template = template().await;
+        let mut stage = Stage::new(&template, 0, Odds::default(), Faults::default());
+        let service = json!({
+            "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"}, "spec": incremental("ray:0"),
+        });
+        stage.create::<RayService>(service).await;
+        stage
+            .settle(async |stage: &Stage| {
+                let status = stage.service().await.status.unwrap_or_default();
+                let clusters = stage.world.list::<RayCluster>().await.len();
+                if clusters == 1 && status.conditions.is_some() {
+                    return String::new();
+                }
+                format!("{clusters} clusters, {status:?}")
+            })
+            .await;
+        stage.end().await;
+    });
+}
+
 fn steps(odds: Odds, faults: Faults, default: u64) {
     simulate(async {
         let template = template().await;

@@ -94,7 +94,7 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
         return;
     }
     let gateway = gateway::gateway(service);
-    draft.steps.extend(gateway::ensure(gateway::gateway_kind(), seen.gateway.as_deref(), &gateway));
+    draft.routing.extend(gateway::ensure(gateway::gateway_kind(), seen.gateway.as_deref(), &gateway));
     let Some(active) = seen.active.cluster.as_ref().filter(|_| draft.active_name().is_some()) else { return };
     let (active_weight, pending_weight) =
         if is_moving { move_traffic(draft, pending_is_ready) } else { (100, 0) };
@@ -103,7 +103,7 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
         backends.push(Backend { cluster: &pending.object, weight: pending_weight });
     }
     let route = gateway::route(service, &backends);
-    draft.steps.extend(gateway::ensure(gateway::route_kind(), seen.route.as_deref(), &route));
+    draft.routing.extend(gateway::ensure(gateway::route_kind(), seen.route.as_deref(), &route));
     record(draft, active_weight, is_moving.then_some(pending_weight));
 }
 

@@ -470,6 +470,23 @@ fn failures_of_steps_are_told_in_upstreams_words() {
 }
 
 #[test]
+fn a_service_that_cannot_be_made_holds_nothing_up() {
+    let http = |answer| {
+        let spec = json!({"submissionMode": "HTTPMode"});
+        let mut world = world(spec, running(json!({}))).with_cluster("ready").heard(1, answer);
+        world.seen.head_service = None;
+        world
+    };
+    let steps_of_new = steps(&http(Ok(None)).plan());
+    assert_eq!(steps_of_new, ["call submit Ray job", "create Service ns/train-head-svc"]);
+    let over = http(info(JobStatus::Succeeded));
+    let error = Error::new(Class::Invalid, "cannot create Service ns/train-head-svc", "quota");
+    let setback = setback(&over.seen, &over.plan().steps[0].action, &error);
+    assert_eq!(setback.events[0].reason, "FailedToCreateService");
+    assert_eq!(setback.status.unwrap().status["jobDeploymentStatus"], "Complete");
+}
+
+#[test]
 fn a_sidecar_submits() {
     let sidecar =
         || world(json!({"submissionMode": "SidecarMode"}), running(json!({}))).with_cluster("ready");

@@ -191,8 +191,8 @@ fn the_first_cluster_has_full_capacity_and_takes_over_when_it_serves() {
         steps(&plan),
         [
             "create Service ns/chat-a-serve-svc",
-            "create Gateway.gateway.networking.k8s.io ns/chat-gateway",
-            "create Service ns/chat-head-svc"
+            "create Service ns/chat-head-svc",
+            "create Gateway.gateway.networking.k8s.io ns/chat-gateway"
         ]
     );
     assert_eq!(names_of(&ready.status_after(&plan)).0, "chat-a");
@@ -212,6 +212,21 @@ fn an_upgrade_begins_with_nothing() {
     );
     let pending = world.status_after(&world.plan()).pending_service_status.unwrap();
     assert_eq!((pending.target_capacity, pending.traffic_routed_percent), (Some(0), Some(0)));
+}
+
+#[test]
+fn where_traffic_cannot_be_split_it_is_not_said_to_move() {
+    let moving =
+        upgrading(autoscaling(other_spec()), side(100, 100), side(50, 0), json!({})).with_endpoints(3);
+    let plan = moving.plan();
+    assert_eq!(steps(&plan), ["patch HTTPRoute.gateway.networking.k8s.io ns/chat-httproute"]);
+    let error = quintet_controller::Error::new(Class::Invalid, "cannot patch HTTPRoute", "no such kind");
+    let setback = setback(&moving.seen, &plan.steps[0].action, &error);
+    assert_eq!(setback.events[0].reason, "FailedToUpdateHTTPRoute");
+    let plan = Plan { status: setback.status, ..Plan::default() };
+    let status = moving.status_after(&plan);
+    assert_eq!(shares(&status), [Some(100), Some(100), Some(50), Some(0)]);
+    assert_eq!(status.num_serve_endpoints, Some(3), "but all else is told");
 }
 
 #[test]
