@@ -30,7 +30,9 @@ const PROXIED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Answers grow with the number of Serve deployments; thousands of them fit.
 const MAX_BODY: usize = 8 << 20;
 /// What is shown of an answer that means no.
-const SHOWN_BODY: usize = 512;
+const SHOWN_BODY: usize = 160;
+/// How much of it is logged where somebody looks for mistakes.
+const LOGGED_BODY: usize = 512;
 /// A changed token is noticed after this long at the latest.
 const TOKEN_AGE: Duration = Duration::from_mins(1);
 /// The header by which Ray takes its token even behind proxies that use `Authorization` themselves.
@@ -243,14 +245,32 @@ impl Reply {
 
     fn refusal(self) -> DashboardError {
         let text = String::from_utf8_lossy(&self.body);
-        let body = text.get(..text.floor_char_boundary(SHOWN_BODY)).unwrap_or_default().trim().to_owned();
-        DashboardError::Refused { url: self.url, code: self.status.as_u16(), body }
+        let code = self.status.as_u16();
+        // Ray quotes what it was given, secrets in environments included: events and logs get its gist only.
+        tracing::debug!(url = self.url, code, "Ray refused: {}", beginning(&text, LOGGED_BODY));
+        let body = beginning(gist(&text), SHOWN_BODY).to_owned();
+        DashboardError::Refused { url: self.url, code, body }
     }
 
     fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, DashboardError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| DashboardError::Garbage { url: self.url.clone(), cause: error.to_string() })
     }
+}
+
+/// The first line of a text, or the name of the exception and what it says first in one of Python's traces.
+fn gist(text: &str) -> &str {
+    let mut lines = text.trim().lines();
+    let first = lines.next().unwrap_or_default();
+    if !first.starts_with("Traceback") {
+        return first;
+    }
+    let is_frame = |line: &&str| line.is_empty() || line.starts_with(char::is_whitespace);
+    lines.find(|line| !is_frame(line)).unwrap_or(first)
+}
+
+fn beginning(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or_default().trim()
 }
 
 /// A job as Ray writes it; times are milliseconds since 1970.

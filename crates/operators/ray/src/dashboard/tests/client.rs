@@ -243,3 +243,21 @@ async fn what_the_api_server_does_not_find_says_nothing_about_the_job() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_refusal_is_told_without_what_ray_quotes() {
+    let trace = "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    check()\n\
+                 pydantic.ValidationError: 1 validation error for ServeDeploySchema\napplications\n  \
+                 field required [input_value={'env_vars': {'PASSWORD': 'hush'}}]\n";
+    let long = format!("bad value {}", "x".repeat(1000));
+    for (body, told) in [
+        (trace, "answered 400: pydantic.ValidationError: 1 validation error for ServeDeploySchema"),
+        ("no such field\n{'PASSWORD': 'hush'}", "answered 400: no such field"),
+        (long.as_str(), "answered 400: bad value x"),
+        ("", "answered 400: "),
+    ] {
+        let server = serve(&[(400, body)], false).await;
+        let error = client().deploy(&address(&server.host, None), &json!({})).await.unwrap_err().to_string();
+        assert!(error.contains(told) && !error.contains("hush") && error.len() < 300, "{error}");
+    }
+}
