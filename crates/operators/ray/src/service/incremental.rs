@@ -173,9 +173,21 @@ pub(super) fn move_capacity(draft: &mut Draft<'_>) {
     let (Some(cluster), Some(at)) = (&of_side.cluster, &of_side.address) else { return };
     let wanted = seen.object().spec.serve_config_v2.clone().unwrap_or_default();
     // Each cluster keeps the config it has: the old one must not learn of the new one's.
-    let text = serve::applied(&cluster.object).map_or(wanted, str::to_owned);
-    serve::deploy(draft, cluster, at, &text, Some(capacity), false);
-    if let Some(status) = draft.side_status(side) {
+    let text = match serve::applied(&cluster.object) {
+        Some(text) => text.into_owned(),
+        None if serve::has(&cluster.object, &wanted) || !serve::was_told(&cluster.object) => wanted,
+        None => {
+            let note = format!(
+                "The Serve config of the RayCluster {} is too large to be remembered, so that its capacity cannot \
+                 be changed; use a smaller config, or the upgrade strategy NewCluster",
+                cluster.key
+            );
+            draft.events.push(Event::warning("FailedToUpdateTargetCapacity", "Update", note));
+            return;
+        }
+    };
+    let is_told = serve::deploy(draft, cluster, at, &text, Some(capacity), false);
+    if let Some(status) = draft.side_status(side).filter(|_| is_told) {
         status.target_capacity = Some(capacity);
     }
 }

@@ -214,6 +214,54 @@ fn an_upgrade_begins_with_nothing() {
     assert_eq!((pending.target_capacity, pending.traffic_routed_percent), (Some(0), Some(0)));
 }
 
+/// A config of about this size that compresses well, or not at all.
+fn large_config(bytes: usize, is_random: bool) -> String {
+    let mut numbers = 0_u64;
+    let mut text = String::from("applications: [{name: app, import_path: app:main}]\nnoise: |\n");
+    while text.len() < bytes {
+        numbers += 1;
+        let line = if is_random {
+            quintet_api::names::short_hash(&numbers.to_string(), 40)
+        } else {
+            "line".to_owned()
+        };
+        text.push_str(&format!("  {line}\n"));
+    }
+    text
+}
+
+#[test]
+fn a_large_config_of_the_old_cluster_stays_its_own() {
+    let shrinking = |config: &str| {
+        let mut world = upgrading(autoscaling(other_spec()), side(100, 50), side(50, 50), json!({}));
+        let mut cluster = cluster("chat-a", &autoscaling(cluster_spec()));
+        let annotations = cluster.object.metadata.annotations.get_or_insert_default();
+        annotations.insert(objects::APPLIED_CONFIG.to_owned(), serve::remembered(config));
+        world.seen.active.cluster = Some(Arc::new(cluster));
+        world
+    };
+    for bytes in [1 << 10, 300 << 10] {
+        let config = large_config(bytes, false);
+        assert!(serve::remembered(&config).len() <= 16 << 10);
+        let plan = shrinking(&config).plan();
+        let Action::Call { input, .. } = &plan.steps[0].action else { panic!("{:?}", events(&plan)) };
+        assert_eq!(input["cluster"], "ns/chat-a");
+        let noise = input["config"]["noise"].as_str().unwrap();
+        assert!(noise.len() * 2 > bytes / 2, "the whole old config: {} bytes", noise.len());
+    }
+    let world = shrinking(&large_config(600 << 10, true));
+    let plan = world.plan();
+    assert!(plan.steps.is_empty(), "{:?}", steps(&plan));
+    assert_eq!(events(&plan), ["FailedToUpdateTargetCapacity"]);
+    assert_eq!(shares(&world.status_after(&plan))[0], Some(100), "and is not said to have been told");
+    let wrong = shrinking("a: [b");
+    assert_eq!(
+        shares(&wrong.status_after(&wrong.plan()))[0],
+        Some(100),
+        "what cannot be read is not told either"
+    );
+}
+
 #[test]
 fn where_traffic_cannot_be_split_it_is_not_said_to_move() {
     let moving =
