@@ -780,6 +780,25 @@ fn a_deleted_job_is_stopped_if_it_runs() {
 }
 
 #[test]
+fn a_deletion_does_not_wait_for_ever() {
+    let deleted = |seconds: i64| {
+        let mut world =
+            world(json!({}), running(json!({"jobStatus": "RUNNING"}))).with_cluster("ready").deleted();
+        let mut job = entry(NAMESPACE, "train", world.seen.job.object.clone());
+        job.deleting = true;
+        job.object.metadata.deletion_timestamp = Some(Time(ago(seconds)));
+        world.seen.job = Arc::new(job);
+        world.plan()
+    };
+    assert_eq!(steps(&deleted(299)), ["call stop Ray job", "patch RayJob.ray.io ns/train"]);
+    assert_eq!(steps(&deleted(300)), ["patch RayJob.ray.io ns/train"]);
+    assert_eq!(
+        (events(&deleted(299)).len(), events(&deleted(300))),
+        (0, vec!["FailedToStopRayJob".to_owned()])
+    );
+}
+
+#[test]
 fn a_message_alone_is_not_written() {
     let status = running(json!({
         "jobStatus": "RUNNING", "message": "before", "rayClusterStatus": {"state": "ready"},
