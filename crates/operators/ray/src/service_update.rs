@@ -22,7 +22,8 @@ pub(crate) fn refuse_foreign(live: &Entry<ServiceView>, root: &str) -> Result<()
     let owner = match (given(labels::ORIGIN_KIND), given(labels::ORIGIN_NAME), given(labels::CLUSTER)) {
         (kind, name, _) if !kind.is_empty() && !name.is_empty() => format!("{kind} {name}"),
         (_, _, cluster) if !cluster.is_empty() => format!("RayCluster {cluster}"),
-        _ => controller.map_or("no object of Ray".to_owned(), |uid| format!("the object with UID {uid}")),
+        _ => controller
+            .map_or_else(|| "no object of Ray".to_owned(), |uid| format!("the object with UID {uid}")),
     };
     let note = format!(
         "Failed to update service {}: it belongs to {owner} and is left alone; rename one of the two",

@@ -74,7 +74,7 @@ pub(super) fn decide(draft: &Draft<'_>) -> Decision {
 }
 
 /// Whether an operator of another version made the cluster: its hash means nothing to us.
-fn made_by_another(cluster: &Entry<RayCluster>, version: &str) -> bool {
+pub(super) fn made_by_another(cluster: &Entry<RayCluster>, version: &str) -> bool {
     annotation(&cluster.object, labels::OPERATOR_VERSION) != Some(version)
 }
 

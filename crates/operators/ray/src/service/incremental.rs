@@ -50,6 +50,11 @@ pub(super) fn choose_direction(draft: &mut Draft<'_>) {
     else {
         return;
     };
+    let version = &seen.settings.version;
+    if [active, pending].into_iter().any(|cluster| clusters::made_by_another(cluster, version)) {
+        // Which of the two is wanted cannot be told: what its maker began goes on.
+        return;
+    }
     let goal = &seen.object().spec.ray_cluster_config;
     if !clusters::is_wanted(goal, &active.object) && clusters::is_wanted(goal, &pending.object) {
         conditions::remove(&mut draft.status, ROLLING_BACK);

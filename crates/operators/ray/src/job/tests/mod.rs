@@ -2,6 +2,7 @@
 
 mod afterwards;
 mod made;
+mod mistakes;
 mod scheduling;
 mod states;
 

@@ -225,7 +225,7 @@ fn large_config(bytes: usize, is_random: bool) -> String {
         } else {
             "line".to_owned()
         };
-        text.push_str(&format!("  {line}\n"));
+        text.extend(["  ", &line, "\n"]);
     }
     text
 }
@@ -260,6 +260,22 @@ fn a_large_config_of_the_old_cluster_stays_its_own() {
         Some(100),
         "what cannot be read is not told either"
     );
+}
+
+#[test]
+fn an_upgrade_that_another_operator_began_goes_on() {
+    let mut world = upgrading(autoscaling(other_spec()), side(100, 100), side(50, 0), json!({}));
+    for side in [&mut world.seen.active, &mut world.seen.pending] {
+        let live = side.cluster.take().unwrap();
+        let mut cluster = entry(NAMESPACE, live.key.name(), live.object.clone());
+        let annotations = cluster.object.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::OPERATOR_VERSION.to_owned(), "v1.6.0".to_owned());
+        annotations.insert(labels::UPGRADE_HASH.to_owned(), "another hash".to_owned());
+        side.cluster = Some(Arc::new(cluster));
+    }
+    let status = world.status_after(&world.plan());
+    assert!(!conditions_of(&status).iter().any(|one| one.starts_with("RollbackInProgress")));
+    assert_eq!(shares(&status), [Some(100), Some(80), Some(50), Some(20)]);
 }
 
 #[test]
