@@ -4,23 +4,25 @@
 //! `QUINTET_SEEDS` says how many worlds to try; `QUINTET_SEED` tries one again.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
+mod mortal;
+
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
-use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{Pod, Secret, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use mortal::Mortal;
+use parking_lot::Mutex;
 use quintet_api::ray::v1::{RayCluster, RayCronJob, RayJob, RayService};
 use quintet_apiserver::Api;
 use quintet_controller::{Runtime, clock::Clock, metrics::MetricsRegistry};
 use quintet_ray::{
     Context,
     dashboard::{
-        Address, Answer, Applications, Dashboard, JobInfo, Pollers, ProxyAddress, SecretTokens, Submission,
-        Tokens as _,
+        Pollers, SecretTokens, Tokens as _,
         simulated::{Faults, SimulatedDashboard},
     },
     settings::Settings,
@@ -33,47 +35,6 @@ use serde_json::{Value, json};
 const ROUGH_RAY: Faults =
     Faults { silent: 10, refusing: 10, garbled: 5, lost_answers: 20, refused_orders: 0, ignored_orders: 0 };
 
-/// Ray as a process sees it that may be dead: the dead give no orders.
-struct Mortal {
-    ray: Arc<SimulatedDashboard>,
-    connection: Connection,
-}
-
-impl Mortal {
-    async fn alive(&self) -> &SimulatedDashboard {
-        if self.connection.is_dead() {
-            std::future::pending::<()>().await;
-        }
-        &self.ray
-    }
-}
-
-impl Dashboard for Mortal {
-    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, Option<JobInfo>> {
-        async move { self.alive().await.job(at, id).await }.boxed()
-    }
-
-    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> Answer<'a, ()> {
-        async move { self.alive().await.submit(at, job).await }.boxed()
-    }
-
-    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, ()> {
-        async move { self.alive().await.stop(at, id).await }.boxed()
-    }
-
-    fn applications<'a>(&'a self, at: &'a Address) -> Answer<'a, Applications> {
-        async move { self.alive().await.applications(at).await }.boxed()
-    }
-
-    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> Answer<'a, ()> {
-        async move { self.alive().await.deploy(at, config).await }.boxed()
-    }
-
-    fn is_healthy<'a>(&'a self, at: &'a ProxyAddress) -> BoxFuture<'a, bool> {
-        async move { self.alive().await.is_healthy(at).await }.boxed()
-    }
-}
-
 /// A world with Ray in it, and the operator that looks after it.
 struct Stage {
     world: World,
@@ -84,7 +45,7 @@ struct Stage {
     odds: Odds,
     seed: u64,
     /// Since when submitters have known that their job has ended.
-    ended: parking_lot::Mutex<BTreeMap<String, jiff::Timestamp>>,
+    ended: Mutex<BTreeMap<String, jiff::Timestamp>>,
 }
 
 /// Submitters end this long after their job, having shown the last of its logs.
@@ -129,7 +90,7 @@ impl Stage {
         ray.set_faults(faults);
         let operator = start(&world, &ray, &clock, odds);
         let kubelet = Kubelet::new(&world);
-        Self { world, ray, clock, kubelet, operator, odds, seed, ended: Default::default() }
+        Self { world, ray, clock, kubelet, operator, odds, seed, ended: Mutex::default() }
     }
 
     /// The operator that has died, or dies now by chance, comes back after a while.
@@ -774,6 +735,30 @@ fn cron_jobs_in_a_rough_world() {
         for seed in seeds(3) {
             cron_jobs_live(&template, seed, Odds::ROUGH).await;
         }
+    });
+}
+
+/// Without the Gateway API a service that is upgraded in steps has no routing, and says so; the rest is there.
+#[test]
+fn a_service_in_steps_without_gateways() {
+    simulate(async {
+        let template = template().await;
+        let mut stage = Stage::new(&template, 0, Odds::default(), Faults::default());
+        let service = json!({
+            "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"}, "spec": incremental("ray:0"),
+        });
+        stage.create::<RayService>(service).await;
+        stage
+            .settle(async |stage: &Stage| {
+                let status = stage.service().await.status.unwrap_or_default();
+                let clusters = stage.world.list::<RayCluster>().await.len();
+                if clusters == 1 && status.conditions.is_some() {
+                    return String::new();
+                }
+                format!("{clusters} clusters, {status:?}")
+            })
+            .await;
+        stage.end().await;
     });
 }
 

@@ -1,7 +1,7 @@
 //! How a Service of a RayJob or RayService moves from one cluster to another.
 
 use k8s_openapi::api::core::v1::Service;
-use quintet_controller::{Action, ApiKind, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, cache::Entry};
 use serde_json::{Value, json};
 
 use crate::{labels, watches::ServiceView};
@@ -9,6 +9,27 @@ use crate::{labels, watches::ServiceView};
 /// The cluster whose pods a Service selects.
 pub(crate) fn selected_cluster(service: &ServiceView) -> Option<&str> {
     service.selector.get(labels::CLUSTER).map(String::as_str)
+}
+
+/// Why a Service of the right name is not that of the root with this UID, if it is not: it was made for something
+/// else, whose requests must not be led elsewhere.
+pub(crate) fn refuse_foreign(live: &Entry<ServiceView>, root: &str) -> Result<(), Event> {
+    let controller = live.object.controller.as_deref();
+    if controller == Some(root) {
+        return Ok(());
+    }
+    let given = |name: &str| live.object.labels.get(name).cloned().unwrap_or_default();
+    let owner = match (given(labels::ORIGIN_KIND), given(labels::ORIGIN_NAME), given(labels::CLUSTER)) {
+        (kind, name, _) if !kind.is_empty() && !name.is_empty() => format!("{kind} {name}"),
+        (_, _, cluster) if !cluster.is_empty() => format!("RayCluster {cluster}"),
+        _ => controller
+            .map_or_else(|| "no object of Ray".to_owned(), |uid| format!("the object with UID {uid}")),
+    };
+    let note = format!(
+        "Failed to update service {}: it belongs to {owner} and is left alone; rename one of the two",
+        live.key
+    );
+    Err(Event::warning("FailedToUpdateService", "Update", note))
 }
 
 /// Makes `live` be like `wanted` if it selects another cluster; otherwise it is left alone. Addresses are

@@ -30,7 +30,9 @@ const PROXIED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Answers grow with the number of Serve deployments; thousands of them fit.
 const MAX_BODY: usize = 8 << 20;
 /// What is shown of an answer that means no.
-const SHOWN_BODY: usize = 512;
+const SHOWN_BODY: usize = 160;
+/// How much of it is logged where somebody looks for mistakes.
+const LOGGED_BODY: usize = 512;
 /// A changed token is noticed after this long at the latest.
 const TOKEN_AGE: Duration = Duration::from_mins(1);
 /// The header by which Ray takes its token even behind proxies that use `Authorization` themselves.
@@ -169,7 +171,13 @@ impl HttpDashboard {
         let bytes = body.map(Bytes::copy_from_slice).unwrap_or_default();
         let unreachable = |cause: String| DashboardError::Unreachable { url: url.clone(), cause };
         let request = request.body(bytes).map_err(|error| unreachable(error.to_string()))?;
-        self.send(request).await.map_err(unreachable).map(|(status, body)| Reply { url, status, body })
+        let (status, body) = self.send(request).await.map_err(unreachable)?;
+        if matches!(self.route, Route::Proxied(_))
+            && let Some(message) = refusal_of_api_server(status, &body)
+        {
+            return Err(unreachable(message));
+        }
+        Ok(Reply { url, status, body })
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<(StatusCode, Bytes), String> {
@@ -191,6 +199,22 @@ impl HttpDashboard {
             Err(_) => Err(format!("timed out after {timeout:?}")),
         }
     }
+}
+
+/// What the API server says if it did not bring the question to Ray: its 404 is about a Service, not about a job.
+fn refusal_of_api_server(status: StatusCode, body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        kind: String,
+        #[serde(default)]
+        message: String,
+    }
+    if status.is_success() {
+        return None;
+    }
+    let answer: Answer = serde_json::from_slice(body).ok()?;
+    (answer.kind == "Status")
+        .then(|| format!("the API server answered {}: {}", status.as_u16(), answer.message))
 }
 
 async fn collect<B>(answer: Response<B>) -> Result<(StatusCode, Bytes), String>
@@ -221,14 +245,32 @@ impl Reply {
 
     fn refusal(self) -> DashboardError {
         let text = String::from_utf8_lossy(&self.body);
-        let body = text.get(..text.floor_char_boundary(SHOWN_BODY)).unwrap_or_default().trim().to_owned();
-        DashboardError::Refused { url: self.url, code: self.status.as_u16(), body }
+        let code = self.status.as_u16();
+        // Ray quotes what it was given, secrets in environments included: events and logs get its gist only.
+        tracing::debug!(url = self.url, code, "Ray refused: {}", beginning(&text, LOGGED_BODY));
+        let body = beginning(gist(&text), SHOWN_BODY).to_owned();
+        DashboardError::Refused { url: self.url, code, body }
     }
 
     fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, DashboardError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| DashboardError::Garbage { url: self.url.clone(), cause: error.to_string() })
     }
+}
+
+/// The first line of a text, or the name of the exception and what it says first in one of Python's traces.
+fn gist(text: &str) -> &str {
+    let mut lines = text.trim().lines();
+    let first = lines.next().unwrap_or_default();
+    if !first.starts_with("Traceback") {
+        return first;
+    }
+    let is_frame = |line: &&str| line.is_empty() || line.starts_with(char::is_whitespace);
+    lines.find(|line| !is_frame(line)).unwrap_or(first)
+}
+
+fn beginning(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or_default().trim()
 }
 
 /// A job as Ray writes it; times are milliseconds since 1970.

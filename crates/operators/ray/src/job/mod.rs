@@ -299,5 +299,7 @@ fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
         _ => "Update",
     };
     let note = format!("Failed to {} {noun} of RayJob {}: {error}", verb.to_lowercase(), seen.job.key);
-    Setback { status: None, events: vec![Event::warning(&format!("FailedTo{verb}{noun}"), verb, note)] }
+    // The Service comes last: all that the status tells has happened.
+    let status = if noun == "Service" { plan::plan(seen).status } else { None };
+    Setback { status, events: vec![Event::warning(&format!("FailedTo{verb}{noun}"), verb, note)] }
 }

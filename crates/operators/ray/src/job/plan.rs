@@ -27,6 +27,9 @@ use crate::{
 /// As upstream: a little more patience than the time itself.
 pub(super) const POLL: std::time::Duration = std::time::Duration::from_secs(3);
 
+/// How long a deletion waits for a Ray job that cannot be stopped, because the token for it is gone.
+const STOPPING: SignedDuration = SignedDuration::from_mins(5);
+
 /// Decides.
 pub(super) fn plan(seen: &Seen) -> Plan {
     let job = seen.object();
@@ -189,14 +192,26 @@ fn let_go(seen: &Seen) -> Plan {
     let status = seen.status().cloned().unwrap_or_default();
     let is_over = status.job_status.as_deref().is_some_and(submission::is_terminal);
     let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
-    let mut steps = Vec::new();
+    let (mut steps, mut events) = (Vec::new(), Vec::new());
     if let (false, Some(cluster), Some(host), Some(id)) =
         (is_over, &seen.cluster, text(&status.dashboard_url), text(&status.job_id))
     {
-        steps.push(super::Order::Stop { at: Address::of(&cluster.object, &host), id }.action().into());
+        let deleted = seen.object().metadata.deletion_timestamp.as_ref();
+        let patience_ends = deleted.and_then(|deleted| deleted.0.checked_add(STOPPING).ok());
+        if has_passed(seen.now, patience_ends) {
+            let note = format!(
+                "Ray job {id} could not be stopped within {} minutes of the deletion and may run on on RayCluster {}; \
+                 stop it there",
+                STOPPING.as_mins(),
+                cluster.key
+            );
+            events.push(Event::warning("FailedToStopRayJob", "Delete", note));
+        } else {
+            steps.push(super::Order::Stop { at: Address::of(&cluster.object, &host), id }.action().into());
+        }
     }
     steps.push(release.into());
-    Plan { steps, ..Plan::default() }
+    Plan { steps, events, ..Plan::default() }
 }
 
 /// The user has to mend something first. What has ended stays as it ended.

@@ -3,10 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
 use quintet_api::ray::v1::{RayCluster, RayJobInfo};
-use quintet_controller::{Action, ApiKind, Event, Next, Plan, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, Next, Plan, Step, cache::Entry};
 
 use super::{
-    Order, objects,
+    Order, Seen, objects,
     plan::{
         Draft, ask_for_cluster, ask_for_submitter, at_first, has_passed, miss_deadline, question,
         selected_cluster,
@@ -51,13 +51,10 @@ pub(super) fn plan(mut draft: Draft<'_>) -> Plan {
             format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
         return draft.fail(reason::STATUS_CHECK_TIMEOUT, message);
     }
-    match &seen.cluster {
-        Some(cluster) => reconcile_head_service(&mut draft, cluster),
-        None => {
-            if let Err(event) = ask_for_cluster(&mut draft) {
-                draft.events.push(event);
-            }
-        }
+    if seen.cluster.is_none()
+        && let Err(event) = ask_for_cluster(&mut draft)
+    {
+        draft.events.push(event);
     }
     let progress = match submission::inspect(seen) {
         Ok(progress) => progress,
@@ -65,7 +62,15 @@ pub(super) fn plan(mut draft: Draft<'_>) -> Plan {
     };
     let submitter_ends = progress.finished_at.and_then(|at| at.checked_add(SUBMITTER_GRACE).ok());
     let next = at_first(seen.now, [active, grace_ends, check_ends, submitter_ends]);
-    listen(draft, &progress, next)
+    let service = seen.cluster.as_ref().map(|cluster| head_service(seen, cluster));
+    let mut plan = listen(draft, &progress, next);
+    // Last, because the job does not need it.
+    match service {
+        Some(Ok(step)) => plan.steps.extend(step),
+        Some(Err(event)) => plan.events.push(event),
+        None => {}
+    }
+    plan
 }
 
 fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
@@ -107,6 +112,8 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
             draft.fail(reason::APP_FAILED, "Submitter completed but Ray job not found in RayCluster.")
         }
         Ok(None) => {
+            // It is an answer, though not the one that is hoped for.
+            draft.status.job_status_check_failure_start_time = None;
             if let (Mode::K8sJob, Some(cluster)) = (mode, &seen.cluster)
                 && let Err(event) = ask_for_submitter(&mut draft, &cluster.object)
             {
@@ -198,28 +205,21 @@ fn submit(mut draft: Draft<'_>) -> Plan {
 }
 
 /// The RayJob's own Service in front of the head, made once and moved when the cluster is another one.
-fn reconcile_head_service(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
-    let (seen, job) = (draft.seen, draft.job());
+fn head_service(seen: &Seen, cluster: &Entry<RayCluster>) -> Result<Option<Step>, Event> {
+    let job = seen.object();
     if selected_cluster(job).is_some() {
-        return;
+        return Ok(None);
     }
     let wanted = objects::head_service(job, &cluster.object, &seen.settings);
-    let step = match &seen.head_service {
-        None => {
-            let key = wanted.metadata.name.clone().unwrap_or_default();
-            let namespace = seen.job.key.namespace().unwrap_or_default();
-            let note = format!("Created service {namespace}/{key}");
-            Action::create(ApiKind::of::<Service>(), &wanted).telling(Event::normal(
-                "CreatedService",
-                "Create",
-                note,
-            ))
-        }
-        Some(live) => {
-            let Some(patch) = service_update::to_select(live, &wanted) else { return };
-            let note = format!("Updated service {}", live.key);
-            patch.telling(Event::normal("UpdatedService", "Update", note))
-        }
+    let Some(live) = &seen.head_service else {
+        let key = wanted.metadata.name.clone().unwrap_or_default();
+        let namespace = seen.job.key.namespace().unwrap_or_default();
+        let note = format!("Created service {namespace}/{key}");
+        let event = Event::normal("CreatedService", "Create", note);
+        return Ok(Some(Action::create(ApiKind::of::<Service>(), &wanted).telling(event)));
     };
-    draft.steps.push(step);
+    service_update::refuse_foreign(live, seen.job.uid.as_str())?;
+    let note = format!("Updated service {}", live.key);
+    let update = service_update::to_select(live, &wanted);
+    Ok(update.map(|update| update.telling(Event::normal("UpdatedService", "Update", note))))
 }

@@ -74,15 +74,21 @@ pub(super) fn decide(draft: &Draft<'_>) -> Decision {
 }
 
 /// Whether an operator of another version made the cluster: its hash means nothing to us.
-fn made_by_another(cluster: &Entry<RayCluster>, version: &str) -> bool {
+pub(super) fn made_by_another(cluster: &Entry<RayCluster>, version: &str) -> bool {
     annotation(&cluster.object, labels::OPERATOR_VERSION) != Some(version)
 }
 
+/// Whether the Services lead to the cluster. One that is not ours says nothing.
 fn is_serving(draft: &Draft<'_>, cluster: &str) -> bool {
-    let selects = |service: &Option<Arc<Entry<ServiceView>>>| {
-        service.as_ref().is_some_and(|live| service_update::selected_cluster(&live.object) == Some(cluster))
+    let seen = draft.seen;
+    let (Some(head), Some(serve)) = (&seen.head_service, &seen.serve_service) else { return false };
+    let is_ours = |live: &&Arc<Entry<ServiceView>>| {
+        service_update::refuse_foreign(live, seen.service.uid.as_str()).is_ok()
     };
-    selects(&draft.seen.head_service) && selects(&draft.seen.serve_service)
+    let ours: Vec<_> = [head, serve].into_iter().filter(is_ours).collect();
+    let leads_there =
+        |live: &&Arc<Entry<ServiceView>>| service_update::selected_cluster(&live.object) == Some(cluster);
+    !ours.is_empty() && ours.iter().all(leads_there)
 }
 
 fn compare(goal: &RayClusterSpec, cluster: &RayCluster) -> Match {

@@ -50,6 +50,11 @@ pub(super) fn choose_direction(draft: &mut Draft<'_>) {
     else {
         return;
     };
+    let version = &seen.settings.version;
+    if [active, pending].into_iter().any(|cluster| clusters::made_by_another(cluster, version)) {
+        // Which of the two is wanted cannot be told: what its maker began goes on.
+        return;
+    }
     let goal = &seen.object().spec.ray_cluster_config;
     if !clusters::is_wanted(goal, &active.object) && clusters::is_wanted(goal, &pending.object) {
         conditions::remove(&mut draft.status, ROLLING_BACK);
@@ -94,7 +99,7 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
         return;
     }
     let gateway = gateway::gateway(service);
-    draft.steps.extend(gateway::ensure(gateway::gateway_kind(), seen.gateway.as_deref(), &gateway));
+    draft.routing.extend(gateway::ensure(gateway::gateway_kind(), seen.gateway.as_deref(), &gateway));
     let Some(active) = seen.active.cluster.as_ref().filter(|_| draft.active_name().is_some()) else { return };
     let (active_weight, pending_weight) =
         if is_moving { move_traffic(draft, pending_is_ready) } else { (100, 0) };
@@ -103,7 +108,7 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
         backends.push(Backend { cluster: &pending.object, weight: pending_weight });
     }
     let route = gateway::route(service, &backends);
-    draft.steps.extend(gateway::ensure(gateway::route_kind(), seen.route.as_deref(), &route));
+    draft.routing.extend(gateway::ensure(gateway::route_kind(), seen.route.as_deref(), &route));
     record(draft, active_weight, is_moving.then_some(pending_weight));
 }
 
@@ -173,9 +178,21 @@ pub(super) fn move_capacity(draft: &mut Draft<'_>) {
     let (Some(cluster), Some(at)) = (&of_side.cluster, &of_side.address) else { return };
     let wanted = seen.object().spec.serve_config_v2.clone().unwrap_or_default();
     // Each cluster keeps the config it has: the old one must not learn of the new one's.
-    let text = serve::applied(&cluster.object).map_or(wanted, str::to_owned);
-    serve::deploy(draft, cluster, at, &text, Some(capacity), false);
-    if let Some(status) = draft.side_status(side) {
+    let text = match serve::applied(&cluster.object) {
+        Some(text) => text.into_owned(),
+        None if serve::has(&cluster.object, &wanted) || !serve::was_told(&cluster.object) => wanted,
+        None => {
+            let note = format!(
+                "The Serve config of the RayCluster {} is too large to be remembered, so that its capacity cannot \
+                 be changed; use a smaller config, or the upgrade strategy NewCluster",
+                cluster.key
+            );
+            draft.events.push(Event::warning("FailedToUpdateTargetCapacity", "Update", note));
+            return;
+        }
+    };
+    let is_told = serve::deploy(draft, cluster, at, &text, Some(capacity), false);
+    if let Some(status) = draft.side_status(side).filter(|_| is_told) {
         status.target_capacity = Some(capacity);
     }
 }

@@ -414,13 +414,14 @@ impl Controller for ServiceController {
 
 fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
     let root = &seen.service.key;
-    let mut status = None;
+    // Users go on learning how the service is.
+    let mut status = plan::status_after_failure(seen);
     let (reason, verb) = match (action, action.kind().map(|kind| kind.kind.as_ref())) {
         (Action::Call { input, .. }, _) => {
             let is_news = input.get("isNews").and_then(Value::as_bool) != Some(false);
             let what = if is_news { "ServeApplications" } else { "TargetCapacity" };
             if is_news {
-                // Nothing in it depends on what Ray was to be told: users go on learning how the service is.
+                // Ray is told last: all else has been done.
                 status = plan::plan(seen).status;
             }
             (format!("FailedToUpdate{what}"), "Update")

@@ -21,6 +21,24 @@ use crate::{finalizers, labels, service_update, validation, watches::ServiceView
 
 /// Decides.
 pub(super) fn plan(seen: &Seen) -> Plan {
+    decide(seen, Pass::Whole)
+}
+
+/// What can be told of a service though a step of its plan failed: all that does not follow from the steps.
+pub(super) fn status_after_failure(seen: &Seen) -> Option<StatusPatch> {
+    decide(seen, Pass::WithoutMoves).status
+}
+
+/// How far a pass goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// To its end.
+    Whole,
+    /// Neither capacity nor traffic nor the service itself moves.
+    WithoutMoves,
+}
+
+fn decide(seen: &Seen, pass: Pass) -> Plan {
     let service = seen.object();
     if labels::is_managed_elsewhere(service.spec.managed_by.as_deref()) {
         return Plan::nothing();
@@ -41,7 +59,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         return refuse(seen, reason, &error);
     }
     match suspend::consider(Draft::new(seen)) {
-        Ok(draft) => reconcile(draft),
+        Ok(draft) => reconcile(draft, pass),
         Err(plan) => plan,
     }
 }
@@ -51,6 +69,8 @@ pub(super) struct Draft<'a> {
     pub(super) seen: &'a Seen,
     pub(super) status: RayServiceStatus,
     pub(super) steps: Vec<Step>,
+    /// How traffic is split, once there is something to split it between.
+    pub(super) routing: Vec<Step>,
     /// What Ray is told, after everything else: a dashboard that does not answer holds nothing up.
     pub(super) orders: Vec<Step>,
     pub(super) events: Vec<Event>,
@@ -60,7 +80,15 @@ pub(super) struct Draft<'a> {
 impl<'a> Draft<'a> {
     fn new(seen: &'a Seen) -> Self {
         let status = seen.object().status.clone().unwrap_or_default();
-        Self { seen, status, steps: Vec::new(), orders: Vec::new(), events: Vec::new(), next: None }
+        Self {
+            seen,
+            status,
+            steps: Vec::new(),
+            routing: Vec::new(),
+            orders: Vec::new(),
+            events: Vec::new(),
+            next: None,
+        }
     }
 
     pub(super) fn active_name(&self) -> Option<&str> {
@@ -117,6 +145,7 @@ impl<'a> Draft<'a> {
         };
         let next = self.next.map(|time| time.duration_since(self.seen.now));
         let next = next.map(|wait| Duration::try_from(wait).unwrap_or_default());
+        self.steps.append(&mut self.routing);
         self.steps.append(&mut self.orders);
         Plan {
             steps: self.steps,
@@ -169,7 +198,7 @@ fn refuse(seen: &Seen, reason: &str, error: &str) -> Plan {
     plan
 }
 
-fn reconcile(mut draft: Draft<'_>) -> Plan {
+fn reconcile(mut draft: Draft<'_>, pass: Pass) -> Plan {
     clusters::delete_dangling(&mut draft);
     if conditions::reason(&draft.status, READY) == INITIALIZING_TIMEOUT {
         return draft.done();
@@ -198,12 +227,15 @@ fn reconcile(mut draft: Draft<'_>) -> Plan {
     }
     label_heads(&mut draft);
     let (active, pending) = serve_on_both(&mut draft);
-    if is_incremental {
+    if is_incremental && pass == Pass::Whole {
         incremental::route(&mut draft, pending.is_ready);
         incremental::move_capacity(&mut draft);
     }
     let serving = direct_requests(&mut draft, active.is_ready, pending.is_ready);
     describe(&mut draft, active, pending);
+    if pass == Pass::WithoutMoves {
+        return conclude(draft);
+    }
     promote(&mut draft, serving.as_deref(), is_incremental);
     if is_incremental {
         incremental::finish_rollback(&mut draft);
@@ -272,7 +304,9 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         _ => None,
     };
     let selected = |live: &Option<std::sync::Arc<Entry<ServiceView>>>| {
-        live.as_ref().and_then(|live| service_update::selected_cluster(&live.object)).map(str::to_owned)
+        let uid = seen.service.uid.as_str();
+        let ours = live.as_ref().filter(|live| service_update::refuse_foreign(live, uid).is_ok());
+        ours.and_then(|live| service_update::selected_cluster(&live.object)).map(str::to_owned)
     };
     let Some(target) = target else {
         let head = selected(&seen.head_service);
@@ -302,22 +336,30 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         }
     }
     for (live, wanted) in wanted {
-        draft.steps.extend(ensure_service(live.as_deref(), &wanted));
+        match ensure_service(live.as_deref(), &wanted, seen.service.uid.as_str()) {
+            Ok(step) => draft.steps.extend(step),
+            Err(event) => draft.events.push(event),
+        }
     }
     Some(target.key.name().to_owned())
 }
 
-fn ensure_service(live: Option<&Entry<ServiceView>>, wanted: &Service) -> Option<Step> {
+fn ensure_service(
+    live: Option<&Entry<ServiceView>>,
+    wanted: &Service,
+    root: &str,
+) -> Result<Option<Step>, Event> {
     let Some(live) = live else {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let (namespace, name) = (text(&wanted.metadata.namespace), text(&wanted.metadata.name));
         let note = format!("Created the Service {namespace}/{name}");
         let event = Event::normal("CreatedService", "Create", note);
-        return Some(Action::create(ApiKind::of::<Service>(), wanted).telling(event));
+        return Ok(Some(Action::create(ApiKind::of::<Service>(), wanted).telling(event)));
     };
+    service_update::refuse_foreign(live, root)?;
     let note = format!("Updated the Service {}", live.key);
-    let update = service_update::to_select(live, wanted)?;
-    Some(update.telling(Event::normal("UpdatedService", "Update", note)))
+    let update = service_update::to_select(live, wanted);
+    Ok(update.map(|update| update.telling(Event::normal("UpdatedService", "Update", note))))
 }
 
 /// Takes over what the clusters say of themselves.

@@ -1,7 +1,13 @@
 //! Serve's applications on the clusters of a RayService: what they are, and what they should be.
 
-use std::collections::BTreeMap;
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    io::{Read, Write},
+};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
+use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
 use quintet_api::{
     names::short_hash,
     ray::v1::{AppStatus, RayCluster, ServeDeploymentStatus},
@@ -12,9 +18,12 @@ use serde_json::{Value, json};
 use super::{Order, SideSeen, clusters::annotation, objects::APPLIED_CONFIG, plan::Draft, upgrade::Side};
 use crate::dashboard::{Address, Applications};
 
-/// Configs up to this size are remembered as they are, larger ones by their hash: all annotations of an object
-/// share 256 KiB.
+/// Configs up to this size are remembered as they are, larger ones compressed.
+const PLAIN_BYTES: usize = 16 << 10;
+/// What does not become smaller than this is remembered by its hash: all annotations of an object share 256 KiB.
 const REMEMBERED_BYTES: usize = 128 << 10;
+/// No config that was remembered is larger.
+const LARGEST_BYTES: u64 = 16 << 20;
 
 /// How Serve is on a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,7 +71,7 @@ pub(super) fn reconcile(draft: &mut Draft<'_>, side: Side, may_deploy: bool) -> 
 
 fn needs_deploy(draft: &Draft<'_>, cluster: &Entry<RayCluster>, heard: &Applications) -> bool {
     let text = draft.seen.object().spec.serve_config_v2.as_deref().unwrap_or_default();
-    if annotation(&cluster.object, APPLIED_CONFIG) != Some(remembered(text).as_str()) {
+    if !has(&cluster.object, text) {
         return true;
     }
     // A head that came back without its memory.
@@ -77,14 +86,42 @@ fn has_applications(text: &str) -> bool {
 
 /// What is written on a cluster about the config it was given.
 pub(super) fn remembered(text: &str) -> String {
-    if text.len() <= REMEMBERED_BYTES { text.to_owned() } else { format!("{HASHED}{}", short_hash(text, 40)) }
+    if text.len() <= PLAIN_BYTES {
+        return text.to_owned();
+    }
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+    let compressed = compressed.map(|bytes| format!("{COMPRESSED}{}", BASE64_STANDARD.encode(bytes)));
+    let fits = compressed.ok().filter(|text| text.len() <= REMEMBERED_BYTES);
+    fits.unwrap_or_else(|| hashed(text))
 }
 
+const COMPRESSED: &str = "zlib:";
 const HASHED: &str = "sha1:";
 
-/// The config that a cluster was given, if it was remembered as it is.
-pub(super) fn applied(cluster: &RayCluster) -> Option<&str> {
-    annotation(cluster, APPLIED_CONFIG).filter(|text| !text.starts_with(HASHED))
+fn hashed(text: &str) -> String {
+    format!("{HASHED}{}", short_hash(text, 40))
+}
+
+/// The config that a cluster was given, if it could be remembered.
+pub(super) fn applied(cluster: &RayCluster) -> Option<Cow<'_, str>> {
+    let known = annotation(cluster, APPLIED_CONFIG).filter(|known| !known.starts_with(HASHED))?;
+    let Some(compressed) = known.strip_prefix(COMPRESSED) else { return Some(known.into()) };
+    let bytes = BASE64_STANDARD.decode(compressed).ok()?;
+    let mut text = String::new();
+    ZlibDecoder::new(bytes.as_slice()).take(LARGEST_BYTES).read_to_string(&mut text).ok()?;
+    Some(text.into())
+}
+
+/// Whether a cluster was given any config by us.
+pub(super) fn was_told(cluster: &RayCluster) -> bool {
+    annotation(cluster, APPLIED_CONFIG).is_some()
+}
+
+/// Whether a cluster was given this config.
+pub(super) fn has(cluster: &RayCluster, text: &str) -> bool {
+    annotation(cluster, APPLIED_CONFIG) == Some(hashed(text).as_str())
+        || applied(cluster).as_deref() == Some(text)
 }
 
 fn config(text: &str) -> Result<serde_json::Map<String, Value>, String> {
@@ -102,7 +139,7 @@ fn config(text: &str) -> Result<serde_json::Map<String, Value>, String> {
     }
 }
 
-/// Gives Ray a config, and writes on the cluster that it has it.
+/// Gives Ray a config, and writes on the cluster that it has it. Says whether the config can be given at all.
 pub(super) fn deploy(
     draft: &mut Draft<'_>,
     cluster: &Entry<RayCluster>,
@@ -110,14 +147,14 @@ pub(super) fn deploy(
     text: &str,
     capacity: Option<i32>,
     is_news: bool,
-) {
+) -> bool {
     let mut config = match config(text) {
         Ok(config) => config,
         Err(error) => {
             let note =
                 format!("Failed to update serve applications to the RayCluster {}: {error}", cluster.key);
             draft.events.push(Event::warning("FailedToUpdateServeApplications", "Update", note));
-            return;
+            return false;
         }
     };
     if let Some(capacity) = capacity {
@@ -135,11 +172,12 @@ pub(super) fn deploy(
         Event::normal("UpdatedServeTargetCapacity", "Update", note)
     };
     draft.orders.push(order.action().telling(event));
-    if annotation(&cluster.object, APPLIED_CONFIG) != Some(remembered(text).as_str()) {
+    if !has(&cluster.object, text) {
         let patch = json!({ "metadata": { "annotations": { APPLIED_CONFIG: remembered(text) } } });
         let mark = Action::merge(ApiKind::of::<RayCluster>(), cluster.key.clone(), patch);
         draft.orders.push(Step::from(mark));
     }
+    true
 }
 
 fn statuses(heard: &Applications) -> BTreeMap<String, AppStatus> {

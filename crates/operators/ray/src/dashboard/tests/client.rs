@@ -222,3 +222,42 @@ async fn through_the_api_server() {
     assert_eq!(asked[0].authorization.as_deref(), Some("Bearer secret"));
     assert_eq!(asked[1].uri, "/api/v1/namespaces/ns/pods/head:8000/proxy/-/healthz");
 }
+
+#[tokio::test]
+async fn what_the_api_server_does_not_find_says_nothing_about_the_job() {
+    let missing = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+        "message": "services \"head\" not found",
+    });
+    for (body, is_ray) in [(missing.to_string(), false), ("Job a does not exist".to_owned(), true)] {
+        let server = serve(&[(404, &body)], false).await;
+        let config = kube::Config::new(format!("http://{}", server.host).parse().unwrap());
+        let route = Route::Proxied(kube::Client::try_from(config).unwrap());
+        let client = HttpDashboard::new(route, FixedToken("secret".to_owned()));
+        match client.job(&address("unused", None), "a").await {
+            Ok(None) => assert!(is_ray, "{body}"),
+            Err(error @ DashboardError::Unreachable { .. }) => {
+                assert!(!is_ray && error.to_string().contains("services \"head\" not found"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_without_what_ray_quotes() {
+    let trace = "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    check()\n\
+                 pydantic.ValidationError: 1 validation error for ServeDeploySchema\napplications\n  \
+                 field required [input_value={'env_vars': {'PASSWORD': 'hush'}}]\n";
+    let long = format!("bad value {}", "x".repeat(1000));
+    for (body, told) in [
+        (trace, "answered 400: pydantic.ValidationError: 1 validation error for ServeDeploySchema"),
+        ("no such field\n{'PASSWORD': 'hush'}", "answered 400: no such field"),
+        (long.as_str(), "answered 400: bad value x"),
+        ("", "answered 400: "),
+    ] {
+        let server = serve(&[(400, body)], false).await;
+        let error = client().deploy(&address(&server.host, None), &json!({})).await.unwrap_err().to_string();
+        assert!(error.contains(told) && !error.contains("hush") && error.len() < 300, "{error}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod afterwards;
 mod made;
+mod mistakes;
 mod scheduling;
 mod states;
 
@@ -88,7 +89,8 @@ impl World {
         let service = ServiceView { ports, ..ServiceView::default() };
         self.seen.cluster_service = Some(Arc::new(entry(NAMESPACE, "train-c-head-svc", service)));
         let selector = BTreeMap::from([(labels::CLUSTER.to_owned(), "train-c".to_owned())]);
-        let service = ServiceView { selector, ..ServiceView::default() };
+        let service =
+            ServiceView { selector, controller: Some("uid-of-train".into()), ..ServiceView::default() };
         self.seen.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
         self
     }

@@ -6,9 +6,9 @@ use super::*;
 use crate::testing::{events, steps};
 
 /// A row of a table: what the world is like, and the state, reason and job status that follow.
-type Row = (&'static str, World, (&'static str, &'static str, &'static str));
+pub(super) type Row = (&'static str, World, (&'static str, &'static str, &'static str));
 
-fn check(rows: Vec<Row>) {
+pub(super) fn check(rows: Vec<Row>) {
     for (name, world, (state, reason, job_status)) in rows {
         let outcome = world.outcome();
         assert_eq!(
@@ -20,7 +20,7 @@ fn check(rows: Vec<Row>) {
 }
 
 /// The cluster was ready and is being deleted.
-fn losing_its_cluster(world: World) -> World {
+pub(super) fn losing_its_cluster(world: World) -> World {
     let mut world = world.with_cluster("ready");
     let mut cluster = cluster("ready");
     cluster.deleting = true;
@@ -28,7 +28,7 @@ fn losing_its_cluster(world: World) -> World {
     world
 }
 
-fn initializing(more: Value) -> Value {
+pub(super) fn initializing(more: Value) -> Value {
     let mut status = json!({
         "jobDeploymentStatus": "Initializing", "jobId": "train-id", "rayClusterName": "train-c",
         "startTime": ago(100), "failed": 0, "succeeded": 0,
@@ -415,6 +415,13 @@ fn a_question_that_fails_starts_a_timer_once() {
         self::world(json!({}), timed.clone()).with_cluster("ready").with_submitter(None).heard(1, silence());
     let plan = again.plan();
     assert_eq!((plan.status.is_none(), after(plan.next)), (true, Some(290)));
+    let unknown =
+        self::world(json!({}), timed.clone()).with_cluster("ready").with_submitter(None).heard(1, Ok(None));
+    let status = unknown.status_after(&unknown.plan());
+    assert_eq!(
+        status.job_status_check_failure_start_time, None,
+        "Ray answers, though it does not know the job"
+    );
     let back = self::world(json!({}), timed)
         .with_cluster("ready")
         .with_submitter(None)
@@ -460,6 +467,23 @@ fn failures_of_steps_are_told_in_upstreams_words() {
     let setback = setback(&world.seen, &world.plan().steps[0].action, &error);
     assert_eq!(setback.events[0].reason, "FailedToCreateRayCluster");
     assert!(setback.events[0].note.contains("quota") && setback.status.is_none());
+}
+
+#[test]
+fn a_service_that_cannot_be_made_holds_nothing_up() {
+    let http = |answer| {
+        let spec = json!({"submissionMode": "HTTPMode"});
+        let mut world = world(spec, running(json!({}))).with_cluster("ready").heard(1, answer);
+        world.seen.head_service = None;
+        world
+    };
+    let steps_of_new = steps(&http(Ok(None)).plan());
+    assert_eq!(steps_of_new, ["call submit Ray job", "create Service ns/train-head-svc"]);
+    let over = http(info(JobStatus::Succeeded));
+    let error = Error::new(Class::Invalid, "cannot create Service ns/train-head-svc", "quota");
+    let setback = setback(&over.seen, &over.plan().steps[0].action, &error);
+    assert_eq!(setback.events[0].reason, "FailedToCreateService");
+    assert_eq!(setback.status.unwrap().status["jobDeploymentStatus"], "Complete");
 }
 
 #[test]
@@ -522,7 +546,7 @@ fn the_service_follows_the_cluster() {
         (labels::CLUSTER.to_owned(), "train-old".to_owned()),
         ("extra".to_owned(), "x".to_owned()),
     ]);
-    let service = ServiceView { selector, ..ServiceView::default() };
+    let service = ServiceView { selector, controller: Some("uid-of-train".into()), ..ServiceView::default() };
     world.seen.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
     let plan = world.plan();
     assert_eq!(events(&plan), ["UpdatedService"]);
@@ -530,6 +554,26 @@ fn the_service_follows_the_cluster() {
     assert_eq!(patch["spec"]["selector"][labels::CLUSTER], "train-c");
     assert_eq!(patch["spec"]["selector"]["extra"], Null);
     assert_eq!(patch["spec"].get("clusterIP"), None, "addresses are kept");
+}
+
+#[test]
+fn a_service_of_the_same_name_that_is_anothers_stays_as_it_is() {
+    let mut world = world(json!({}), running(json!({})))
+        .with_cluster("ready")
+        .with_submitter(Some((3, false)))
+        .heard(1, info(JobStatus::Succeeded));
+    let service = ServiceView {
+        labels: BTreeMap::from([(labels::CLUSTER.to_owned(), "train".to_owned())]),
+        selector: BTreeMap::from([(labels::CLUSTER.to_owned(), "train".to_owned())]),
+        controller: Some("uid-of-a-cluster".into()),
+        ..ServiceView::default()
+    };
+    world.seen.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
+    let plan = world.plan();
+    assert!(plan.steps.is_empty(), "{:?}", steps(&plan));
+    assert_eq!(events(&plan), ["FailedToUpdateService"]);
+    assert!(plan.events[0].note.contains("RayCluster train"), "{}", plan.events[0].note);
+    assert_eq!(world.outcome().0, "Complete", "the job does not need it");
 }
 
 #[test]
@@ -615,107 +659,6 @@ fn suspended_until_resumed() {
 }
 
 #[test]
-fn mistakes_are_told_and_can_be_mended() {
-    let scalar = world(json!({"runtimeEnvYAML": "just text"}), Null);
-    assert_eq!(scalar.outcome(), ("ValidationFailed".into(), "ValidationFailed".into(), String::new()));
-    assert_eq!(events(&scalar.plan()), ["InvalidRayJobSpec"]);
-    let message = scalar.status_after(&scalar.plan()).message.unwrap();
-    let told =
-        json!({"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": message});
-    assert_eq!(
-        world(json!({"runtimeEnvYAML": "just text"}), told.clone()).plan(),
-        Plan::nothing(),
-        "told once"
-    );
-    assert_eq!(world(json!({}), told.clone()).outcome(), (String::new(), String::new(), String::new()));
-    for state in ["Complete", "Failed"] {
-        let invalid = json!({"runtimeEnvYAML": "just text", "backoffLimit": 5});
-        let ended = running(json!({"jobDeploymentStatus": state, "failed": 1, "jobStatus": "FAILED"}));
-        let plan = world(invalid, ended).plan();
-        assert!(plan.status.is_none(), "{state}, and more attempts than before start it again: {plan:?}");
-        assert_eq!(events(&plan), ["InvalidRayJobSpec"]);
-    }
-}
-
-#[test]
-fn a_mended_job_goes_on_where_the_mistake_was_noticed() {
-    let wrong =
-        json!({"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": "m"});
-    let noticed = |mut status: Value, more: Value| {
-        merge(&mut status, &wrong);
-        merge(&mut status, &more);
-        status
-    };
-    let http = || json!({"submissionMode": "HTTPMode", "backoffLimit": 3});
-    let interactive = || json!({"submissionMode": "InteractiveMode"});
-    let ended = |job_status: &str| json!({"jobStatus": job_status, "endTime": time(ago(50)), "failed": 1});
-    check(vec![
-        ("New", world(json!({}), wrong.clone()), ("", "", "")),
-        (
-            "Initializing",
-            world(json!({}), noticed(initializing(json!({})), json!({}))),
-            ("Initializing", "", ""),
-        ),
-        (
-            "Waiting",
-            world(interactive(), noticed(running(json!({})), json!({"jobId": ""}))).with_cluster("ready"),
-            ("Waiting", "", ""),
-        ),
-        (
-            "Running, submitted by the user",
-            world(interactive(), noticed(running(json!({})), json!({"jobStatus": "RUNNING"})))
-                .with_cluster("ready"),
-            ("Running", "", "RUNNING"),
-        ),
-        (
-            "Running, submitted by the operator",
-            world(http(), noticed(running(json!({})), json!({"jobStatus": "RUNNING"}))).with_cluster("ready"),
-            ("Running", "", "RUNNING"),
-        ),
-        (
-            "Running, submitted by a Job",
-            world(json!({}), noticed(running(json!({})), json!({"jobStatus": "RUNNING"})))
-                .with_cluster("ready"),
-            ("Running", "", "RUNNING"),
-        ),
-        (
-            "Complete, as others overwrite it",
-            world(http(), noticed(running(json!({})), ended("SUCCEEDED"))),
-            ("Complete", "", "SUCCEEDED"),
-        ),
-        (
-            "Failed, as others overwrite it",
-            world(http(), noticed(running(json!({})), ended("FAILED"))),
-            ("Failed", "", "FAILED"),
-        ),
-        (
-            "Failed before Ray knew of it",
-            world(http(), noticed(running(json!({})), ended(""))),
-            ("Failed", "", ""),
-        ),
-        (
-            "Retrying, and the cluster is about to go",
-            losing_its_cluster(world(json!({}), noticed(running(json!({})), json!({"jobStatus": "FAILED"})))),
-            ("Retrying", "", "FAILED"),
-        ),
-        (
-            "Retrying, and the cluster is still there",
-            world(http(), noticed(running(json!({})), json!({"jobStatus": "FAILED"}))).with_cluster("ready"),
-            ("Retrying", "", "FAILED"),
-        ),
-        (
-            "Suspending, and the cluster is gone",
-            world(json!({}), noticed(running(json!({})), json!({"jobStatus": "RUNNING"}))),
-            ("Retrying", "", "RUNNING"),
-        ),
-        ("Suspended", world(json!({}), noticed(json!({"jobStatus": ""}), json!({}))), ("", "", "")),
-    ]);
-    let over = world(http(), noticed(running(json!({})), ended("FAILED")));
-    let status = over.status_after(&over.plan());
-    assert_eq!((status.failed, status.end_time.unwrap().0), (Some(1), ago(50)), "it ended then, and once");
-}
-
-#[test]
 fn what_others_manage_is_left_alone() {
     let world = world(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), Null);
     assert_eq!(world.plan(), Plan::nothing());
@@ -733,6 +676,25 @@ fn a_deleted_job_is_stopped_if_it_runs() {
     assert_eq!(steps(&over.plan()), ["patch RayJob.ray.io ns/train"]);
     let clusterless = world(json!({}), running(json!({"jobStatus": "RUNNING"}))).deleted();
     assert_eq!(steps(&clusterless.plan()), ["patch RayJob.ray.io ns/train"]);
+}
+
+#[test]
+fn a_deletion_does_not_wait_for_ever() {
+    let deleted = |seconds: i64| {
+        let mut world =
+            world(json!({}), running(json!({"jobStatus": "RUNNING"}))).with_cluster("ready").deleted();
+        let mut job = entry(NAMESPACE, "train", world.seen.job.object.clone());
+        job.deleting = true;
+        job.object.metadata.deletion_timestamp = Some(Time(ago(seconds)));
+        world.seen.job = Arc::new(job);
+        world.plan()
+    };
+    assert_eq!(steps(&deleted(299)), ["call stop Ray job", "patch RayJob.ray.io ns/train"]);
+    assert_eq!(steps(&deleted(300)), ["patch RayJob.ray.io ns/train"]);
+    assert_eq!(
+        (events(&deleted(299)).len(), events(&deleted(300))),
+        (0, vec!["FailedToStopRayJob".to_owned()])
+    );
 }
 
 #[test]

@@ -191,8 +191,8 @@ fn the_first_cluster_has_full_capacity_and_takes_over_when_it_serves() {
         steps(&plan),
         [
             "create Service ns/chat-a-serve-svc",
-            "create Gateway.gateway.networking.k8s.io ns/chat-gateway",
-            "create Service ns/chat-head-svc"
+            "create Service ns/chat-head-svc",
+            "create Gateway.gateway.networking.k8s.io ns/chat-gateway"
         ]
     );
     assert_eq!(names_of(&ready.status_after(&plan)).0, "chat-a");
@@ -212,6 +212,85 @@ fn an_upgrade_begins_with_nothing() {
     );
     let pending = world.status_after(&world.plan()).pending_service_status.unwrap();
     assert_eq!((pending.target_capacity, pending.traffic_routed_percent), (Some(0), Some(0)));
+}
+
+/// A config of about this size that compresses well, or not at all.
+fn large_config(bytes: usize, is_random: bool) -> String {
+    let mut numbers = 0_u64;
+    let mut text = String::from("applications: [{name: app, import_path: app:main}]\nnoise: |\n");
+    while text.len() < bytes {
+        numbers += 1;
+        let line = if is_random {
+            quintet_api::names::short_hash(&numbers.to_string(), 40)
+        } else {
+            "line".to_owned()
+        };
+        text.extend(["  ", &line, "\n"]);
+    }
+    text
+}
+
+#[test]
+fn a_large_config_of_the_old_cluster_stays_its_own() {
+    let shrinking = |config: &str| {
+        let mut world = upgrading(autoscaling(other_spec()), side(100, 50), side(50, 50), json!({}));
+        let mut cluster = cluster("chat-a", &autoscaling(cluster_spec()));
+        let annotations = cluster.object.metadata.annotations.get_or_insert_default();
+        annotations.insert(objects::APPLIED_CONFIG.to_owned(), serve::remembered(config));
+        world.seen.active.cluster = Some(Arc::new(cluster));
+        world
+    };
+    for bytes in [1 << 10, 300 << 10] {
+        let config = large_config(bytes, false);
+        assert!(serve::remembered(&config).len() <= 16 << 10);
+        let plan = shrinking(&config).plan();
+        let Action::Call { input, .. } = &plan.steps[0].action else { panic!("{:?}", events(&plan)) };
+        assert_eq!(input["cluster"], "ns/chat-a");
+        let noise = input["config"]["noise"].as_str().unwrap();
+        assert!(noise.len() * 2 > bytes / 2, "the whole old config: {} bytes", noise.len());
+    }
+    let world = shrinking(&large_config(600 << 10, true));
+    let plan = world.plan();
+    assert!(plan.steps.is_empty(), "{:?}", steps(&plan));
+    assert_eq!(events(&plan), ["FailedToUpdateTargetCapacity"]);
+    assert_eq!(shares(&world.status_after(&plan))[0], Some(100), "and is not said to have been told");
+    let wrong = shrinking("a: [b");
+    assert_eq!(
+        shares(&wrong.status_after(&wrong.plan()))[0],
+        Some(100),
+        "what cannot be read is not told either"
+    );
+}
+
+#[test]
+fn an_upgrade_that_another_operator_began_goes_on() {
+    let mut world = upgrading(autoscaling(other_spec()), side(100, 100), side(50, 0), json!({}));
+    for side in [&mut world.seen.active, &mut world.seen.pending] {
+        let live = side.cluster.take().unwrap();
+        let mut cluster = entry(NAMESPACE, live.key.name(), live.object.clone());
+        let annotations = cluster.object.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::OPERATOR_VERSION.to_owned(), "v1.6.0".to_owned());
+        annotations.insert(labels::UPGRADE_HASH.to_owned(), "another hash".to_owned());
+        side.cluster = Some(Arc::new(cluster));
+    }
+    let status = world.status_after(&world.plan());
+    assert!(!conditions_of(&status).iter().any(|one| one.starts_with("RollbackInProgress")));
+    assert_eq!(shares(&status), [Some(100), Some(80), Some(50), Some(20)]);
+}
+
+#[test]
+fn where_traffic_cannot_be_split_it_is_not_said_to_move() {
+    let moving =
+        upgrading(autoscaling(other_spec()), side(100, 100), side(50, 0), json!({})).with_endpoints(3);
+    let plan = moving.plan();
+    assert_eq!(steps(&plan), ["patch HTTPRoute.gateway.networking.k8s.io ns/chat-httproute"]);
+    let error = quintet_controller::Error::new(Class::Invalid, "cannot patch HTTPRoute", "no such kind");
+    let setback = setback(&moving.seen, &plan.steps[0].action, &error);
+    assert_eq!(setback.events[0].reason, "FailedToUpdateHTTPRoute");
+    let plan = Plan { status: setback.status, ..Plan::default() };
+    let status = moving.status_after(&plan);
+    assert_eq!(shares(&status), [Some(100), Some(100), Some(50), Some(0)]);
+    assert_eq!(status.num_serve_endpoints, Some(3), "but all else is told");
 }
 
 #[test]

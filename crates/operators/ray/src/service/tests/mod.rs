@@ -158,6 +158,7 @@ impl World {
     pub(super) fn leading_to(mut self, cluster: &str) -> Self {
         let view = || ServiceView {
             selector: BTreeMap::from([(labels::CLUSTER.to_owned(), cluster.to_owned())]),
+            controller: Some("uid-of-chat".into()),
             ..ServiceView::default()
         };
         self.seen.head_service = Some(Arc::new(entry(NAMESPACE, "chat-head-svc", view())));

@@ -129,6 +129,24 @@ fn no_request_is_led_to_a_cluster_that_is_given_up_in_the_same_pass() {
 }
 
 #[test]
+fn services_of_the_same_names_that_are_anothers_stay_as_they_are() {
+    let mut world = world(json!({}), status("", "chat-a", json!({})))
+        .with(Side::Pending, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
+        .leading_to("chat-0");
+    let mut service = world.seen.head_service.take().unwrap().object.clone();
+    service.controller = Some("uid-of-another".into());
+    service.labels = [(labels::ORIGIN_KIND, "RayJob"), (labels::ORIGIN_NAME, "chat")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    world.seen.head_service = Some(Arc::new(entry(NAMESPACE, "chat-head-svc", service)));
+    let plan = world.plan();
+    assert_eq!(steps(&plan), ["patch Service ns/chat-serve-svc"]);
+    let note = &plan.events.iter().find(|event| event.reason == "FailedToUpdateService").unwrap().note;
+    assert!(note.contains("RayJob chat"), "{note}");
+    assert_eq!(names_of(&world.status_after(&plan)).0, "chat-a", "it serves without");
+}
+
+#[test]
 fn the_first_cluster_takes_over_when_it_serves() {
     let ready = world(json!({}), status("", "chat-a", json!({}))).with(
         Side::Pending,
@@ -218,6 +236,7 @@ fn services_that_disagree_are_told_and_decide_nothing() {
         .leading_to("chat-b");
     let view = ServiceView {
         selector: BTreeMap::from([(labels::CLUSTER.to_owned(), "who".to_owned())]),
+        controller: Some("uid-of-chat".into()),
         ..ServiceView::default()
     };
     world.seen.serve_service = Some(Arc::new(entry(NAMESPACE, "chat-serve-svc", view)));
