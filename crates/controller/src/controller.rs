@@ -42,7 +42,7 @@ pub trait Controller: Send + Sync + 'static {
     /// status says what to mend.
     fn plan(&self, seen: &Self::Seen) -> Plan;
 
-    /// Carries out an [`Action::Call`](crate::plan::Action::Call). May be repeated.
+    /// Carries out an [`Action::Call`]. May be repeated.
     fn call(&self, name: &str, input: &Value) -> impl Future<Output = Result<(), Error>> + Send {
         let _ = input;
         let error = Error::new(Class::Bug, format!("cannot call {name}"), "the controller has no such call");
