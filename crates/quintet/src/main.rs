@@ -8,6 +8,7 @@ mod logging;
 mod manifests;
 mod operator;
 mod output;
+mod signals;
 mod simulate;
 mod simulate_nodes;
 mod submitter;

@@ -9,7 +9,7 @@ use quintet_api::config::Log;
 use quintet_node::{Level, NodeShape, Settings, Simulation};
 
 use crate::cluster::ClusterArguments;
-use crate::{logging, output, up};
+use crate::{logging, output, signals::Signals};
 
 /// Add nodes to a cluster that run nothing but say they do: for tests, at any scale.
 ///
@@ -93,6 +93,7 @@ async fn simulate(arguments: Arguments) -> anyhow::Result<()> {
     capacity.extend(resource);
     let levels = level.into_iter().map(|(label, parts)| Level { label, parts }).collect();
     let nodes = NodeShape { name, count, capacity, labels: label.into_iter().collect(), levels };
+    let mut signals = Signals::listen()?;
     let cluster = cluster.connect().await?;
     let simulation = Simulation::start(cluster.client, Settings { nodes, schedule })
         .await
@@ -101,7 +102,7 @@ async fn simulate(arguments: Arguments) -> anyhow::Result<()> {
         "{count} simulated nodes take pods at {}\nPress ctrl-c to stop.\n",
         cluster.address
     ))?;
-    up::stopped().await?;
+    signals.next().await;
     if keep {
         simulation.leave().await;
     } else {

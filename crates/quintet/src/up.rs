@@ -14,7 +14,7 @@ use quintet_apiserver::server::cluster::write_private;
 use quintet_apiserver::{Cluster, Converter, Settings};
 use serde_json::Value;
 
-use crate::{logging, output};
+use crate::{logging, output, signals::Signals};
 
 /// Serve a Kubernetes API on this machine, with Quintet's kinds in it.
 ///
@@ -49,6 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 async fn up(arguments: Arguments) -> anyhow::Result<()> {
     let began = Instant::now();
+    let mut signals = Signals::listen()?;
     let Arguments { data_dir, in_memory, port, host, kubeconfig, .. } = arguments;
     let data_dir = match data_dir {
         Some(path) => path,
@@ -76,7 +77,7 @@ async fn up(arguments: Arguments) -> anyhow::Result<()> {
         began.elapsed().as_millis(),
         path.display()
     ))?;
-    stopped().await?;
+    signals.next().await;
     output::print("\nStopping.\n")?;
     cluster.stop().await;
     Ok(())
@@ -94,16 +95,6 @@ fn refuse_foreign(path: &Path) -> anyhow::Result<()> {
         path.display()
     );
     Ok(())
-}
-
-/// Waits for ctrl-c, or for a polite kill.
-pub(crate) async fn stopped() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
-    tokio::select! {
-        outcome = tokio::signal::ctrl_c() => outcome.context("cannot listen for ctrl-c"),
-        _ = terminate.recv() => Ok(()),
-    }
 }
 
 /// Where programs keep data of this user.

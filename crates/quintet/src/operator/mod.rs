@@ -7,13 +7,12 @@ mod process;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use anyhow::{bail, ensure};
 
 pub(crate) use arguments::Arguments;
 use process::Process;
 
-use crate::{cluster, logging};
+use crate::{cluster, logging, signals::Signals};
 
 /// How long everything may take to end; Kubernetes kills after 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -22,7 +21,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (configuration, cluster) = arguments.into_configuration()?;
     logging::start(&configuration.process.log)?;
     cluster::block_on(async move {
-        let mut signals = Signals::new()?;
+        let mut signals = Signals::listen()?;
         let cluster = tokio::select! {
             cluster = cluster.connect() => cluster?,
             signal = signals.next() => bail!("stopped by {signal} before the cluster answered"),
@@ -50,25 +49,4 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         tracing::info!("stopped");
         Ok(())
     })?
-}
-
-/// The signals that ask us to stop.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    /// The name of the next one.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "interrupt",
-            _ = self.terminate.recv() => "terminate",
-        }
-    }
 }
