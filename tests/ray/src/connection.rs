@@ -124,6 +124,8 @@ impl Connection {
         if is_write && !path.contains("/events") && answer.status().is_success() {
             state.writes.lock().push(write);
         }
+        // By what goes wrong now: there may be peace since the request was sent.
+        let odds = *state.odds.read();
         if is_write && state.dice.happens(odds.crash) {
             self.kill();
         }
