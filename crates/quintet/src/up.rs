@@ -113,61 +113,9 @@ fn converter() -> Converter {
     })
 }
 
-/// Definitions that are installed at the same time: they share what it costs to make a write durable, and
-/// their schemas are large.
-const AT_A_TIME: usize = 2;
-
 /// Teaches the API Quintet's kinds.
 async fn install(cluster: &Cluster) -> anyhow::Result<()> {
-    let client = cluster.api().admin_client();
     let webhooks = WebhookService { namespace: "quintet-system".into(), name: "quintet-webhook".into() };
-    let mut tasks = tokio::task::JoinSet::new();
-    for make in crd::makers(&webhooks) {
-        if tasks.len() >= AT_A_TIME
-            && let Some(outcome) = tasks.join_next().await
-        {
-            outcome.context("installing the definitions failed")??;
-        }
-        tasks.spawn(install_one(client.clone(), make));
-    }
-    while let Some(outcome) = tasks.join_next().await {
-        outcome.context("installing the definitions failed")??;
-    }
-    Ok(())
-}
-
-/// Applies a definition, unless what is there already says all that it says.
-async fn install_one(client: kube::Client, make: crd::Maker) -> anyhow::Result<()> {
-    let Some(wanted) = make() else { return Ok(()) };
-    let name = wanted["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-    let install = async {
-        match client.request::<Value>(http::Request::get(&path).body(Vec::new())?).await {
-            Ok(stored) if says(&stored["spec"], &wanted["spec"]) => return Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            outcome => drop(outcome?),
-        }
-        let body = serde_json::to_vec(&wanted)?;
-        drop(wanted);
-        let apply = http::Request::patch(format!("{path}?fieldManager=quintet&force=true"))
-            .header("content-type", "application/apply-patch+yaml")
-            .body(body)?;
-        client.request::<serde::de::IgnoredAny>(apply).await?;
-        anyhow::Ok(())
-    };
-    install.await.with_context(|| format!("cannot install {name}"))
-}
-
-/// Whether a value says at least what another one does.
-fn says(stored: &Value, wanted: &Value) -> bool {
-    match (stored, wanted) {
-        (Value::Object(stored), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, wanted)| stored.get(key).is_some_and(|stored| says(stored, wanted)))
-        }
-        (Value::Array(stored), Value::Array(wanted)) => {
-            stored.len() == wanted.len()
-                && stored.iter().zip(wanted).all(|(stored, wanted)| says(stored, wanted))
-        }
-        _ => stored == wanted,
-    }
+    let installed = cluster.api().define("quintet", crd::makers(&webhooks)).await;
+    installed.context("cannot install the definitions of Quintet's kinds")
 }

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use parking_lot::RwLock;
-use quintet_api::duration::{GoDuration, ParseDurationError};
+use quintet_api::{
+    crd::Maker,
+    duration::{GoDuration, ParseDurationError},
+};
 use quintet_objects::{field_selector::FieldSelector, table::IncludeObject};
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -123,10 +126,11 @@ impl Api {
             chance: Chance::seeded(0),
         };
         let api = Self::start(parts).await?;
-        let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
-        for definition in definitions {
-            verbs::create::create(&Ask::internal(&api, &resource, "", ""), definition.clone()).await?;
-        }
+        let makers = definitions.iter().map(|definition| -> Maker {
+            let definition = definition.clone();
+            Box::new(|| Some(definition))
+        });
+        api.define("quintet", makers).await?;
         Ok(api)
     }
 

@@ -20,9 +20,38 @@ pub(crate) const BODY_AT_MOST: usize = 3 << 20;
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const ACCEPTED_CUSTOM: &str = "application/json, application/yaml";
 
+/// Where in a document the reader is.
+struct Place<'a> {
+    /// Nothing at the top.
+    outer: Option<&'a Self>,
+    step: Step<'a>,
+}
+
+enum Step<'a> {
+    Top,
+    Member(&'a str),
+    Item(usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(outer) = self.outer {
+            outer.fmt(f)?;
+        }
+        match self.step {
+            Step::Top => Ok(()),
+            Step::Item(index) => write!(f, "[{index}]"),
+            Step::Member(key) if self.outer.is_some_and(|outer| !matches!(outer.step, Step::Top)) => {
+                write!(f, ".{key}")
+            }
+            Step::Member(key) => f.write_str(key),
+        }
+    }
+}
+
 /// A JSON value, and the fields that were given more than once.
 struct Tracked<'a> {
-    path: String,
+    place: Place<'a>,
     duplicates: &'a mut Vec<String>,
 }
 
@@ -76,9 +105,8 @@ impl<'de> Visitor<'de> for Tracked<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
-            let path = format!("{}[{}]", self.path, list.len());
-            let seed = Tracked { path, duplicates: self.duplicates };
-            match items.next_element_seed(seed)? {
+            let place = Place { outer: Some(&self.place), step: Step::Item(list.len()) };
+            match items.next_element_seed(Tracked { place, duplicates: self.duplicates })? {
                 Some(item) => list.push(item),
                 None => return Ok(list.into()),
             }
@@ -88,12 +116,12 @@ impl<'de> Visitor<'de> for Tracked<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = members.next_key::<String>()? {
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            let value =
-                members.next_value_seed(Tracked { path: path.clone(), duplicates: self.duplicates })?;
-            if map.insert(key, value).is_some() {
-                self.duplicates.push(path);
+            let place = Place { outer: Some(&self.place), step: Step::Member(&key) };
+            if map.contains_key(&key) {
+                self.duplicates.push(place.to_string());
             }
+            let value = members.next_value_seed(Tracked { place, duplicates: self.duplicates })?;
+            map.insert(key, value);
         }
         Ok(map.into())
     }
@@ -103,7 +131,8 @@ impl<'de> Visitor<'de> for Tracked<'_> {
 fn json(bytes: &[u8], duplicates: Option<&mut Vec<String>>) -> Result<Value, serde_json::Error> {
     let Some(duplicates) = duplicates else { return serde_json::from_slice(bytes) };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Tracked { path: String::new(), duplicates }.deserialize(&mut deserializer)?;
+    let place = Place { outer: None, step: Step::Top };
+    let value = Tracked { place, duplicates }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }

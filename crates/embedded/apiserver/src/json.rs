@@ -4,7 +4,17 @@ use serde_json::{Map, Value};
 
 /// A text at a pointer; empty if it is not there.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    at(value, pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What is at a pointer without escapes, for which it need not be taken apart at a cost.
+fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
+    debug_assert!(!pointer.contains('~'), "{pointer} has escapes");
+    pointer.split('/').skip(1).try_fold(value, |value, step| match value {
+        Value::Object(members) => members.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
 }
 
 /// The metadata of an object, made if it is not there.
@@ -30,7 +40,7 @@ pub(crate) fn as_map(value: &mut Value) -> &mut Map<String, Value> {
 
 /// Items of a list at a pointer; none if it is not there.
 pub(crate) fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    at(value, pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Texts of a list at a pointer.

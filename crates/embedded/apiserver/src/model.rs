@@ -282,15 +282,13 @@ fn changed_ephemeral(new: &Value, old: &Value) -> Vec<FieldError> {
         .collect()
 }
 
-/// Whether an update changes nothing that counts: times of field ownership do not.
-pub(crate) fn is_same(_resource: &Resource, new: &Value, old: &Value) -> bool {
-    let stripped = |object: &Value| {
-        let mut object = object.clone();
-        let metadata = json::metadata(&mut object);
-        metadata.remove("resourceVersion");
-        object
-    };
-    stripped(new) == stripped(old)
+/// Whether an update changes nothing but the resource version.
+pub(crate) fn is_same(new: &Value, old: &Value) -> bool {
+    fn all_but<'a>(value: Option<&'a Value>, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        value.and_then(Value::as_object).into_iter().flatten().filter(move |(name, _)| *name != key)
+    }
+    all_but(Some(new), "metadata").eq(all_but(Some(old), "metadata"))
+        && all_but(new.get("metadata"), "resourceVersion").eq(all_but(old.get("metadata"), "resourceVersion"))
 }
 
 /// The schema by which fields are owned and merged.

@@ -161,13 +161,13 @@ impl Resource {
     }
 }
 
-/// Group, version, plural.
-type Id = (Arc<str>, Arc<str>, Arc<str>);
+/// By group, version and plural.
+type ByName = HashMap<Arc<str>, HashMap<Arc<str>, HashMap<Arc<str>, Arc<Resource>>>>;
 
 /// All served resources.
 #[derive(Debug, Default)]
 pub struct Registry {
-    resources: HashMap<Id, Arc<Resource>>,
+    resources: ByName,
     /// Groups in the order of discovery, each with its versions, best first.
     pub groups: Vec<Group>,
 }
@@ -215,10 +215,12 @@ impl Registry {
     }
 
     fn add(&mut self, resource: Arc<Resource>) {
-        let key = (Arc::clone(&resource.group), Arc::clone(&resource.version), Arc::clone(&resource.plural));
-        if self.resources.contains_key(&key) {
+        let versions = self.resources.entry(Arc::clone(&resource.group)).or_default();
+        let plurals = versions.entry(Arc::clone(&resource.version)).or_default();
+        if plurals.contains_key(&resource.plural) {
             return;
         }
+        plurals.insert(Arc::clone(&resource.plural), Arc::clone(&resource));
         let position = self.groups.iter().position(|group| group.name == resource.group);
         let position = position.unwrap_or_else(|| {
             self.groups.push(Group { name: Arc::clone(&resource.group), versions: Vec::new() });
@@ -226,19 +228,17 @@ impl Registry {
         });
         if let Some(group) = self.groups.get_mut(position) {
             match group.versions.iter_mut().find(|version| version.version == resource.version) {
-                Some(version) => version.resources.push(Arc::clone(&resource)),
-                None => group.versions.push(GroupVersion {
-                    version: Arc::clone(&resource.version),
-                    resources: vec![Arc::clone(&resource)],
-                }),
+                Some(version) => version.resources.push(resource),
+                None => group
+                    .versions
+                    .push(GroupVersion { version: Arc::clone(&resource.version), resources: vec![resource] }),
             }
         }
-        self.resources.insert(key, resource);
     }
 
     /// A resource by group, version and plural.
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
-        self.resources.get(&(group.into(), version.into(), plural.into()))
+        self.resources.get(group)?.get(version)?.get(plural)
     }
 
     /// A group by name.

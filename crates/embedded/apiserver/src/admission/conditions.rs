@@ -24,7 +24,7 @@ pub(super) fn request(ask: &Ask, operation: Operation<'_>, object: Option<&Value
         "kind": kind, "requestKind": kind, "resource": place, "requestResource": place,
         "subResource": ask.subresource, "requestSubResource": ask.subresource, "name": name,
         "namespace": ask.namespace, "operation": operation.name(), "userInfo": ask.caller.to_value(),
-        "dryRun": ask.options.is_dry_run,
+        "dryRun": ask.options.is_dry_run, "options": super::webhooks::options(ask, operation),
     })
 }
 

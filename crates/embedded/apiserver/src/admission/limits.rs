@@ -1,8 +1,11 @@
 //! LimitRanges: what containers get when they do not say, and the most and least they may ask for.
 
+use std::collections::BTreeMap;
+
 use quintet_api::Quantity;
 use serde_json::{Map, Value};
 
+use super::usage::{pod_total, quantity};
 use crate::{
     json::{self, items, text},
     status::{Failure, Named},
@@ -65,87 +68,114 @@ pub(super) fn fill(ask: &Ask, pod: &mut Value) {
     }
 }
 
-fn quantity(value: Option<&Value>) -> Option<Quantity> {
-    value?.as_str()?.parse().ok()
-}
-
 /// Refuses a pod that asks for more or less than it may.
-pub(super) fn check(ask: &Ask, pod: &Value) -> Result<(), Failure> {
+pub(super) fn check_pod(ask: &Ask, pod: &Value) -> Result<(), Failure> {
     let ranges = ranges(ask);
-    let empty = Map::new();
     let mut problems = Vec::new();
     for limit in limits(&ranges, "Container") {
-        let bound = |key: &str| limit.get(key).and_then(Value::as_object).unwrap_or(&empty).clone();
-        let (max, min, ratio) = (bound("max"), bound("min"), bound("maxLimitRequestRatio"));
-        for container in items(pod, "/spec/initContainers").iter().chain(items(pod, "/spec/containers")) {
-            let get = |kind: &str, resource: &str| {
-                container.get("resources").and_then(|r| r.get(kind)?.get(resource))
-            };
-            for (resource, most) in &max {
-                let (limit, request) = (get("limits", resource), get("requests", resource));
-                match limit {
-                    None => problems.push(format!(
-                        "maximum {resource} usage per Container is {}.  No limit is specified",
-                        shown(most)
-                    )),
-                    Some(limit) if quantity(Some(limit)) > quantity(Some(most)) => problems.push(format!(
-                        "maximum {resource} usage per Container is {}, but limit is {}",
-                        shown(most),
-                        shown(limit)
-                    )),
-                    _ => {}
-                }
-                if let Some(request) = request
-                    && quantity(Some(request)) > quantity(Some(most))
-                {
-                    problems.push(format!(
-                        "maximum {resource} usage per Container is {}, but request is {}",
-                        shown(most),
-                        shown(request)
-                    ));
-                }
-            }
-            for (resource, least) in &min {
-                match get("requests", resource) {
-                    None => problems.push(format!(
-                        "minimum {resource} usage per Container is {}.  No request is specified",
-                        shown(least)
-                    )),
-                    Some(request) if quantity(Some(request)) < quantity(Some(least)) => {
-                        problems.push(format!(
-                            "minimum {resource} usage per Container is {}, but request is {}",
-                            shown(least),
-                            shown(request)
-                        ));
-                    }
-                    _ => {}
-                }
-            }
-            for (resource, most) in &ratio {
-                let (limit, request) =
-                    (quantity(get("limits", resource)), quantity(get("requests", resource)));
-                if let (Some(limit), Some(request), Some(most_ratio)) = (limit, request, quantity(Some(most)))
-                {
-                    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-                    let found = limit.millis() as f64 / request.millis().max(1) as f64;
-                    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-                    let allowed = most_ratio.millis() as f64 / 1000.0;
-                    if found > allowed {
-                        problems.push(format!(
-                            "{resource} max limit to request ratio per Container is {}, but provided ratio is {found:.6}",
-                            shown(most)
-                        ));
-                    }
-                }
-            }
+        let containers = items(pod, "/spec/initContainers").iter().chain(items(pod, "/spec/containers"));
+        for container in containers {
+            let amounts = |kind: &str| Amounts::of(container.pointer(&format!("/resources/{kind}")));
+            problems.extend(bounds(limit, "Container", &amounts("requests"), &amounts("limits")));
         }
     }
-    let why = match problems.as_slice() {
+    for limit in limits(&ranges, "Pod") {
+        let total = |kind| Amounts(pod_total(pod, kind));
+        problems.extend(bounds(limit, "Pod", &total("requests"), &total("limits")));
+    }
+    refuse(ask, pod, &problems)
+}
+
+/// Refuses a claim for more or less storage than it may be for.
+pub(super) fn check_claim(ask: &Ask, claim: &Value) -> Result<(), Failure> {
+    const KIND: &str = "PersistentVolumeClaim";
+    let ranges = ranges(ask);
+    let requests = Amounts::of(claim.pointer("/spec/resources/requests"));
+    let mut problems = Vec::new();
+    for limit in limits(&ranges, KIND) {
+        problems
+            .extend(given(limit, "min").filter_map(|(resource, least)| {
+                least_request(KIND, resource, least, requests.get(resource))
+            }));
+        problems.extend(given(limit, "max").filter_map(|(resource, most)| {
+            let why = match requests.get(resource) {
+                None => ".  No request is specified".to_owned(),
+                Some(asked) if *asked > quantity(most) => format!(", but request is {asked}"),
+                Some(_) => return None,
+            };
+            Some(format!("maximum {resource} usage per {KIND} is {}{why}", shown(most)))
+        }));
+    }
+    refuse(ask, claim, &problems)
+}
+
+fn refuse(ask: &Ask, object: &Value, problems: &[String]) -> Result<(), Failure> {
+    let why = match problems {
         [] => return Ok(()),
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     };
-    Err(Failure::forbidden(Named { name: text(pod, "/metadata/name"), ..ask.named() }, &why))
+    Err(Failure::forbidden(Named { name: text(object, "/metadata/name"), ..ask.named() }, &why))
+}
+
+/// How much of each resource.
+struct Amounts(BTreeMap<String, Quantity>);
+
+impl Amounts {
+    fn of(amounts: Option<&Value>) -> Self {
+        let amounts = amounts.and_then(Value::as_object).into_iter().flatten();
+        Self(amounts.map(|(resource, amount)| (resource.clone(), quantity(amount))).collect())
+    }
+
+    fn get(&self, resource: &str) -> Option<&Quantity> {
+        self.0.get(resource)
+    }
+}
+
+/// What a limit says under a key.
+fn given<'a>(limit: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    limit.get(key).and_then(Value::as_object).into_iter().flatten()
+}
+
+/// What is wrong with amounts, by one limit.
+fn bounds(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
+    let least = given(limit, "min").filter_map(|(resource, least)| {
+        least_request(kind, resource, least, requests.get(resource)).or_else(|| {
+            let asked = limits.get(resource).filter(|asked| **asked < quantity(least))?;
+            Some(format!("minimum {resource} usage per {kind} is {}, but limit is {asked}", shown(least)))
+        })
+    });
+    let most = given(limit, "max").filter_map(|(resource, most)| {
+        let why = match (limits.get(resource), requests.get(resource)) {
+            (None, _) => ".  No limit is specified".to_owned(),
+            (Some(limit), _) if *limit > quantity(most) => format!(", but limit is {limit}"),
+            (_, Some(request)) if *request > quantity(most) => format!(", but request is {request}"),
+            _ => return None,
+        };
+        Some(format!("maximum {resource} usage per {kind} is {}{why}", shown(most)))
+    });
+    let ratio = given(limit, "maxLimitRequestRatio").filter_map(|(resource, most)| {
+        let (limit, request) = (limits.get(resource)?, requests.get(resource)?);
+        #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+        let (found, allowed) =
+            (limit.millis() as f64 / request.millis().max(1) as f64, quantity(most).millis() as f64 / 1000.0);
+        (found > allowed).then(|| {
+            format!(
+                "{resource} max limit to request ratio per {kind} is {}, but provided ratio is {found:.6}",
+                shown(most)
+            )
+        })
+    });
+    least.chain(most).chain(ratio).collect()
+}
+
+fn least_request(kind: &str, resource: &str, least: &Value, asked: Option<&Quantity>) -> Option<String> {
+    let why = match asked {
+        None => ".  No request is specified".to_owned(),
+        Some(asked) if *asked < quantity(least) => format!(", but request is {asked}"),
+        Some(_) => return None,
+    };
+    Some(format!("minimum {resource} usage per {kind} is {}{why}", shown(least)))
 }
 
 fn shown(value: &Value) -> &str {

@@ -17,7 +17,7 @@ pub(crate) use allocate::{Allocations, allocate};
 pub(crate) use plugins::homeless;
 pub(crate) use policies::Policies;
 pub(crate) use quota::{Ledger, reserve};
-pub(crate) use usage::{counted_by, usage};
+pub(crate) use usage::{Usage, counted_by, usage};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,11 @@ pub(crate) async fn mutate(
         plugins::mutate(ask, operation, object)?;
     }
     Ok(())
+}
+
+/// Lets those who may change objects refuse that one goes.
+pub(crate) async fn mutate_deletion(ask: &Ask, options: &DeleteOptions, old: &Value) -> Result<(), Failure> {
+    webhooks::mutate_deletion(ask, Operation::Delete(options), old).await
 }
 
 /// Refuses what must not be.

@@ -117,8 +117,12 @@ pub(super) fn validate(
     let Some(object) = object else { return Ok(()) };
     if ask.subresource.is_empty() {
         rbac::check_escalation(ask, object, old)?;
-        if ask.resource.is("", "pods") && matches!(operation, Operation::Create) {
-            limits::check(ask, object)?;
+        match (&*ask.resource.group, &*ask.resource.plural, operation) {
+            ("", "pods", Operation::Create) => limits::check_pod(ask, object)?,
+            ("", "persistentvolumeclaims", Operation::Create | Operation::Update) => {
+                limits::check_claim(ask, object)?;
+            }
+            _ => {}
         }
     }
     Ok(())

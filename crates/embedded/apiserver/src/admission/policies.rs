@@ -9,7 +9,7 @@ use quintet_objects::{
 };
 use serde_json::{Map, Value};
 
-use super::{Operation, conditions, webhooks::concerned};
+use super::{Operation, conditions, webhooks::seen_by};
 use crate::{
     api::Api,
     json::{text, texts},
@@ -116,9 +116,9 @@ impl Bound {
             {
                 map.insert("rules".into(), rules.clone());
             }
-            concerned(ask, &constraints, operation, object, old)
+            seen_by(ask, &constraints, operation, object, old).is_some()
         });
-        is_bound && concerned(ask, &self.constraints, operation, object, old)
+        is_bound && seen_by(ask, &self.constraints, operation, object, old).is_some()
     }
 
     /// What the binding configures the policy with: nothing, or each of some objects.

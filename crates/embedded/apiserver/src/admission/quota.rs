@@ -207,6 +207,9 @@ fn grant(
 ) -> Result<Option<Map<String, Value>>, Failure> {
     let name = text(object, "/metadata/name");
     let forbidden = |why: &str| Err(Failure::forbidden(Named { name, ..ask.named() }, why));
+    if !usage.is_in_scope(quota) {
+        return Ok(None);
+    }
     let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
     if ask.resource.is("", "pods") {
         for resource in hard.keys() {
@@ -219,18 +222,18 @@ fn grant(
             }
         }
     }
-    if !hard.keys().any(|resource| usage.contains_key(resource)) {
+    if !hard.keys().any(|resource| usage.amounts.contains_key(resource)) {
         return Ok(None);
     }
     let mut counted = quota.pointer("/status/used").and_then(Value::as_object).cloned().unwrap_or_default();
     if !hard.keys().all(|resource| counted.contains_key(resource)) {
         // Nobody has counted for this quota yet.
-        let present = used(&ask.api, &ask.namespace, hard.keys().map(String::as_str), Some(object));
+        let present = used(&ask.api, &ask.namespace, quota, Some(object));
         counted = present.into_iter().map(|(resource, amount)| (resource, amount.into())).collect();
     }
     let (mut requested, mut taken, mut limited) = (Vec::new(), Vec::new(), Vec::new());
     for (resource, most) in &hard {
-        let Some(asked) = usage.get(resource) else { continue };
+        let Some(asked) = usage.amounts.get(resource) else { continue };
         let present = counted.get(resource).map(quantity).unwrap_or_default();
         if present + *asked > quantity(most) {
             requested.push(format!("{resource}={asked}"));

@@ -7,8 +7,131 @@ use serde_json::Value;
 
 use crate::json::{items, text};
 
-/// Amounts by the names of quotas.
-pub(crate) type Usage = BTreeMap<String, Quantity>;
+/// What an object uses up.
+#[derive(Clone, Debug)]
+pub(crate) struct Usage {
+    /// By the names of quotas.
+    pub(crate) amounts: BTreeMap<String, Quantity>,
+    /// What scopes of quotas look at; only pods have any.
+    traits: Option<Traits>,
+}
+
+#[derive(Clone, Debug)]
+struct Traits {
+    has_deadline: bool,
+    is_best_effort: bool,
+    looks_into_other_namespaces: bool,
+    priority_class: String,
+}
+
+impl Traits {
+    fn of(pod: &Value) -> Self {
+        let containers = items(pod, "/spec/initContainers").iter().chain(items(pod, "/spec/containers"));
+        let asks = |container: &Value| {
+            ["requests", "limits"].iter().any(|kind| {
+                let amounts = container.pointer(&format!("/resources/{kind}")).and_then(Value::as_object);
+                amounts.is_some_and(|amounts| {
+                    amounts.keys().any(|name| matches!(name.as_str(), "cpu" | "memory"))
+                })
+            })
+        };
+        let mut terms = ["podAffinity", "podAntiAffinity"].iter().flat_map(|kind| {
+            let under = format!("/spec/affinity/{kind}");
+            let required = items(pod, &format!("{under}/requiredDuringSchedulingIgnoredDuringExecution"));
+            let preferred = items(pod, &format!("{under}/preferredDuringSchedulingIgnoredDuringExecution"));
+            required.iter().chain(preferred.iter().filter_map(|one| one.get("podAffinityTerm")))
+        });
+        Self {
+            has_deadline: pod.pointer("/spec/activeDeadlineSeconds").is_some_and(Value::is_number),
+            is_best_effort: !containers.into_iter().any(asks),
+            looks_into_other_namespaces: terms.any(|term| {
+                !items(term, "/namespaces").is_empty()
+                    || term.get("namespaceSelector").is_some_and(Value::is_object)
+            }),
+            priority_class: text(pod, "/spec/priorityClassName").to_owned(),
+        }
+    }
+
+    fn meets(&self, scope: &str, operator: &str, values: &[Value]) -> bool {
+        match scope {
+            "Terminating" => self.has_deadline,
+            "NotTerminating" => !self.has_deadline,
+            "BestEffort" => self.is_best_effort,
+            "NotBestEffort" => !self.is_best_effort,
+            "CrossNamespacePodAffinity" => self.looks_into_other_namespaces,
+            "PriorityClass" => {
+                let is_listed = values.iter().any(|value| *value == *self.priority_class);
+                match operator {
+                    "In" => is_listed,
+                    "NotIn" => !is_listed,
+                    "DoesNotExist" => self.priority_class.is_empty(),
+                    _ => !self.priority_class.is_empty(),
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Usage {
+    /// Whether a quota is about the object at all.
+    pub(crate) fn is_in_scope(&self, quota: &Value) -> bool {
+        let plain = items(quota, "/spec/scopes").iter().filter_map(Value::as_str);
+        let selected = items(quota, "/spec/scopeSelector/matchExpressions");
+        let mut scopes = plain.map(|scope| (scope, "Exists", &[][..])).chain(
+            selected
+                .iter()
+                .map(|one| (text(one, "/scopeName"), text(one, "/operator"), items(one, "/values"))),
+        );
+        scopes.all(|(scope, operator, values)| {
+            self.traits.as_ref().is_some_and(|traits| traits.meets(scope, operator, values))
+        })
+    }
+}
+
+/// What a pod asks for as a whole: its containers together, or the init container that asks for most where that is
+/// more. Init containers that keep running count beside all that start after them. What running a pod costs in
+/// itself comes on top.
+pub(crate) fn pod_total(pod: &Value, kind: &str) -> BTreeMap<String, Quantity> {
+    let amounts = |container: &Value| -> BTreeMap<String, Quantity> {
+        let amounts = container.pointer(&format!("/resources/{kind}")).and_then(Value::as_object);
+        amounts.into_iter().flatten().map(|(name, amount)| (name.clone(), quantity(amount))).collect()
+    };
+    let add = |to: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>| {
+        for (name, amount) in more {
+            *to.entry(name.clone()).or_default() += *amount;
+        }
+    };
+    let raise = |to: &mut BTreeMap<String, Quantity>, other: BTreeMap<String, Quantity>| {
+        for (name, amount) in other {
+            let most = to.entry(name).or_default();
+            *most = (*most).max(amount);
+        }
+    };
+    let (mut running, mut beside, mut starting) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for container in items(pod, "/spec/containers") {
+        add(&mut running, &amounts(container));
+    }
+    for container in items(pod, "/spec/initContainers") {
+        let mut own = amounts(container);
+        if text(container, "/restartPolicy") == "Always" {
+            add(&mut running, &own);
+            add(&mut beside, &own);
+            raise(&mut starting, beside.clone());
+        } else {
+            add(&mut own, &beside);
+            raise(&mut starting, own);
+        }
+    }
+    raise(&mut running, starting);
+    for (name, amount) in pod.pointer("/spec/overhead").and_then(Value::as_object).into_iter().flatten() {
+        // What is not limited is not limited by this either.
+        if kind == "requests" || running.contains_key(name) {
+            *running.entry(name.clone()).or_default() += quantity(amount);
+        }
+    }
+    running
+}
 
 pub(crate) fn quantity(value: &Value) -> Quantity {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
@@ -51,25 +174,20 @@ pub(crate) fn usage(group: &str, plural: &str, object: &Value) -> Usage {
     {
         used.insert(plural.to_owned(), one);
     }
+    let is_pod = (group, plural) == ("", "pods");
     match (group, plural) {
         ("", "pods") if matches!(text(object, "/status/phase"), "Succeeded" | "Failed") => {
             used.remove("pods");
         }
         ("", "pods") => {
-            for container in items(object, "/spec/containers") {
-                for (kind, prefix) in [("requests", "requests."), ("limits", "limits.")] {
-                    let amounts = container.pointer(&format!("/resources/{kind}")).and_then(Value::as_object);
-                    for (resource, amount) in amounts.into_iter().flatten() {
-                        let total = used.entry(format!("{prefix}{resource}")).or_default();
-                        *total += quantity(amount);
-                        if kind == "requests"
-                            && matches!(resource.as_str(), "cpu" | "memory" | "ephemeral-storage")
-                        {
-                            let total = used.entry(resource.clone()).or_default();
-                            *total += quantity(amount);
-                        }
-                    }
+            for (name, amount) in pod_total(object, "requests") {
+                used.insert(format!("requests.{name}"), amount);
+                if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
+                    used.insert(name, amount);
                 }
+            }
+            for (name, amount) in pod_total(object, "limits") {
+                used.insert(format!("limits.{name}"), amount);
             }
         }
         ("", "services") => match text(object, "/spec/type") {
@@ -87,5 +205,5 @@ pub(crate) fn usage(group: &str, plural: &str, object: &Value) -> Usage {
         }
         _ => {}
     }
-    used
+    Usage { amounts: used, traits: is_pod.then(|| Traits::of(object)) }
 }

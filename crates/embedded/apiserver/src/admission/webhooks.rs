@@ -124,52 +124,58 @@ async fn exchange(api: &Api, client_config: &Value, url: &str, review: &Value) -
     serde_json::from_slice(&body).map_err(|error| call(&error))
 }
 
-/// Whether a hook, or whatever else is bound to rules and selectors, is about a request.
-pub(super) fn concerned(
+/// The resource as which a hook, or whatever else is bound to rules and selectors, wants to see a request: the one that
+/// was asked for, or another version of it that the rules name. `None` if it is not about the request.
+pub(super) fn seen_by(
     ask: &Ask,
     hook: &Value,
     operation: Operation<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> bool {
-    let resource = &ask.resource;
-    if *resource.group == *"admissionregistration.k8s.io" {
-        return false;
+) -> Option<Arc<Resource>> {
+    if *ask.resource.group == *"admissionregistration.k8s.io" {
+        return None;
     }
-    let is_equivalent = text(hook, "/matchPolicy") != "Exact";
-    let matches_rule = |rule: &Value| {
-        let has = |key: &str, wanted: &str| texts(rule, key).any(|one| one == "*" || one == wanted);
-        let matches_version =
-            has("/apiVersions", &resource.version) || (is_equivalent && !has("/apiVersions", ""));
-        let matches_resource = texts(rule, "/resources").any(|one| match one.split_once('/') {
-            None => ask.subresource.is_empty() && (one == "*" || one == &*resource.plural),
-            Some((parent, sub)) => {
-                (parent == "*" || parent == &*resource.plural)
-                    && if sub == "*" {
-                        parent == "*" || !ask.subresource.is_empty() || sub == "*"
-                    } else {
-                        sub == ask.subresource
-                    }
-            }
-        });
-        let scope = text(rule, "/scope");
-        let matches_scope = match scope {
-            "Namespaced" => resource.is_namespaced,
-            "Cluster" => !resource.is_namespaced,
-            _ => true,
-        };
-        has("/operations", operation.name())
-            && has("/apiGroups", &resource.group)
-            && matches_version
-            && matches_resource
-            && matches_scope
-            && (items(rule, "/resourceNames").is_empty()
-                || texts(rule, "/resourceNames").any(|name| name == ask.name))
+    let named = |list: &str, resource: &Resource| {
+        items(hook, list).iter().any(|rule| matches_rule(ask, rule, operation, resource))
     };
-    items(hook, "/rules").iter().any(matches_rule)
-        && !items(hook, "/excludeResourceRules").iter().any(matches_rule)
+    let is_exact = text(hook, "/matchPolicy") == "Exact";
+    let seen = if named("/rules", &ask.resource) {
+        Arc::clone(&ask.resource)
+    } else if is_exact {
+        return None;
+    } else {
+        let registry = ask.api.registry();
+        let mut others = registry.all().filter(|other| other.bucket == ask.resource.bucket);
+        Arc::clone(others.find(|other| named("/rules", other))?)
+    };
+    let is_meant = !named("/excludeResourceRules", &seen)
         && matches_namespace(ask, hook, object, old)
-        && matches_object(hook, object, old)
+        && matches_object(hook, object, old);
+    is_meant.then_some(seen)
+}
+
+/// Whether a rule names what is done to a resource.
+fn matches_rule(ask: &Ask, rule: &Value, operation: Operation<'_>, resource: &Resource) -> bool {
+    let has = |key: &str, wanted: &str| texts(rule, key).any(|one| one == "*" || one == wanted);
+    let matches_resource = texts(rule, "/resources").any(|one| match one.split_once('/') {
+        None => ask.subresource.is_empty() && (one == "*" || one == &*resource.plural),
+        Some((parent, sub)) => {
+            (parent == "*" || parent == &*resource.plural) && (sub == "*" || sub == ask.subresource)
+        }
+    });
+    let matches_scope = match text(rule, "/scope") {
+        "Namespaced" => resource.is_namespaced,
+        "Cluster" => !resource.is_namespaced,
+        _ => true,
+    };
+    has("/operations", operation.name())
+        && has("/apiGroups", &resource.group)
+        && has("/apiVersions", &resource.version)
+        && matches_resource
+        && matches_scope
+        && (items(rule, "/resourceNames").is_empty()
+            || texts(rule, "/resourceNames").any(|name| name == ask.name))
 }
 
 fn labels_head(labels: Option<&Value>) -> crate::store::Head {
@@ -208,29 +214,10 @@ fn matches_object(hook: &Value, object: Option<&Value>, old: Option<&Value>) -> 
             .any(|object| selects(&selector, &labels_head(object.pointer("/metadata/labels"))))
 }
 
-/// The resource a hook wants to see, which may be another version of the one that was asked for.
-fn seen_as(ask: &Ask, hook: &Value) -> Arc<Resource> {
-    let resource = &ask.resource;
-    let takes = |version: &str| {
-        items(hook, "/rules").iter().any(|rule| {
-            texts(rule, "/apiGroups").any(|group| group == "*" || group == &*resource.group)
-                && texts(rule, "/apiVersions").any(|one| one == "*" || one == version)
-        })
-    };
-    if takes(&resource.version) {
-        return Arc::clone(resource);
-    }
-    let registry = ask.api.registry();
-    let other = registry.all().find(|other| {
-        other.bucket == resource.bucket && other.group == resource.group && takes(&other.version)
-    });
-    other.cloned().unwrap_or_else(|| Arc::clone(resource))
-}
-
 /// An object in the version a hook wants.
 async fn as_seen(ask: &Ask, seen: &Resource, object: Option<&Value>) -> Result<Value, Failure> {
     let Some(object) = object else { return Ok(Value::Null) };
-    if seen.version == ask.resource.version {
+    if seen.api_version == ask.resource.api_version {
         return Ok(object.clone());
     }
     match ask.resource.as_custom() {
@@ -241,7 +228,8 @@ async fn as_seen(ask: &Ask, seen: &Resource, object: Option<&Value>) -> Result<V
     }
 }
 
-fn options(ask: &Ask, operation: Operation<'_>) -> Value {
+/// The options of a request, as hooks and expressions see them.
+pub(super) fn options(ask: &Ask, operation: Operation<'_>) -> Value {
     let mut options = match operation {
         Operation::Create => json!({"kind": "CreateOptions"}),
         Operation::Update => json!({"kind": "UpdateOptions"}),
@@ -273,10 +261,17 @@ fn options(ask: &Ask, operation: Operation<'_>) -> Value {
     options
 }
 
+/// Whether hooks may change the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Mutating,
+    Validating,
+}
+
 /// Asks one hook.
 async fn ask_hook(
     ask: &Ask,
-    hook: &Value,
+    (hook, phase): (&Value, Phase),
     seen: &Resource,
     operation: Operation<'_>,
     object: Option<&Value>,
@@ -319,7 +314,7 @@ async fn ask_hook(
         Duration::from_secs(hook.get("timeoutSeconds").and_then(Value::as_u64).unwrap_or(10).clamp(1, 30));
     let config = hook.get("clientConfig").cloned().unwrap_or_default();
     let answer = ask.api.webhooks().call(&ask.api, &config, &review, timeout).await;
-    let answer = answer.and_then(|answer| check_answer(&answer, &uid, version));
+    let answer = answer.and_then(|answer| check_answer(&answer, &uid, version, phase));
     match answer {
         Ok(response) => Ok(Some(response)),
         Err(why) if fails => Err(Failure::internal(format!("failed calling webhook {name:?}: {why}"))),
@@ -331,7 +326,7 @@ async fn ask_hook(
 }
 
 /// The response of a well-formed answer.
-fn check_answer(answer: &Value, uid: &str, version: &str) -> Result<Value, String> {
+fn check_answer(answer: &Value, uid: &str, version: &str, phase: Phase) -> Result<Value, String> {
     let bad = |why: String| format!("received invalid webhook response: {why}");
     let Some(response) = answer.get("response").filter(|response| response.is_object()) else {
         return Err("webhook response was absent".into());
@@ -348,6 +343,23 @@ fn check_answer(answer: &Value, uid: &str, version: &str) -> Result<Value, Strin
                 text(answer, "/apiVersion"),
                 text(answer, "/kind")
             )));
+        }
+        let has_patch = !text(response, "/patch").is_empty();
+        let patch_type = response.get("patchType").filter(|kind| !kind.is_null());
+        match (phase, patch_type) {
+            (Phase::Mutating, None) if has_patch => {
+                return Err(bad("webhook returned response.patch but not response.patchType".into()));
+            }
+            (Phase::Mutating, Some(kind)) if has_patch && kind != "JSONPatch" => {
+                return Err(bad(format!("webhook returned invalid response.patchType of {kind}")));
+            }
+            (Phase::Validating, _) if has_patch => {
+                return Err(bad("validating webhook may not return response.patch".into()));
+            }
+            (Phase::Validating, Some(_)) => {
+                return Err(bad("validating webhook may not return response.patchType".into()));
+            }
+            _ => {}
         }
     }
     Ok(response.clone())
@@ -405,15 +417,12 @@ async fn run_mutating(
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<bool, Failure> {
-    if !concerned(ask, hook, operation, Some(object), old)
-        || !super::conditions::hold(ask, hook, operation, Some(object), old)?
-    {
+    let Some(seen) = seen_by(ask, hook, operation, Some(object), old) else { return Ok(false) };
+    if !super::conditions::hold(ask, hook, operation, Some(object), old)? {
         return Ok(false);
     }
-    let seen = seen_as(ask, hook);
-    let Some(response) = ask_hook(ask, hook, &seen, operation, Some(object), old).await? else {
-        return Ok(false);
-    };
+    let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, Some(object), old);
+    let Some(response) = asked.await? else { return Ok(false) };
     check_allowed(ask, hook, &response)?;
     let patch = text(&response, "/patch");
     if patch.is_empty() {
@@ -425,7 +434,7 @@ async fn run_mutating(
     let patch: Value = serde_json::from_slice(&patch).map_err(|error| failed(error.to_string()))?;
     let mut patched = as_seen(ask, &seen, Some(object)).await?;
     model::json_patch(&mut patched, &patch).map_err(|failure| failed(failure.message().to_owned()))?;
-    if seen.version != ask.resource.version {
+    if seen.api_version != ask.resource.api_version {
         patched = match ask.resource.as_custom() {
             Some(custom) => {
                 crate::crd::conversion::convert(&ask.api, custom, patched, &ask.resource.api_version).await?
@@ -461,22 +470,37 @@ pub(super) async fn validate(
     if hooks.is_empty() {
         return Ok(());
     }
-    let asks = hooks.iter().filter(|hook| concerned(ask, hook, operation, object, old)).map(|hook| async move {
+    let asks = hooks.iter().filter_map(|hook| Some((hook, seen_by(ask, hook, operation, object, old)?)));
+    let asks = asks.map(|(hook, seen)| async move {
         if !super::conditions::hold(ask, hook, operation, object, old)? {
             return Ok(());
         }
-        let seen = seen_as(ask, hook);
-        match ask_hook(ask, hook, &seen, operation, object, old).await? {
-            Some(response) if response.get("patch").is_some_and(|patch| !patch.is_null()) => {
-                Err(Failure::internal(format!(
-                    "failed calling webhook {:?}: received invalid webhook response: validating webhook may not return response.patch",
-                    text(hook, "/name")
-                )))
-            }
+        match ask_hook(ask, (hook, Phase::Validating), &seen, operation, object, old).await? {
             Some(response) => check_allowed(ask, hook, &response),
             None => Ok(()),
         }
     });
     let outcomes: Vec<Result<(), Failure>> = futures::future::join_all(asks).await;
     outcomes.into_iter().collect()
+}
+
+/// Lets mutating hooks refuse a deletion; there is nothing that they could change.
+pub(super) async fn mutate_deletion(ask: &Ask, operation: Operation<'_>, old: &Value) -> Result<(), Failure> {
+    let hooks = ask.api.webhooks().hooks(&ask.api, MUTATING);
+    for hook in hooks.iter() {
+        let Some(seen) = seen_by(ask, hook, operation, None, Some(old)) else { continue };
+        if !super::conditions::hold(ask, hook, operation, None, Some(old))? {
+            continue;
+        }
+        let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, None, Some(old));
+        let Some(response) = asked.await? else { continue };
+        check_allowed(ask, hook, &response)?;
+        if !text(&response, "/patch").is_empty() {
+            return Err(Failure::internal(format!(
+                "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
+                text(hook, "/name")
+            )));
+        }
+    }
+    Ok(())
 }

@@ -1,27 +1,84 @@
-//! Objects that every cluster has from its first moment.
+//! Objects that every cluster has from its first moment, and keeps as they have to be.
 
+use std::net::IpAddr;
+
+use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::{
     api::Api,
-    json::text,
+    json::{as_map, carry, child, items, text},
     status::Failure,
-    verbs::{Ask, create},
+    verbs::{Ask, create, update},
 };
 
-/// Creates what is not there yet.
-pub(crate) async fn install(api: &Api) -> Result<(), Failure> {
-    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-        add(
-            api,
-            "",
-            "namespaces",
-            "",
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
-        )
-        .await?;
+/// An object, and how one that is there already is brought up to date.
+struct Wanted {
+    group: &'static str,
+    plural: &'static str,
+    namespace: &'static str,
+    object: Value,
+    mend: Option<Mend>,
+}
+
+/// Changes the object that is there, given the one that is wanted.
+type Mend = fn(&mut Value, &Value);
+
+impl Wanted {
+    fn new(group: &'static str, plural: &'static str, namespace: &'static str, object: Value) -> Self {
+        Self { group, plural, namespace, object, mend: None }
     }
-    for (name, value, description) in [
+
+    fn kept_by(mut self, mend: Mend) -> Self {
+        self.mend = Some(mend);
+        self
+    }
+}
+
+/// Creates what is not there yet, and mends what is not as it has to be any more.
+pub(crate) async fn install(api: &Api) -> Result<(), Failure> {
+    // Everything else is in a namespace; what does not wait for anything shares the way to the disk.
+    try_join_all(namespaces().into_iter().map(|wanted| ensure(api, wanted))).await?;
+    let rest = priority_classes().into_iter().chain(roles()).chain(service(api)).chain(settings(api));
+    try_join_all(rest.map(|wanted| ensure(api, wanted))).await?;
+    Ok(())
+}
+
+async fn ensure(api: &Api, wanted: Wanted) -> Result<(), Failure> {
+    let Wanted { group, plural, namespace, object, mend } = wanted;
+    let resource = api.built_in(group, plural)?;
+    let name = text(&object, "/metadata/name").to_owned();
+    let is_there = api.store().get(&resource.bucket, &crate::store::key_of(namespace, &name)).is_some();
+    match mend {
+        _ if !is_there => {
+            let ask = Ask::internal(api, &resource, namespace, "");
+            match create::create(&ask, object).await {
+                Err(failure) if failure.reason() != "AlreadyExists" => Err(failure),
+                _ => Ok(()),
+            }
+        }
+        None => Ok(()),
+        Some(mend) => {
+            let ask = Ask::internal(api, &resource, namespace, &name);
+            let object = &object;
+            let change = move |mut present: Value| async move {
+                mend(&mut present, object);
+                Ok(present)
+            };
+            Box::pin(update::update(&ask, false, update::Made::Changed, change)).await.map(drop)
+        }
+    }
+}
+
+fn namespaces() -> Vec<Wanted> {
+    ["default", "kube-system", "kube-public", "kube-node-lease"]
+        .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+        .map(|namespace| Wanted::new("", "namespaces", "", namespace))
+        .into()
+}
+
+fn priority_classes() -> Vec<Wanted> {
+    [
         (
             "system-cluster-critical",
             2_000_000_000,
@@ -32,58 +89,88 @@ pub(crate) async fn install(api: &Api) -> Result<(), Failure> {
             2_000_001_000,
             "Used for system critical pods that must not be moved from their current node.",
         ),
-    ] {
+    ]
+    .map(|(name, value, description)| {
         let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
             "value": value, "description": description, "preemptionPolicy": "PreemptLowerPriority"});
-        add(api, "scheduling.k8s.io", "priorityclasses", "", class).await?;
-    }
-    roles(api).await?;
-    service(api).await?;
+        Wanted::new("scheduling.k8s.io", "priorityclasses", "", class)
+    })
+    .into()
+}
+
+fn settings(api: &Api) -> Vec<Wanted> {
     let authentication = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "extension-apiserver-authentication"}, "data": {"client-ca-file": api.ca()}});
-    add(api, "", "configmaps", "kube-system", authentication).await?;
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": ["10.96.0.0/16"]}});
-    add(api, "networking.k8s.io", "servicecidrs", "", range).await
+    vec![
+        Wanted::new("", "configmaps", "kube-system", authentication).kept_by(|present, wanted| {
+            let authorities = wanted.pointer("/data/client-ca-file").cloned().unwrap_or_default();
+            child(as_map(present), "data").insert("client-ca-file".into(), authorities);
+        }),
+        Wanted::new("networking.k8s.io", "servicecidrs", "", range),
+    ]
 }
 
-async fn add(api: &Api, group: &str, plural: &str, namespace: &str, object: Value) -> Result<(), Failure> {
-    let resource = api.built_in(group, plural)?;
-    let key = crate::store::key_of(namespace, text(&object, "/metadata/name"));
-    if api.store().get(&resource.bucket, &key).is_some() {
-        return Ok(());
-    }
-    let ask = Ask::internal(api, &resource, namespace, "");
-    match create::create(&ask, object).await {
-        Err(failure) if failure.reason() != "AlreadyExists" => Err(failure),
-        _ => Ok(()),
-    }
-}
-
-/// The API as a service inside the cluster.
-async fn service(api: &Api) -> Result<(), Failure> {
+/// The API as a service inside the cluster, at the address it has this time.
+fn service(api: &Api) -> Vec<Wanted> {
     let service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "sessionAffinity": "None",
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]}});
-    add(api, "", "services", "default", service).await?;
     let (host, port) = api.address().rsplit_once(':').unwrap_or(("127.0.0.1", "6443"));
+    let host = host.trim_matches(['[', ']']);
+    let family = if host.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6()) { "IPv6" } else { "IPv4" };
     let port: u16 = port.parse().unwrap_or(6443);
     let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "kubernetes",
             "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
         "subsets": [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}]});
-    add(api, "", "endpoints", "default", endpoints).await?;
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": "IPv4", "endpoints": [{"addresses": [host], "conditions": {"ready": true}}],
+        "addressType": family, "endpoints": [{"addresses": [host], "conditions": {"ready": true}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}]});
-    add(api, "discovery.k8s.io", "endpointslices", "default", slice).await
+    vec![
+        Wanted::new("", "services", "default", service),
+        Wanted::new("", "endpoints", "default", endpoints)
+            .kept_by(|present, wanted| take_over(present, wanted, &["subsets"])),
+        // Its address type cannot change; its endpoints can, and are of no use if that is another one.
+        Wanted::new("discovery.k8s.io", "endpointslices", "default", slice).kept_by(|present, wanted| {
+            if present.get("addressType") == wanted.get("addressType") {
+                take_over(present, wanted, &["endpoints", "ports"]);
+            }
+        }),
+    ]
+}
+
+fn take_over(present: &mut Value, wanted: &Value, keys: &[&str]) {
+    let nothing = serde_json::Map::new();
+    for key in keys {
+        carry(wanted.as_object().unwrap_or(&nothing), as_map(present), key);
+    }
+}
+
+/// Adds what is missing of a list, as Kubernetes does to its own roles; what others added stays. Not where somebody
+/// said that it must not be.
+fn complete(present: &mut Value, wanted: &Value, list: &str) {
+    let says = present.pointer("/metadata/annotations/rbac.authorization.kubernetes.io~1autoupdate");
+    if says.is_some_and(|says| says == "false") {
+        return;
+    }
+    let pointer = format!("/{list}");
+    let mut all = items(present, &pointer).to_vec();
+    for item in items(wanted, &pointer) {
+        if !all.contains(item) {
+            all.push(item.clone());
+        }
+    }
+    as_map(present).insert(list.to_owned(), all.into());
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Roles that clients and charts count on.
-async fn roles(api: &Api) -> Result<(), Failure> {
+fn roles() -> Vec<Wanted> {
+    let mut wanted = Vec::new();
     let labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
     let read = json!(["get", "list", "watch"]);
     let write = json!(["create", "delete", "deletecollection", "patch", "update"]);
@@ -171,7 +258,7 @@ async fn roles(api: &Api) -> Result<(), Failure> {
         ("system:kube-controller-manager", all.clone()),
         ("system:kube-scheduler", all),
     ] {
-        role(api, name, &labels, rules).await?;
+        wanted.push(role(name, &labels, &rules));
     }
     for (name, targets, rules) in [
         ("system:aggregate-to-view", &["view"][..], view_rules),
@@ -180,10 +267,10 @@ async fn roles(api: &Api) -> Result<(), Failure> {
     ] {
         let mut labels = labels.clone();
         for target in targets {
-            crate::json::as_map(&mut labels)
+            as_map(&mut labels)
                 .insert(format!("rbac.authorization.k8s.io/aggregate-to-{target}"), "true".into());
         }
-        role(api, name, &labels, rules).await?;
+        wanted.push(role(name, &labels, &rules));
     }
     for (name, gathers) in
         [("admin", &["admin", "edit", "view"][..]), ("edit", &["edit", "view"]), ("view", &["view"])]
@@ -194,7 +281,7 @@ async fn roles(api: &Api) -> Result<(), Failure> {
             .collect();
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": name, "labels": labels}, "aggregationRule": {"clusterRoleSelectors": selectors}});
-        add(api, RBAC, "clusterroles", "", role).await?;
+        wanted.push(Wanted::new(RBAC, "clusterroles", "", role));
     }
     for (name, kind, subject) in [
         ("cluster-admin", "Group", "system:masters"),
@@ -209,14 +296,15 @@ async fn roles(api: &Api) -> Result<(), Failure> {
             "metadata": {"name": name, "labels": labels},
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
             "subjects": [{"apiGroup": RBAC, "kind": kind, "name": subject}]});
-        add(api, RBAC, "clusterrolebindings", "", binding).await?;
+        let binding = Wanted::new(RBAC, "clusterrolebindings", "", binding);
+        wanted.push(binding.kept_by(|present, wanted| complete(present, wanted, "subjects")));
     }
-    Ok(())
+    wanted
 }
 
-async fn role(api: &Api, name: &str, labels: &Value, rules: Value) -> Result<(), Failure> {
+fn role(name: &str, labels: &Value, rules: &Value) -> Wanted {
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": name, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}},
         "rules": rules});
-    add(api, RBAC, "clusterroles", "", role).await
+    Wanted::new(RBAC, "clusterroles", "", role).kept_by(|present, wanted| complete(present, wanted, "rules"))
 }

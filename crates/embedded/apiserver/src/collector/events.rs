@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     api::Api,
-    json::text,
+    json::{items, text},
     store::{Expect, Write},
 };
 
@@ -27,17 +27,7 @@ pub(super) fn start(api: &Api) {
                 task_api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
             for (key, entry) in events {
                 let event: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-                // What is seen again lives on from then.
-                let seen = [
-                    "/lastTimestamp",
-                    "/series/lastObservedTime",
-                    "/eventTime",
-                    "/metadata/creationTimestamp",
-                ]
-                .iter()
-                .filter_map(|pointer| text(&event, pointer).parse::<Timestamp>().ok())
-                .max();
-                if seen.is_some_and(|seen| seen < oldest) {
+                if last_written(&event).is_some_and(|written| written < oldest) {
                     let expect = Expect::Version(entry.rv);
                     let write =
                         Write { bucket: Arc::from(BUCKET), key, expect, put: None, homes: Vec::new() };
@@ -46,4 +36,11 @@ pub(super) fn start(api: &Api) {
             }
         }
     });
+}
+
+/// When an event was written last. By the server's clock: what clients say in other fields may be any time.
+fn last_written(event: &Value) -> Option<Timestamp> {
+    let changed = items(event, "/metadata/managedFields").iter().map(|fields| text(fields, "/time"));
+    let times = changed.chain([text(event, "/metadata/creationTimestamp")]);
+    times.filter_map(|time| time.parse().ok()).max()
 }

@@ -4,6 +4,7 @@ pub(crate) mod bootstrap;
 mod events;
 mod garbage;
 pub(crate) mod namespaces;
+mod pods;
 pub(crate) mod queue;
 pub(crate) mod quotas;
 
@@ -14,6 +15,7 @@ pub(crate) fn start(api: &Api) {
     events::start(api);
     garbage::start(api);
     namespaces::start(api);
+    pods::start(api);
     quotas::start(api);
     crate::crd::removal::start(api);
 }

@@ -79,6 +79,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
+    /// Asks for a key to be looked at when its time has come.
+    pub(crate) fn add_at(&self, key: K, at: Instant) {
+        let mut state = self.0.state.lock();
+        state.number += 1;
+        let number = state.number;
+        state.later.insert((at, number), key);
+        self.0.wake.notify_one();
+    }
+
     /// The next key, once there is one. It is running until [`Self::done`].
     async fn next(&self) -> K {
         loop {

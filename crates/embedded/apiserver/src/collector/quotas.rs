@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::queue::{self, Queue};
 use crate::{
-    admission::{counted_by, usage},
+    admission::{Usage, counted_by, usage},
     api::Api,
     json::{self, text},
     resources::bucket,
@@ -78,7 +78,7 @@ async fn count(api: &Api, namespace: &str, name: &str) -> Result<(), Failure> {
     let _turn = api.ledger().turn(namespace).await;
     Box::pin(update::update(&ask, false, update::Made::Changed, move |mut quota: Value| async move {
         let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
-        let used = used(api, namespace, hard.keys().map(String::as_str), None);
+        let used = used(api, namespace, &quota, None);
         json::as_map(&mut quota).insert("status".into(), json!({ "hard": hard, "used": used }));
         Ok(quota)
     }))
@@ -88,15 +88,16 @@ async fn count(api: &Api, namespace: &str, name: &str) -> Result<(), Failure> {
 
 type Listed = Vec<(String, String, Vec<(Arc<str>, Arc<Entry>)>)>;
 
-/// What the objects of a namespace use of some resources, with those that are about to be stored, except one.
-pub(crate) fn used<'a>(
+/// What the objects of a namespace use of a quota, with those that are about to be stored, except one.
+pub(crate) fn used(
     api: &Api,
     namespace: &str,
-    resources: impl Iterator<Item = &'a str>,
+    quota: &Value,
     except: Option<&Value>,
 ) -> BTreeMap<String, String> {
+    let hard = quota.pointer("/spec/hard").and_then(Value::as_object).into_iter().flatten();
     let mut totals: BTreeMap<String, Quantity> =
-        resources.map(|resource| (resource.to_owned(), Quantity::default())).collect();
+        hard.map(|(resource, _)| (resource.clone(), Quantity::default())).collect();
     let counted: BTreeSet<(String, String)> =
         totals.keys().filter_map(|resource| counted_by(resource)).collect();
     let prefix = format!("{namespace}/");
@@ -117,8 +118,11 @@ pub(crate) fn used<'a>(
             })
     };
     let (listed, pending) = api.ledger().with_pending(namespace, list, is_stored);
-    let mut add = |usage: BTreeMap<String, Quantity>| {
-        for (resource, amount) in usage {
+    let mut add = |usage: Usage| {
+        if !usage.is_in_scope(quota) {
+            return;
+        }
+        for (resource, amount) in usage.amounts {
             if let Some(total) = totals.get_mut(&resource) {
                 *total += amount;
             }

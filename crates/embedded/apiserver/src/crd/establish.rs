@@ -91,7 +91,7 @@ fn taken(api: &Api, name: &str, group: &str) -> Vec<Value> {
 }
 
 /// The status a definition should have.
-fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
+pub(super) fn status_of(api: &Api, name: &str, definition: &Value) -> Value {
     let now = api.now();
     let group = text(definition, "/spec/group");
     let taken = taken(api, name, group);

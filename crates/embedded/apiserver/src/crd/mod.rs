@@ -1,6 +1,7 @@
 //! CustomResourceDefinitions: kinds that are defined at run time.
 
 pub(crate) mod conversion;
+mod define;
 mod establish;
 pub(crate) mod removal;
 

@@ -159,10 +159,32 @@ fn names(ip: IpAddr) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    if !ip.is_unspecified() && !names.contains(&ip.to_string()) {
-        names.push(ip.to_string());
+    let mut add = |name: String| {
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    };
+    if ip.is_unspecified() {
+        // Reached from elsewhere by what this machine is called there.
+        add(fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned());
+        if let Some(ip) = outward(ip) {
+            add(ip.to_string());
+        }
+    } else {
+        add(ip.to_string());
     }
     names
+}
+
+/// The address from which this machine reaches others. Nothing is sent to find out.
+fn outward(any: IpAddr) -> Option<IpAddr> {
+    let elsewhere: IpAddr = match any {
+        IpAddr::V4(_) => std::net::Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((elsewhere, 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 /// The keys of a data directory, made at its first start.
@@ -218,7 +240,10 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StartError> {
         let mut file = options.open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&temporary, path)
+        fs::rename(&temporary, path)?;
+        // The name is only safe once the directory is.
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
     };
     write().map_err(|source| StartError::File { path: path.to_owned(), source })
 }

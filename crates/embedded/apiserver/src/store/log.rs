@@ -232,7 +232,12 @@ impl Directory {
             move |source| StoreError::Io { what, path, source }
         };
         fs::create_dir_all(path).map_err(failed("create the data directory"))?;
-        restrict(path);
+        restrict(path).map_err(failed("keep others out of the data directory"))?;
+        // A new directory is only safe once the one that it is in is.
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            let synced = File::open(parent).and_then(|parent| parent.sync_all());
+            synced.map_err(failed("sync the directory of the data directory"))?;
+        }
         let mut lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -418,12 +423,13 @@ fn replay(state: &mut State, record: Record) {
 }
 
 /// Secrets are in there: nobody else on the machine reads them.
-fn restrict(path: &Path) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    }
-    #[cfg(not(unix))]
-    let _ = path;
+#[cfg(unix)]
+fn restrict(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+fn restrict(_path: &Path) -> io::Result<()> {
+    Ok(())
 }

@@ -115,6 +115,9 @@ struct Pending {
     reply: oneshot::Sender<Outcome>,
 }
 
+/// An answer, and who waits for it.
+type Reply = (oneshot::Sender<Outcome>, Outcome);
+
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Pending>,
@@ -271,6 +274,12 @@ impl Store {
         self.shared.state.read().get(bucket, key).cloned()
     }
 
+    /// One object, and the version as of which this is so.
+    pub fn get_now(&self, bucket: &str, key: &str) -> (Option<Arc<Entry>>, u64) {
+        let state = self.shared.state.read();
+        (state.get(bucket, key).cloned(), state.rv)
+    }
+
     /// The newest published resource version.
     pub fn version(&self) -> u64 {
         self.shared.state.read().rv
@@ -291,7 +300,32 @@ impl Store {
         rv: Option<u64>,
     ) -> Result<(Listed, u64), TooOld> {
         let state = self.shared.state.read();
-        Ok((state.scan(bucket, prefix, start, rv)?, rv.unwrap_or(state.rv)))
+        let mut listed = Vec::new();
+        state.scan(bucket, prefix, start, rv, |key, entry| {
+            listed.push((Arc::clone(key), Arc::clone(entry)));
+        })?;
+        Ok((listed, rv.unwrap_or(state.rv)))
+    }
+
+    /// The first objects of such a list, how many more there are, and its version.
+    pub fn page(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        start: Option<&str>,
+        rv: Option<u64>,
+        limit: usize,
+    ) -> Result<(Listed, usize, u64), TooOld> {
+        let state = self.shared.state.read();
+        let (mut listed, mut more) = (Vec::new(), 0);
+        state.scan(bucket, prefix, start, rv, |key, entry| {
+            if listed.len() < limit {
+                listed.push((Arc::clone(key), Arc::clone(entry)));
+            } else {
+                more += 1;
+            }
+        })?;
+        Ok((listed, more, rv.unwrap_or(state.rv)))
     }
 
     /// How many objects a bucket holds.
@@ -369,8 +403,10 @@ struct Writer {
 impl Writer {
     fn run(mut self) {
         while let Some(batch) = self.next_batch() {
-            if let Err(error) = self.commit(batch) {
+            let mut replies = Vec::with_capacity(batch.len());
+            if let Err(error) = self.commit(batch, &mut replies) {
                 tracing::error!("{error}; no more writes are accepted");
+                // Those who wait are told why: before they learn that there is no answer.
                 *self.shared.failure.lock() = Some(error.to_string());
                 let mut queue = self.shared.queue.lock();
                 queue.is_closed = true;
@@ -395,11 +431,10 @@ impl Writer {
         Some(std::mem::take(&mut queue.waiting))
     }
 
-    fn commit(&mut self, batch: Vec<Pending>) -> Result<(), StoreError> {
+    fn commit(&mut self, batch: Vec<Pending>, replies: &mut Vec<Reply>) -> Result<(), StoreError> {
         let mut rv = self.shared.state.read().rv;
         let mut records = Vec::with_capacity(batch.len() * 2048);
         let mut changes = Vec::with_capacity(batch.len());
-        let mut replies = Vec::with_capacity(batch.len());
         // What earlier writes of this batch made of their objects.
         let mut ahead: HashMap<Id, Option<Arc<Entry>>> = HashMap::new();
         for Pending { write, reply } in batch {
@@ -439,7 +474,7 @@ impl Writer {
         if !changes.is_empty() {
             self.shared.publish(changes);
         }
-        for (reply, outcome) in replies {
+        for (reply, outcome) in replies.drain(..) {
             // The caller may be gone; the write stands.
             let _ = reply.send(outcome);
         }

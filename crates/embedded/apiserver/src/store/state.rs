@@ -1,6 +1,7 @@
 //! Current objects and recent changes, in memory.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, HashMap, VecDeque},
     ops::Bound,
     sync::{Arc, OnceLock},
@@ -199,45 +200,54 @@ impl State {
         Ok((events, complete))
     }
 
-    /// Objects of a bucket in the order of their keys: those whose key begins with `prefix`, after
-    /// `start` if that is given, as they were at `rv` if that is given.
+    /// Visits objects of a bucket in the order of their keys: those whose key begins with `prefix`, after `start` if
+    /// that is given, as they were at `rv` if that is given.
     pub(super) fn scan(
         &self,
         bucket: &str,
         prefix: &str,
         start: Option<&str>,
         rv: Option<u64>,
-    ) -> Result<Listed, TooOld> {
+        mut visit: impl FnMut(&Arc<str>, &Arc<Entry>),
+    ) -> Result<(), TooOld> {
         let Some(bucket) = self.buckets.get(bucket) else {
             return match rv {
                 Some(rv) if rv < self.floor => Err(TooOld { oldest: self.floor }),
-                _ => Ok(Vec::new()),
+                _ => Ok(()),
             };
         };
+        // What has changed since, as it was then.
+        let mut then: BTreeMap<Arc<str>, Option<&Arc<Entry>>> = BTreeMap::new();
+        for event in rv.map(|rv| bucket.after(rv)).transpose()?.into_iter().flatten().rev() {
+            then.insert(Arc::clone(&event.key), event.previous.as_ref());
+        }
         let from = match start {
             Some(start) if start >= prefix => Bound::Excluded(start),
             _ => Bound::Included(prefix),
         };
-        let current = bucket
-            .entries
-            .range::<str, _>((from, Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(prefix));
-        match rv {
-            None => Ok(current.map(|(key, entry)| (Arc::clone(key), Arc::clone(entry))).collect()),
-            Some(rv) => {
-                let is_wanted = |key: &str| {
-                    key.starts_with(prefix) && start.is_none_or(|start| key > start || start < prefix)
-                };
-                let mut then: BTreeMap<Arc<str>, Arc<Entry>> =
-                    current.map(|(key, entry)| (Arc::clone(key), Arc::clone(entry))).collect();
-                for event in bucket.after(rv)?.rev().filter(|event| is_wanted(&event.key)) {
-                    match &event.previous {
-                        Some(previous) => then.insert(Arc::clone(&event.key), Arc::clone(previous)),
-                        None => then.remove(&event.key),
-                    };
-                }
-                Ok(then.into_iter().collect())
+        let range = (from, Bound::Unbounded);
+        let mut now = bucket.entries.range::<str, _>(range).map(|(key, entry)| (key, Some(entry))).peekable();
+        let mut then = then.range::<str, _>(range).map(|(key, entry)| (key, *entry)).peekable();
+        loop {
+            let order = match (now.peek(), then.peek()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((now, _)), Some((then, _))) => now.cmp(then),
+            };
+            if order == Ordering::Equal {
+                now.next();
+            }
+            let Some((key, entry)) = (if order == Ordering::Less { now.next() } else { then.next() }) else {
+                break;
+            };
+            if !key.starts_with(prefix) {
+                break;
+            }
+            if let Some(entry) = entry {
+                visit(key, entry);
             }
         }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
+use quintet_objects::{FieldError, Path};
 use serde_json::{Value, json};
 
 use super::{Ask, Shown, delete, update};
@@ -110,35 +111,73 @@ fn access_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
                 .collect(),
         })
     };
-    let resource = review.pointer("/spec/resourceAttributes");
-    let path = review.pointer("/spec/nonResourceAttributes");
-    let reason = match (resource, path) {
-        (Some(wanted), None) => {
-            let attributes = Attributes {
-                verb: text(wanted, "/verb"),
-                group: text(wanted, "/group"),
-                version: text(wanted, "/version"),
-                resource: text(wanted, "/resource"),
-                subresource: text(wanted, "/subresource"),
-                namespace: text(wanted, "/namespace"),
-                name: text(wanted, "/name"),
-            };
-            rbac::allows(&ask.api, &caller, &attributes)
-        }
-        (None, Some(wanted)) => {
-            rbac::allows_path(&ask.api, &caller, text(wanted, "/verb"), text(wanted, "/path"))
-        }
-        _ => {
-            return Err(Failure::bad_request(
-                "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-            ));
-        }
+    let mistakes = review_mistakes(ask, &review);
+    if !mistakes.is_empty() {
+        return Err(Failure::invalid(ask.named_kind(""), &mistakes));
+    }
+    let reason = if let Some(wanted) = review.pointer("/spec/resourceAttributes") {
+        let attributes = Attributes {
+            verb: text(wanted, "/verb"),
+            group: text(wanted, "/group"),
+            version: text(wanted, "/version"),
+            resource: text(wanted, "/resource"),
+            subresource: text(wanted, "/subresource"),
+            namespace: text(wanted, "/namespace"),
+            name: text(wanted, "/name"),
+        };
+        rbac::allows(&ask.api, &caller, &attributes)
+    } else {
+        let wanted = |key: &str| text(&review, &format!("/spec/nonResourceAttributes/{key}")).to_owned();
+        rbac::allows_path(&ask.api, &caller, &wanted("verb"), &wanted("path"))
     };
     let mut status = json!({"allowed": reason.is_some()});
     if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
         json::as_map(&mut status).insert("reason".into(), reason.into());
     }
     Ok(with_status(review, status))
+}
+
+/// What is wrong with a review that asks whether somebody may do something.
+fn review_mistakes(ask: &Ask, review: &Value) -> Vec<FieldError> {
+    let spec = Path::new("spec");
+    let [resource, path] = ["resourceAttributes", "nonResourceAttributes"].map(|key| {
+        review.get("spec").and_then(|spec| spec.get(key)).filter(|attributes| !attributes.is_null())
+    });
+    let mut mistakes = Vec::new();
+    match (resource, path) {
+        (Some(_), Some(path)) => mistakes.push(FieldError::invalid(
+            &spec.field("nonResourceAttributes"),
+            path,
+            "cannot be specified in combination with resourceAttributes",
+        )),
+        (None, None) => mistakes.push(FieldError::invalid(
+            &spec.field("resourceAttributes"),
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        _ => {}
+    }
+    let plural = &*ask.resource.plural;
+    let is_about_nobody = text(review, "/spec/user").is_empty() && items(review, "/spec/groups").is_empty();
+    if !plural.starts_with("self") && is_about_nobody {
+        let why = "at least one of user or group must be specified";
+        mistakes.push(FieldError::invalid(&spec.field("user"), &json!(""), why));
+    }
+    if plural == "localsubjectaccessreviews" {
+        if let Some(resource) = resource
+            && text(resource, "/namespace") != ask.namespace
+        {
+            let attributes = spec.field("resourceAttributes");
+            let found = json!(text(resource, "/namespace"));
+            let why = "must match metadata.namespace";
+            mistakes.push(FieldError::invalid(&attributes.field("namespace"), &found, why));
+        }
+        if let Some(path) = path {
+            let field = spec.field("nonResourceAttributes");
+            mistakes.push(FieldError::invalid(&field, path, "disallowed on this kind of request"));
+        }
+    }
+    mistakes
 }
 
 fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
@@ -151,9 +190,8 @@ fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
         _ => None,
     };
     if let Some(refusal) = refusal {
-        let path = quintet_objects::Path::new("spec");
-        let error =
-            quintet_objects::FieldError::invalid(&path.field("expirationSeconds"), &seconds.into(), refusal);
+        let spec = Path::new("spec");
+        let error = FieldError::invalid(&spec.field("expirationSeconds"), &seconds.into(), refusal);
         let named = Named { group: "authentication.k8s.io", resource: "TokenRequest", name: "" };
         return Err(Failure::invalid(named, &[error]));
     }
@@ -210,18 +248,10 @@ async fn bind(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Valu
         return Err(Failure::bad_request("name in URL does not match name in Binding object"));
     }
     let pods = ask.api.built_in("", "pods")?;
-    let pod = Ask {
-        caller: Arc::clone(&ask.caller),
-        options: ask.options.clone(),
-        manager: ask.manager.clone(),
-        warnings: Arc::clone(&ask.warnings),
-        ..Ask::internal(&ask.api, &pods, &ask.namespace, name)
-    }
-    .below("binding");
+    let pod = Ask { resource: pods, name: name.to_owned(), ..ask.clone() }.below("binding");
     let node = text(&binding, "/target/name");
     if node.is_empty() {
-        let path = quintet_objects::Path::new("target");
-        let error = quintet_objects::FieldError::required(&path.field("name"), "");
+        let error = FieldError::required(&Path::new("target").field("name"), "");
         return Err(Failure::invalid(Named { group: "", resource: "Binding", name }, &[error]));
     }
     let annotations =
@@ -273,24 +303,9 @@ async fn evict(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Val
     if !is_exempt {
         spend_budget(ask, &entry.head, is_dry_run).await?;
     }
-    let plain = Ask { subresource: String::new(), ..ask_again(ask) };
+    let plain = ask.clone().below("");
     delete::delete(&plain, &DeleteOptions { is_dry_run, ..options }).await?;
     Ok(status::done())
-}
-
-fn ask_again(ask: &Ask) -> Ask {
-    Ask {
-        api: ask.api.clone(),
-        caller: Arc::clone(&ask.caller),
-        resource: Arc::clone(&ask.resource),
-        namespace: ask.namespace.clone(),
-        name: ask.name.clone(),
-        subresource: ask.subresource.clone(),
-        options: ask.options.clone(),
-        manager: ask.manager.clone(),
-        now: ask.now,
-        warnings: Arc::clone(&ask.warnings),
-    }
 }
 
 /// Takes one disruption from the budget of a pod, or refuses.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
 use super::{Ask, Shown, filter::Filter, metadata};
@@ -15,6 +16,8 @@ use crate::{
 };
 
 const ATTEMPTS: usize = 50;
+/// Objects of a collection that are deleted at the same time, so that they share the way to the disk.
+const AT_A_TIME: usize = 32;
 /// Holds an object until its dependents are orphaned.
 pub(crate) const ORPHAN: &str = "orphan";
 /// Holds an object until its dependents are gone.
@@ -27,6 +30,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
         let entry = ask.entry()?;
         let old = ask.api.load(resource, &entry).await?;
         check_preconditions(ask, &old, options)?;
+        admission::mutate_deletion(ask, options, &old).await?;
         admission::validate(ask, Operation::Delete(options), None, Some(&old)).await?;
         let mut new = old.clone();
         set_propagation(ask, &mut new, options);
@@ -110,28 +114,17 @@ pub(crate) async fn delete_collection(
         .store()
         .list(&ask.resource.bucket, &filter.prefix, None, None)
         .map_err(|_| Failure::expired("The resourceVersion for the provided list is too old."))?;
-    let mut deleted = Vec::new();
-    for (key, entry) in entries.into_iter().filter(|(key, entry)| filter.matches(&ask.resource, key, entry)) {
+    let wanted = entries.into_iter().filter(|(key, entry)| filter.matches(&ask.resource, key, entry));
+    let deletions = wanted.take(list.limit.unwrap_or(usize::MAX)).map(|(key, entry)| async move {
         let (namespace, name) = split_key(&key);
-        let one = Ask {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            api: ask.api.clone(),
-            caller: Arc::clone(&ask.caller),
-            resource: Arc::clone(&ask.resource),
-            subresource: String::new(),
-            options: ask.options.clone(),
-            manager: ask.manager.clone(),
-            now: ask.now,
-            warnings: Arc::clone(&ask.warnings),
-        };
-        deleted.push(ask.api.load(&ask.resource, &entry).await?);
+        let one = Ask { namespace: namespace.to_owned(), name: name.to_owned(), ..ask.clone() };
+        let last = ask.api.load(&ask.resource, &entry).await?;
         match delete(&one, options).await {
-            Err(failure) if failure.code() != 404 => return Err(failure),
-            _ => {}
+            Err(failure) if failure.code() != 404 => Err(failure),
+            _ => Ok(last),
         }
-    }
-    Ok(deleted)
+    });
+    stream::iter(deletions).buffered(AT_A_TIME).try_collect().await
 }
 
 fn check_preconditions(ask: &Ask, old: &Value, options: &DeleteOptions) -> Result<(), Failure> {

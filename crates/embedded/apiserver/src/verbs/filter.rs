@@ -78,7 +78,13 @@ impl Filter {
                 resource.storage_api_version.split_once('/').map_or("", |(group, _)| group),
                 &entry.version,
             );
-            model::convert_built_in(resource, entry.to_value(&stored, &resource.kind))
+            let mut object = model::convert_built_in(resource, entry.to_value(&stored, &resource.kind));
+            if let Some(custom) = resource.as_custom()
+                && entry.epoch != resource.epoch
+            {
+                model::refresh_custom(custom, &mut object);
+            }
+            object
         } else {
             Value::Null
         };

@@ -23,6 +23,15 @@ pub(crate) struct Page {
     pub(crate) remaining: Option<usize>,
 }
 
+impl Page {
+    /// A page that may have a rest, which is told if it was counted.
+    fn new(entries: Vec<(Arc<str>, Arc<Entry>)>, rv: u64, rest: usize, is_counted: bool) -> Self {
+        let last = entries.last().filter(|_| rest > 0);
+        let continue_token = last.map(|(key, _)| token(i64::try_from(rv).unwrap_or(-1), key));
+        Self { entries, rv, continue_token, remaining: (is_counted && rest > 0).then_some(rest) }
+    }
+}
+
 /// Where a page ended.
 #[derive(Serialize, Deserialize)]
 struct Continue {
@@ -88,16 +97,21 @@ pub(crate) async fn list(ask: &Ask, options: &ListOptions) -> Result<Page, Failu
         }
     }
     if let (Some(key), None, None) = (&filter.key, at, &start) {
-        let rv = store.version();
-        let entry = store.get(bucket, key).filter(|entry| filter.matches(&ask.resource, key, entry));
+        let (entry, rv) = store.get_now(bucket, key);
+        let entry = entry.filter(|entry| filter.matches(&ask.resource, key, entry));
         let entries = entry.into_iter().map(|entry| (key.as_str().into(), entry)).collect();
         return Ok(Page { entries, rv, continue_token: None, remaining: None });
     }
-    let listed = store.list(bucket, &filter.prefix, start.as_deref(), at);
-    let (entries, rv) = listed.map_err(|_| match &start {
+    let too_old = |_| match &start {
         Some(start) => Failure::expired(TOO_OLD).with_continue(token(-1, start)),
         None => Failure::expired("The resourceVersion for the provided list is too old."),
-    })?;
+    };
+    if let Some(limit) = options.limit.filter(|_| filter.is_open()) {
+        let page = store.page(bucket, &filter.prefix, start.as_deref(), at, limit);
+        let (entries, rest, rv) = page.map_err(too_old)?;
+        return Ok(Page::new(entries, rv, rest, true));
+    }
+    let (entries, rv) = store.list(bucket, &filter.prefix, start.as_deref(), at).map_err(too_old)?;
     let mut matching = entries
         .into_iter()
         .filter(|(key, entry)| filter.is_open() || filter.matches(&ask.resource, key, entry));
@@ -105,13 +119,8 @@ pub(crate) async fn list(ask: &Ask, options: &ListOptions) -> Result<Page, Failu
         return Ok(Page { entries: matching.collect(), rv, continue_token: None, remaining: None });
     };
     let entries: Vec<_> = matching.by_ref().take(limit).collect();
-    let rest = matching.count();
-    let continue_token = match entries.last() {
-        Some((key, _)) if rest > 0 => Some(token(i64::try_from(rv).unwrap_or(-1), key)),
-        _ => None,
-    };
-    let remaining = Some(rest).filter(|rest| *rest > 0 && filter.is_open());
-    Ok(Page { entries, rv, continue_token, remaining })
+    let rest = usize::from(matching.next().is_some());
+    Ok(Page::new(entries, rv, rest, false))
 }
 
 #[cfg(test)]

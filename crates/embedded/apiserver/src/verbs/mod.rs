@@ -33,6 +33,7 @@ use crate::{
 const WARNINGS_AT_MOST: usize = 1024;
 
 /// A request for a resource, understood and permitted.
+#[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) api: Api,
     pub(crate) caller: Arc<Caller>,

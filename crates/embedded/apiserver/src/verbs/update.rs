@@ -111,7 +111,7 @@ async fn store_change(
     model::prepare_update(resource, &ask.subresource, &mut new, old);
     let _claim = admission::allocate(ask, &mut new, Some(old))?;
     model::count_generation(resource, &mut new, old);
-    json::metadata(&mut new).remove("resourceVersion");
+    json::metadata(&mut new).insert("resourceVersion".into(), entry.rv.to_string().into());
     let errors = model::validate_update(ask, &new, old);
     if !errors.is_empty() {
         return Err(Failure::invalid(ask.named_kind(&ask.name), &errors));
@@ -131,7 +131,6 @@ async fn store_change(
         };
         return match ask.api.write(write).await {
             Ok(_) => {
-                json::metadata(&mut new).insert("resourceVersion".into(), entry.rv.to_string().into());
                 ask.api.after_write(resource, &ask.name).await;
                 Ok(Some(Shown::Value(new)))
             }
@@ -143,11 +142,10 @@ async fn store_change(
     if put.body == entry.body && put.version == entry.version {
         return Ok(Some(Shown::Entry(Arc::clone(entry))));
     }
-    if model::is_same(resource, &new, old) && put.version == entry.version {
+    if model::is_same(&new, old) && put.version == entry.version {
         return Ok(Some(Shown::Entry(Arc::clone(entry))));
     }
     if ask.options.is_dry_run {
-        json::metadata(&mut new).insert("resourceVersion".into(), entry.rv.to_string().into());
         return Ok(Some(Shown::Value(new)));
     }
     let write = Write {

@@ -21,6 +21,8 @@ use crate::{
 
 /// How many events are taken at a time.
 const BATCH: usize = 256;
+/// How many bytes are sent at once, about.
+const PIECE: usize = 64 << 10;
 /// How often a quiet watch tells its version.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// Bookmarks come this long before the end.
@@ -39,6 +41,10 @@ struct Watch {
     /// Everything up to here was sent.
     cursor: u64,
     changes: channel::Receiver<u64>,
+    /// What was there at the beginning and was not sent yet.
+    initial: std::vec::IntoIter<(Arc<str>, Arc<Entry>)>,
+    /// A mark follows what was there.
+    marks_initial: bool,
     ready: VecDeque<Bytes>,
     is_first: bool,
     allow_bookmarks: bool,
@@ -68,6 +74,8 @@ pub(crate) async fn watch(
         include_object,
         cursor: options.resource_version.unwrap_or(0),
         changes: store.follow(&ask.resource.bucket),
+        initial: Vec::new().into_iter(),
+        marks_initial: false,
         ready: VecDeque::new(),
         is_first: true,
         allow_bookmarks: options.allow_bookmarks,
@@ -83,7 +91,11 @@ pub(crate) async fn watch(
         if let Some(rv) = options.resource_version.filter(|rv| *rv > 0) {
             super::list::wait_for(ask, rv).await?;
         }
-        watch.send_initial(options.send_initial_events == Some(true)).await?;
+        let listed = store.list(&watch.resource.bucket, &watch.filter.prefix, None, None);
+        let (entries, rv) = listed.map_err(|_| Failure::internal("the present cannot be listed"))?;
+        watch.initial = entries.into_iter();
+        watch.marks_initial = options.send_initial_events == Some(true) && options.allow_bookmarks;
+        watch.cursor = rv;
     } else if from_start {
         watch.cursor = store.version();
     }
@@ -94,19 +106,21 @@ pub(crate) async fn watch(
 }
 
 impl Watch {
-    /// Everything that is there, and, if the client asked for these events, a mark where they end.
-    async fn send_initial(&mut self, with_end: bool) -> Result<(), Failure> {
-        let store = self.api.store();
-        let listed = store.list(&self.resource.bucket, &self.filter.prefix, None, None);
-        let (entries, rv) = listed.map_err(|_| Failure::internal("the present cannot be listed"))?;
-        for (key, entry) in entries {
+    /// Makes some more of what was there ready, and then, if the client asked for it, the mark where that ends. As
+    /// much as is sent at once: a slow client of a large list must not hold all of it twice.
+    async fn collect_initial(&mut self) -> Result<(), Failure> {
+        let mut length = 0;
+        while length < PIECE {
+            let Some((key, entry)) = self.initial.next() else {
+                if std::mem::take(&mut self.marks_initial) {
+                    self.push_bookmark(true);
+                }
+                break;
+            };
             if self.filter.is_open() || self.filter.matches(&self.resource, &key, &entry) {
                 self.push(EventType::Added, &entry).await?;
+                length += self.ready.back().map_or(0, Bytes::len);
             }
-        }
-        self.cursor = rv;
-        if with_end && self.allow_bookmarks {
-            self.push_bookmark(true);
         }
         Ok(())
     }
@@ -174,7 +188,7 @@ impl Watch {
         }
         let mut piece = first.to_vec();
         while let Some(next) = self.ready.front() {
-            if piece.len() + next.len() > 64 << 10 {
+            if piece.len() + next.len() > PIECE {
                 break;
             }
             piece.extend_from_slice(next);
@@ -197,8 +211,12 @@ impl Watch {
         true
     }
 
-    /// Takes what happened since; whether that was all of it.
+    /// Takes what is to be sent next; whether that was all there is.
     async fn collect(&mut self) -> Result<bool, Failure> {
+        self.collect_initial().await?;
+        if !self.ready.is_empty() {
+            return Ok(false);
+        }
         let events = self.api.store().events_after(&self.resource.bucket, self.cursor, BATCH);
         let (events, complete) = events.map_err(|too_old| {
             Failure::expired(format!("too old resource version: {} ({})", self.cursor, too_old.oldest))

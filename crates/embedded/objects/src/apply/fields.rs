@@ -8,14 +8,14 @@ use super::node::{Form, Node};
 
 /// Object metadata that belongs to nobody.
 const NEVER_OWNED: [&str; 8] = [
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "generation",
-    "managedFields",
-    "resourceVersion",
+    "f:name",
+    "f:namespace",
+    "f:creationTimestamp",
+    "f:selfLink",
+    "f:uid",
+    "f:generation",
+    "f:managedFields",
+    "f:resourceVersion",
 ];
 /// Deeper than any object.
 const MAX_DEPTH: usize = 200;
@@ -201,13 +201,16 @@ impl FieldSet {
     /// Takes away what nobody owns, and what this write cannot change.
     pub(super) fn remove_never_owned(&mut self, ignored: &[&str]) {
         self.is_member = false;
-        for name in ["apiVersion", "kind"].iter().chain(ignored) {
-            self.children.remove(&format!("f:{name}"));
+        if self.children.is_empty() {
+            return;
         }
+        self.children.remove("f:apiVersion");
+        self.children.remove("f:kind");
+        self.children.retain(|step, _| !ignored.iter().any(|name| step.strip_prefix("f:") == Some(name)));
         if let Some(metadata) = self.children.get_mut("f:metadata") {
             metadata.is_member = false;
             for name in NEVER_OWNED {
-                metadata.children.remove(&format!("f:{name}"));
+                metadata.children.remove(name);
             }
             if metadata.is_empty() {
                 self.children.remove("f:metadata");

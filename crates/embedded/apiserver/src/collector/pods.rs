@@ -1,0 +1,101 @@
+//! Pods that are being deleted are removed by the agent of their node, once their processes have ended. Where there is
+//! no such node, nobody else would: they go when their grace period is over.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::queue::{Queue, follow};
+use crate::{
+    api::Api,
+    json::text,
+    request::options::DeleteOptions,
+    status::Failure,
+    store::{Entry, Happened, split_key},
+    verbs::{self, Ask},
+};
+
+const BUCKET: &str = "core/pods";
+const NODES: &str = "core/nodes";
+
+/// What matters of a pod that is being deleted.
+#[derive(PartialEq, Eq)]
+struct Leaving {
+    node: String,
+    ends: Timestamp,
+}
+
+impl Leaving {
+    fn of(entry: &Entry) -> Option<Self> {
+        if !entry.head.is_terminating {
+            return None;
+        }
+        let pod: Value = serde_json::from_slice(&entry.body).ok()?;
+        let node = text(&pod, "/spec/nodeName").to_owned();
+        let ends = text(&pod, "/metadata/deletionTimestamp").parse().ok()?;
+        (!node.is_empty()).then_some(Self { node, ends })
+    }
+}
+
+pub(super) fn start(api: &Api) {
+    let changes = api.store().tap();
+    let queue = Queue::new([]);
+    note_all(api, &queue);
+    let (noting, working) = (api.clone(), api.clone());
+    follow(
+        api,
+        changes,
+        queue,
+        move |queue, bucket, event| match (&**bucket, event.happened) {
+            (BUCKET, Happened::Modified) => {
+                let before = event.previous.as_deref().and_then(Leaving::of);
+                let is_known = before.is_some() && before == Leaving::of(&event.entry);
+                if !is_known {
+                    note(&noting, queue, &event.key, &event.entry);
+                }
+            }
+            (NODES, Happened::Deleted) => note_all(&noting, queue),
+            _ => {}
+        },
+        move |key| {
+            let api = working.clone();
+            async move { remove(&api, &key).await }.boxed()
+        },
+    );
+}
+
+fn note_all(api: &Api, queue: &Queue<Arc<str>>) {
+    let listed = api.store().list(BUCKET, "", None, None).map(|(pods, _)| pods).unwrap_or_default();
+    for (key, entry) in listed {
+        note(api, queue, &key, &entry);
+    }
+}
+
+/// Looks at a pod again when its grace period is over.
+fn note(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>, entry: &Entry) {
+    if let Some(leaving) = Leaving::of(entry) {
+        let left = Duration::try_from(leaving.ends.duration_since(api.now())).unwrap_or_default();
+        queue.add_at(Arc::clone(key), Instant::now() + left);
+    }
+}
+
+/// Removes a pod whose time is over and whose node does not exist.
+async fn remove(api: &Api, key: &str) -> Result<(), Failure> {
+    let Some(entry) = api.store().get(BUCKET, key) else { return Ok(()) };
+    let is_orphan = Leaving::of(&entry)
+        .is_some_and(|leaving| leaving.ends <= api.now() && api.store().get(NODES, &leaving.node).is_none());
+    if !is_orphan {
+        return Ok(());
+    }
+    let (namespace, name) = split_key(key);
+    let resource = api.built_in("", "pods")?;
+    let options = DeleteOptions {
+        grace_period: Some(0),
+        uid: Some(entry.head.uid.to_string()),
+        ..DeleteOptions::default()
+    };
+    verbs::delete::delete(&Ask::internal(api, &resource, namespace, name), &options).await.map(drop)
+}
