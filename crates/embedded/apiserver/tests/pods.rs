@@ -3,6 +3,7 @@
 
 mod support;
 
+use quintet_apiserver::{Chance, Clock};
 use serde_json::{Value, json};
 use support::{api, send, send_typed};
 
@@ -133,4 +134,32 @@ async fn jobs_orphan_their_pods_by_default() {
     support::eventually(async || send(&api, "GET", &format!("{jobs}/j"), None).await.code == 404).await;
     let orphan = send(&api, "GET", &format!("{PODS}/a"), None).await.expect(200);
     assert!(orphan["metadata"].get("ownerReferences").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_goes_in_time_if_its_node_does_not_exist() {
+    let start = "2026-01-01T00:00:00Z".parse().unwrap();
+    let api = api().await.fork(Clock::simulated(start), Chance::seeded(1));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}});
+    send(&api, "POST", "/api/v1/nodes", node).await.expect(201);
+    for (name, node) in [("lost", "nowhere"), ("kept", "here")] {
+        let mut pod = pod(name);
+        pod["spec"]["nodeName"] = json!(node);
+        pod["spec"]["terminationGracePeriodSeconds"] = json!(1);
+        send(&api, "POST", PODS, pod).await.expect(201);
+        send(&api, "DELETE", &format!("{PODS}/{name}"), None).await.expect(200);
+    }
+    until_gone(&api, "lost").await;
+    // This one waits for the agent of its node, until there is no such node any more.
+    send(&api, "GET", &format!("{PODS}/kept"), None).await.expect(200);
+    send(&api, "DELETE", "/api/v1/nodes/here", None).await.expect(200);
+    until_gone(&api, "kept").await;
+}
+
+async fn until_gone(api: &quintet_apiserver::Api, name: &str) {
+    let pods: std::sync::Arc<str> = "core/pods".into();
+    let mut changes = api.store().follow(&pods);
+    while api.store().get(&pods, &format!("default/{name}")).is_some() {
+        changes.changed().await.unwrap();
+    }
 }

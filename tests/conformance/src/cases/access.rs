@@ -13,6 +13,8 @@ cases! { "access":
     "a service account's token works and is bounded by its roles" => token,
     "a token can be reviewed" => token_review,
     "a review tells what somebody may do" => access_review,
+    "a review that asks nothing, or about nobody, is refused" => empty_review,
+    "a local review is about its own namespace" => local_review,
     "one's own rules can be listed" => rules_review,
     "nobody can give more than they have" => escalation,
     "roles add up by aggregation" => aggregation,
@@ -138,6 +140,45 @@ async fn access_review(world: World) -> anyhow::Result<()> {
     let answer =
         world.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &own).await?.expect(201)?;
     ensure!(answer["status"]["allowed"] == true, "{answer}");
+    Ok(())
+}
+
+async fn empty_review(world: World) -> anyhow::Result<()> {
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let question = json!({ "verb": "get", "resource": "pods" });
+    let page = json!({ "verb": "get", "path": "/metrics" });
+    for (spec, message) in [
+        (
+            json!({ "resourceAttributes": question }),
+            "spec.user: Invalid value: \"\": at least one of user or group must be specified",
+        ),
+        (
+            json!({ "user": "a" }),
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        ),
+        (
+            json!({ "user": "a", "resourceAttributes": question, "nonResourceAttributes": page }),
+            "cannot be specified in combination with resourceAttributes",
+        ),
+    ] {
+        let review =
+            json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec });
+        world.post(path, &review).await?.expect_status(422, "Invalid", message)?;
+    }
+    Ok(())
+}
+
+async fn local_review(world: World) -> anyhow::Result<()> {
+    let path = world.path("authorization.k8s.io/v1", "localsubjectaccessreviews");
+    let review = |namespace: &str| {
+        json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "spec": {
+            "user": "a", "resourceAttributes": { "verb": "get", "resource": "pods", "namespace": namespace } } })
+    };
+    let message =
+        "spec.resourceAttributes.namespace: Invalid value: \"kube-system\": must match metadata.namespace";
+    world.post(&path, &review("kube-system")).await?.expect_status(422, "Invalid", message)?;
+    let answer = world.post(&path, &review(&world.namespace)).await?.expect(201)?;
+    ensure!(answer["status"]["allowed"] == false, "{answer}");
     Ok(())
 }
 

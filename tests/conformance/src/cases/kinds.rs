@@ -33,7 +33,7 @@ cases! { "kinds":
     "events can be counted up" => events,
 }
 
-fn pod(name: &str, container: Value) -> Value {
+pub(super) fn pod(name: &str, container: Value) -> Value {
     let mut full = json!({ "name": "c", "image": "example.invalid/image:1" });
     if let (Some(target), Value::Object(more)) = (full.as_object_mut(), container) {
         target.extend(more);
@@ -46,7 +46,7 @@ fn pod(name: &str, container: Value) -> Value {
 }
 
 /// Pods are refused until the namespace has its service account.
-async fn with_account(world: &World) -> anyhow::Result<()> {
+pub(super) async fn with_account(world: &World) -> anyhow::Result<()> {
     let path = world.core("serviceaccounts/default");
     world.eventually(&path, "a default service account", |answer| answer.code == 200).await.map(drop)
 }

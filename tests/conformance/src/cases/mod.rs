@@ -6,6 +6,7 @@ mod custom;
 mod deletion;
 mod discovery;
 mod kinds;
+mod limits;
 mod list;
 mod objects;
 mod patch;
@@ -26,6 +27,7 @@ pub(crate) fn all() -> Vec<Case> {
         deletion::CASES,
         representation::CASES,
         kinds::CASES,
+        limits::CASES,
         custom::CASES,
         access::CASES,
         webhooks::CASES,

@@ -18,6 +18,11 @@ cases! { "webhooks":
     "a webhook that takes too long has failed" => times_out,
     "a webhook is asked again after others changed the object" => reinvocation,
     "a webhook sees deletions, and whether they are for show" => deletions,
+    "a mutating webhook may refuse a deletion" => mutating_deletions,
+    "a webhook sees the version that it knows" => other_version,
+    "a patch of a webhook says what it is" => untyped_patch,
+    "a validating webhook changes nothing" => validating_patch,
+    "a webhook sees the version that is replaced" => replaced_version,
     "objects are converted by webhook" => conversion,
 }
 
@@ -43,6 +48,23 @@ fn answer(path: &str, review: &Value) -> Option<Value> {
         "/count" => {
             let times = request["object"]["data"]["times"].as_str().unwrap_or_default().len() + 1;
             patched(json!([{ "op": "add", "path": "/data", "value": { "times": "x".repeat(times) } }]))
+        }
+        "/untyped" => {
+            let mut answer = patched(json!([]));
+            answer["patchType"] = Value::Null;
+            answer
+        }
+        // Tells what it was shown.
+        "/told" => {
+            let (object, old) = (&request["object"], &request["oldObject"]);
+            let told = format!(
+                "{} of {}, asked as {}, replaces {}",
+                object["apiVersion"],
+                request["kind"]["version"],
+                request["requestKind"]["version"],
+                object["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
+            );
+            json!({ "uid": uid, "allowed": false, "status": { "message": told.replace('"', "") } })
         }
         "/deny" => {
             json!({ "uid": uid, "allowed": false, "status": { "code": 403, "message": "no such luck" } })
@@ -232,6 +254,86 @@ async fn deletions(world: World) -> anyhow::Result<()> {
         ensure!(refused.text.contains("for show: true"), "{}", refused.text);
         let refused = world.delete(&path, None).await?;
         ensure!(refused.text.contains("for show: false"), "{}", refused.text);
+        Ok(())
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn mutating_deletions(world: World) -> anyhow::Result<()> {
+    world.create_config_map("a", &json!({})).await?;
+    let hook = Hook::start(answer).await?;
+    let rules = json!({ "rules": [{ "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] });
+    let webhooks = [webhook(&world, &hook, "/deny", &rules)];
+    let configured = Configured::new(&world, "MutatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let path = format!("{}?dryRun=All", world.core("configmaps/a"));
+        let refused = repeat("a refusal", || world.delete(&path, None), |answer| answer.code != 200).await?;
+        refused.expect_status(403, "", "denied the request: no such luck").map(drop)
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn other_version(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let rules = json!({ "rules": [{ "operations": ["CREATE"], "apiGroups": ["autoscaling"], "apiVersions": ["v1"], "resources": ["horizontalpodautoscalers"] }] });
+    let webhooks = [webhook(&world, &hook, "/told", &rules)];
+    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let path = format!("{}?dryRun=All", world.path("autoscaling/v2", "horizontalpodautoscalers"));
+        let scaler = json!({ "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": { "name": "a" },
+            "spec": { "maxReplicas": 3, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" } } });
+        let refused = repeat("a refusal", || world.post(&path, &scaler), |answer| answer.code != 201).await?;
+        ensure!(refused.text.contains("autoscaling/v1 of v1, asked as v2"), "{}", refused.text);
+        Ok(())
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn untyped_patch(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let webhooks = [webhook(&world, &hook, "/untyped", &json!({}))];
+    let configured = Configured::new(&world, "MutatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let failed = create_until(&world, |answer| answer.code != 201).await?;
+        let message = "failed calling webhook \"untyped.example.com\": received invalid webhook response: webhook returned response.patch but not response.patchType";
+        failed.expect_status(500, "InternalError", message).map(drop)
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn validating_patch(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    let webhooks = [webhook(&world, &hook, "/annotate", &json!({}))];
+    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let failed = create_until(&world, |answer| answer.code != 201).await?;
+        let message = "received invalid webhook response: validating webhook may not return response.patch";
+        failed.expect_status(500, "InternalError", message).map(drop)
+    };
+    let outcome = check.await;
+    configured.end(outcome).await
+}
+
+async fn replaced_version(world: World) -> anyhow::Result<()> {
+    world.create_config_map("a", &json!({})).await?;
+    let hook = Hook::start(answer).await?;
+    let rules = json!({ "rules": [{ "operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] });
+    let webhooks = [webhook(&world, &hook, "/told", &rules)];
+    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
+    let check = async {
+        let path = format!("{}?dryRun=All", world.core("configmaps/a"));
+        let change = json!({ "data": { "a": "b" } });
+        let refused = repeat(
+            "a refusal",
+            || world.patch(&path, "merge-patch+json", &change),
+            |answer| answer.code != 200,
+        )
+        .await?;
+        ensure!(refused.text.contains("replaces true"), "{}", refused.text);
         Ok(())
     };
     let outcome = check.await;

@@ -44,7 +44,7 @@ pub(super) fn start(api: &Api) {
     let changes = api.store().tap();
     let queue = Queue::new([]);
     note_all(api, &queue);
-    let (noting, working) = (api.clone(), api.clone());
+    let (noting, working, again) = (api.clone(), api.clone(), queue.clone());
     follow(
         api,
         changes,
@@ -61,8 +61,8 @@ pub(super) fn start(api: &Api) {
             _ => {}
         },
         move |key| {
-            let api = working.clone();
-            async move { remove(&api, &key).await }.boxed()
+            let (api, again) = (working.clone(), again.clone());
+            async move { remove(&api, &again, &key).await }.boxed()
         },
     );
 }
@@ -83,11 +83,15 @@ fn note(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>, entry: &Entry) {
 }
 
 /// Removes a pod whose time is over and whose node does not exist.
-async fn remove(api: &Api, key: &str) -> Result<(), Failure> {
+async fn remove(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>) -> Result<(), Failure> {
     let Some(entry) = api.store().get(BUCKET, key) else { return Ok(()) };
-    let is_orphan = Leaving::of(&entry)
-        .is_some_and(|leaving| leaving.ends <= api.now() && api.store().get(NODES, &leaving.node).is_none());
-    if !is_orphan {
+    let Some(leaving) = Leaving::of(&entry) else { return Ok(()) };
+    if leaving.ends > api.now() {
+        // The clock was set back meanwhile.
+        note(api, queue, key, &entry);
+        return Ok(());
+    }
+    if api.store().get(NODES, &leaving.node).is_some() {
         return Ok(());
     }
     let (namespace, name) = split_key(key);
