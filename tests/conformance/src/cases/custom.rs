@@ -19,6 +19,7 @@ cases! { "custom":
     "fields can be selected by where the definition says so" => selectable,
     "a scale is where the definition says" => scale,
     "a broken schema is refused" => broken_schema,
+    "a rule that can never be evaluated is refused" => broken_rule,
     "deleting a definition deletes its objects" => deleted,
     "objects are applied by their schema" => applied,
     "a definition shows in discovery and OpenAPI" => discoverable,
@@ -362,6 +363,29 @@ async fn broken_schema(world: World) -> anyhow::Result<()> {
     definition["metadata"]["name"] = json!(format!("gadgets.{}", kind.group));
     let answer = world.post(CRDS, &definition).await?;
     answer.expect_status(422, "Invalid", "must be spec.names.plural+\".\"+spec.group")?;
+    Ok(())
+}
+
+async fn broken_rule(world: World) -> anyhow::Result<()> {
+    let kind = Kind::new(&world);
+    for (rule, message) in [
+        ("self.nope > 1", "undefined field 'nope'"),
+        ("self.parts.all(part, part.nope == 1)", "undefined field 'nope'"),
+        ("self.size > 'a'", "found no matching overload for '_>_' applied to '(int, string)'"),
+        ("self.size + self.colour == 1", "found no matching overload for '_+_' applied to '(int, string)'"),
+        (
+            "self.size.startsWith('a')",
+            "found no matching overload for 'startsWith' applied to 'int.(string)'",
+        ),
+        ("self.size", "must evaluate to a bool"),
+        ("self.size.big", "type 'int' does not support field selection"),
+        ("self.nope", "undefined field 'nope'"),
+    ] {
+        let mut definition = kind.definition();
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
+            json!([{ "rule": rule }]);
+        world.post(CRDS, &definition).await?.expect_status(422, "Invalid", message)?;
+    }
     Ok(())
 }
 

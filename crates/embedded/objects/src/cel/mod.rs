@@ -17,6 +17,7 @@ mod strings;
 #[cfg(test)]
 mod tests;
 mod time;
+mod types;
 mod value;
 
 use std::cell::Cell;
@@ -53,6 +54,11 @@ impl Program {
     /// The expression as it was written.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The type of its result, if its variables have these; or why it cannot be evaluated.
+    fn result<'s>(&self, variables: &[(&str, types::Type<'s>)]) -> Result<types::Type<'s>, CompileError> {
+        types::check(&self.text, &self.expr, variables)
     }
 
     /// Whether the expression uses a variable.

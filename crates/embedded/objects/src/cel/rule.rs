@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use serde_json::{Value, json};
 
+use super::types::{Fields, Type};
 use super::value::Val;
 use super::{CALL_BUDGET, EvalError, Program};
 use crate::error::{ErrorKind, FieldError};
@@ -109,6 +110,27 @@ impl Rule {
             }),
             _ => Err(errors),
         }
+    }
+
+    /// What is wrong with the rule where it stands: about values of this schema.
+    pub fn mistakes(&self, schema: &Structural, is_root: bool, path: &Path<'_>) -> Vec<FieldError> {
+        let own = if is_root { Type::Object(Fields::OfResource(schema)) } else { Type::of(schema) };
+        let old =
+            if self.has_optional_old_self { Type::Optional(Box::new(own.clone())) } else { own.clone() };
+        let variables = [("self", own), ("oldSelf", old)];
+        let check = |program: &Program, wanted: Type<'_>, key: &str| {
+            let why = match program.result(&variables) {
+                Err(error) => error.to_string(),
+                Ok(found) if found == wanted || found == Type::Dyn => return None,
+                Ok(_) => format!("compilation failed: must evaluate to a {wanted}"),
+            };
+            Some(FieldError::invalid(&path.field(key), &json!(program.text()), why))
+        };
+        let rule = check(&self.program, Type::Bool, "rule");
+        let message = self.message_program.as_ref();
+        rule.into_iter()
+            .chain(message.and_then(|program| check(program, Type::Text, "messageExpression")))
+            .collect()
     }
 
     /// The rule as it was written.
