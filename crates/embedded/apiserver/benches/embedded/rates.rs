@@ -52,13 +52,17 @@ pub(crate) async fn measure(program: &Path) -> Result<(), Error> {
 
 async fn rate(target: &Target, operation: Operation, clients: usize) -> Result<f64, Error> {
     let mut connections = Vec::new();
-    for _ in 0..clients {
-        connections.push(target.connect().await?);
+    for client in 0..clients {
+        let mut connection = target.connect().await?;
+        if let Some(request) = operation.preparation(&name(clients, client))? {
+            connection.send(request).await?;
+        }
+        connections.push(connection);
     }
     let mut tasks = tokio::task::JoinSet::new();
     let began = Instant::now();
     for (client, mut connection) in connections.into_iter().enumerate() {
-        let client = format!("of-{clients}-{client}");
+        let client = name(clients, client);
         tasks.spawn(async move {
             let mut count = 0;
             while began.elapsed() < ROUND {
@@ -73,4 +77,8 @@ async fn rate(target: &Target, operation: Operation, clients: usize) -> Result<f
         total += outcome??;
     }
     Ok(total as f64 / began.elapsed().as_secs_f64())
+}
+
+fn name(clients: usize, client: usize) -> String {
+    format!("of-{clients}-{client}")
 }

@@ -85,7 +85,7 @@ pub(crate) async fn measure(program: &Path) -> Result<(), Error> {
 
 async fn change(writer: &mut crate::connection::Connection, number: usize) -> Result<(), Error> {
     let change = json!({"data": {"n": format!("{number}-")}});
-    writer.send(patch("changed", "application/merge-patch+json", &change)?).await.map(drop)
+    writer.send(patch(&format!("{MAPS}/changed"), "application/merge-patch+json", &change)?).await.map(drop)
 }
 
 /// Reports what each event is of, and when it arrived.
