@@ -1,6 +1,8 @@
 //! Who may be preempted, and whom to take first.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use super::Need;
 use crate::model::{Fr, PreemptionPolicy, Workload};
@@ -69,24 +71,105 @@ pub fn compare_candidates(
         .then_with(|| x.key.cmp(&y.key))
 }
 
-/// Sorts candidates for a need.
-pub(super) fn sort(state: &State, need: &Need<'_>, candidates: &mut [WorkloadId]) {
-    let queue = need.subject.queue;
-    if state.settings.afs().is_some() {
-        candidates.sort_by(|a, b| compare_candidates(state, *a, *b, queue, true, need.now));
-        return;
+/// A candidate with everything that decides when its turn comes, as [`compare_candidates`] has it.
+pub(super) struct Ranked<T> {
+    pub(super) candidate: T,
+    workload: Arc<Workload>,
+    /// Lists are tried one after another, but what is evicted already goes first from all of them.
+    list: usize,
+    is_own: bool,
+    /// Its LocalQueue's usage, where that counts.
+    share: Option<(QueueId, f64)>,
+    priority: i64,
+    reserved: Time,
+}
+
+impl<T> Ranked<T> {
+    fn compare(&self, other: &Self) -> Ordering {
+        let (a, b) = (&self.workload, &other.workload);
+        (!a.is_evicted(), self.list, self.is_own)
+            .cmp(&(!b.is_evicted(), other.list, other.is_own))
+            .then_with(|| match (self.share, other.share) {
+                (Some((queue_a, usage_a)), Some((queue_b, usage_b)))
+                    if queue_a == queue_b && a.local_queue != b.local_queue =>
+                {
+                    usage_b.total_cmp(&usage_a)
+                }
+                _ => Ordering::Equal,
+            })
+            .then_with(|| (self.priority, other.reserved).cmp(&(other.priority, self.reserved)))
+            .then_with(|| a.uid.cmp(&b.uid))
+            .then_with(|| a.key.cmp(&b.key))
     }
-    let gates = &state.settings.gates;
-    let key = |id: WorkloadId| {
-        let workload = state.workload(id)?;
-        let is_own = state.held(id).is_some_and(|held| held.queue == queue);
-        let reserved = Reverse(workload.reservation_time(need.now));
-        let priority = workload.effective_priority(gates);
-        Some((!workload.is_evicted(), is_own, priority, reserved, &*workload.uid, &workload.key))
-    };
-    let mut keyed: Vec<_> = candidates.iter().map(|id| (key(*id), *id)).collect();
-    keyed.sort_unstable();
-    for (slot, (_, id)) in candidates.iter_mut().zip(keyed) {
-        *slot = id;
+}
+
+impl<T> PartialEq for Ranked<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.compare(other).is_eq()
+    }
+}
+
+impl<T> Eq for Ranked<T> {}
+
+impl<T> PartialOrd for Ranked<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The first to be tried is the greatest, so that a heap gives it first.
+impl<T> Ord for Ranked<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.compare(self)
+    }
+}
+
+/// Candidates in the order in which they are tried. A search mostly ends after a few of many, so they are
+/// not sorted but taken from a heap. That also bears an order that is not total: usage of LocalQueues
+/// counts between workloads of one queue only.
+pub(super) struct Candidates<T> {
+    heap: BinaryHeap<Ranked<T>>,
+}
+
+impl<T> Candidates<T> {
+    /// Puts lists of candidates in order.
+    pub(super) fn new(
+        state: &State,
+        need: &Need<'_>,
+        lists: impl IntoIterator<Item = Vec<T>>,
+        id: impl Fn(&T) -> WorkloadId,
+    ) -> Self {
+        let by_usage = state.settings.afs().is_some();
+        let rank = |list: usize, candidate: T| {
+            let id = id(&candidate);
+            let workload = Arc::clone(state.workload(id)?);
+            let queue = state.held(id).map(|held| held.queue)?;
+            Some(Ranked {
+                list,
+                is_own: queue == need.subject.queue,
+                share: state.local_queue_usage(id).filter(|_| by_usage).map(|usage| (queue, usage)),
+                priority: workload.effective_priority(&state.settings.gates),
+                reserved: workload.reservation_time(need.now),
+                workload,
+                candidate,
+            })
+        };
+        let ranked = lists
+            .into_iter()
+            .enumerate()
+            .flat_map(|(list, members)| members.into_iter().filter_map(move |own| rank(list, own)));
+        Self { heap: ranked.collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+impl<T> Iterator for Candidates<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.heap.pop().map(|ranked| ranked.candidate)
     }
 }

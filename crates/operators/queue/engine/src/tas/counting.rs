@@ -8,6 +8,7 @@ use super::stats::Exclusions;
 use super::tree::DomainState;
 use super::usage::Assumed;
 use crate::labels::{Toleration, untolerated};
+use crate::model::PodShape;
 use crate::names::ResourceId;
 use crate::requests::{Requests, times_in};
 
@@ -62,22 +63,26 @@ impl<'r> Counting<'r> {
         }
     }
 
-    /// Whether counts depend on the request and on usage only.
+    /// Whether counts depend on nothing but usage and what [`Counting::requests`] and
+    /// [`Counting::filtered_by`] say.
     pub(super) fn is_plain(&self) -> bool {
-        !self.filters && self.within.is_none() && self.assumed.usage.is_empty()
+        self.within.is_none()
+            && self.assumed.usage.is_empty()
+            && (!self.filters || self.workers.updates.is_empty())
     }
 
-    /// What one worker asks for.
-    pub(super) const fn requests(&self) -> &Requests {
-        &self.requests
+    /// What one worker asks for, and what a leader does.
+    pub(super) const fn requests(&self) -> (&Requests, Option<&Requests>) {
+        (&self.requests, self.leader_requests.as_ref())
+    }
+
+    /// The pods whose selector, affinity and tolerations decide about nodes, if they do.
+    pub(super) fn filtered_by(&self) -> Option<&Arc<PodShape>> {
+        self.filters.then_some(&self.workers.pod_set.pod)
     }
 
     /// Whether pods may use the leaf's node, with its affinity score; leaves that are not hosts are
     /// never filtered.
-    pub(super) fn admits(&self, placer: &Placer<'_>, position: usize) -> Option<i64> {
-        self.check(placer, position).ok()
-    }
-
     fn check(&self, placer: &Placer<'_>, position: usize) -> Result<i64, Exclusion> {
         let leaf = placer.tree.leaves.get(position).ok_or(Exclusion::Domain)?;
         let mut score = 0;
@@ -111,21 +116,28 @@ impl<'r> Counting<'r> {
         Ok(score)
     }
 
-    pub(super) fn count(&self, placer: &Placer<'_>, position: usize) -> DomainState {
-        let Some(leaf) = placer.tree.leaves.get(position) else {
-            return DomainState::default();
-        };
+    /// What is left of a resource on a leaf.
+    fn remaining(&self, placer: &Placer<'_>, position: usize) -> impl Fn(ResourceId) -> i64 {
+        let free = placer.tree.leaves.get(position).map(|leaf| &leaf.free);
         let used =
             if placer.options.simulate_empty { None } else { placer.tas.leaf_usage(placer.flavor, position) };
         let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
         let assumed = self.assumed.get(placer.flavor.ledger, slot);
-        let remaining = |resource: ResourceId| {
-            let mut left = leaf.free.get(resource);
+        move |resource: ResourceId| {
+            let mut left = free.map_or(0, |free| free.get(resource));
             for taken in [used, assumed].into_iter().flatten() {
                 left = left.saturating_sub(taken.get(resource));
             }
             left
+        }
+    }
+
+    /// What a leaf can take; nothing if its node is not for these pods.
+    pub(super) fn count(&self, placer: &Placer<'_>, position: usize) -> DomainState {
+        let Ok(affinity) = self.check(placer, position) else {
+            return DomainState::default();
         };
+        let remaining = self.remaining(placer, position);
         let fit = |requests: &Requests, less: Option<&Requests>| {
             let left =
                 |resource| remaining(resource).saturating_sub(less.map_or(0, |less| less.get(resource)));
@@ -137,33 +149,35 @@ impl<'r> Counting<'r> {
             pods,
             leaders: i32::from(leader.is_some()),
             pods_with_leader: leader.map_or(pods, |leader| fit(&self.requests, Some(leader))),
+            affinity,
             ..DomainState::default()
         }
     }
 
-    /// Counts what excluded nodes; only worth it for a message.
+    /// Counts what excluded nodes, after they were counted; only worth it for a message.
     pub(super) fn exclusions(&self, placer: &Placer<'_>) -> Exclusions {
+        let mut short: BTreeMap<ResourceId, usize> = BTreeMap::new();
         let mut counts = Exclusions { total: placer.tree.leaves.len(), ..Exclusions::default() };
-        for position in 0..placer.tree.leaves.len() {
+        for (position, leaf) in placer.tree.leaves.iter().enumerate() {
             match self.check(placer, position) {
                 Err(Exclusion::Taint(taint)) => *counts.taints.entry(taint).or_default() += 1,
                 Err(Exclusion::Selector) => counts.node_selector += 1,
                 Err(Exclusion::Affinity) => counts.affinity += 1,
                 Err(Exclusion::Domain) => counts.domain += 1,
+                Ok(_) if placer.state(leaf.domain).pods > 0 => {}
                 Ok(_) => {
-                    let empty = placer.options.simulate_empty;
-                    let mut left = placer.tas.remaining(placer.flavor, position, empty).unwrap_or_default();
-                    let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
-                    if let Some(assumed) = self.assumed.get(placer.flavor.ledger, slot) {
-                        left.sub(assumed);
-                    }
-                    if let (0, Some(limit)) = self.requests.count_in_limited(&left, placer.names) {
-                        let name = placer.names.resource_name(limit).to_owned();
-                        *counts.resources.entry(name).or_default() += 1;
+                    let remaining = self.remaining(placer, position);
+                    let lacking =
+                        self.requests.iter().filter(|(id, value)| times_in(*value, remaining(*id)) == 0);
+                    let limit = lacking.map(|(id, _)| id).min_by_key(|id| placer.names.resource_name(*id));
+                    if let Some(limit) = limit {
+                        *short.entry(limit).or_default() += 1;
                     }
                 }
             }
         }
+        let named = |(id, count)| (placer.names.resource_name(id).to_owned(), count);
+        counts.resources = short.into_iter().map(named).collect();
         counts
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub use placement::{Placement, PlacementRequest};
 pub use state::{NodeInfo, PlaceOptions, Tas, TasFlavor, TasMark};
 pub use tree::{DomainIdx, DomainState, Tree};
-pub use usage::{Assumed, TasUse};
+pub use usage::{Assumed, LeafUse, TasUse};
 
 /// The label of the level whose domains are single nodes.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";

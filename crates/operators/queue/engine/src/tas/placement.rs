@@ -179,6 +179,26 @@ impl<'a> Placer<'a> {
         chosen
     }
 
+    /// Whether a pod set fits if it is alone: what [`Placer::find`] finds out, without choosing. One domain
+    /// has to be large enough if that is required; otherwise pods may be spread, preferred levels giving
+    /// way up to the highest, so that all domains count together.
+    pub(super) fn has_room(&mut self, request: &PlacementRequest<'_>) -> bool {
+        let Ok(params) = self.params(request, false) else {
+            return false;
+        };
+        let assumed = Assumed::default();
+        let counting = Counting::new(self, request, None, &assumed, None);
+        let key = self.count(&params, &counting);
+        let level = if params.required || params.unconstrained { params.level } else { 0 };
+        let domains = self.tree.by_level.get(level).map_or(&[][..], |domains| domains);
+        let mut slices = domains.iter().map(|domain| i64::from(self.state(*domain).slices));
+        let needed = i64::from(params.slices());
+        let has_room = !domains.is_empty()
+            && if params.required { slices.any(|own| own >= needed) } else { slices.sum::<i64>() >= needed };
+        self.remember(key);
+        has_room
+    }
+
     /// Leaves with their pods.
     fn choose(&mut self, params: &Params, counting: &Counting<'_>) -> Result<Vec<DomainIdx>, String> {
         let mut chosen = None;
@@ -290,11 +310,7 @@ impl<'a> Placer<'a> {
         self.states.clear();
         self.states.resize(self.tree.domains.len(), DomainState::default());
         for (position, leaf) in self.tree.leaves.iter().enumerate() {
-            let Some(affinity) = counting.admits(self, position) else {
-                continue;
-            };
-            let state = counting.count(self, position);
-            *self.state_mut(leaf.domain) = DomainState { affinity, ..state };
+            *self.state_mut(leaf.domain) = counting.count(self, position);
         }
         self.sum_up(params);
     }
