@@ -406,22 +406,10 @@ impl Engine {
         self.waiting.get(&local_queue).into_iter().flatten().copied()
     }
 
-    /// How many workloads of a LocalQueue are active (with the one in flight) and inadmissible, at a cost
-    /// of as many as there are.
+    /// How many workloads of a LocalQueue are active (with the one in flight) and inadmissible.
     pub fn counts_in(&self, local_queue: LocalQueueId) -> (usize, usize) {
         let feeds = self.state.local_queue(local_queue).map(|local_queue| local_queue.queue);
-        let Some(queue) = feeds.and_then(|queue| self.queues.get(&queue)) else {
-            return (0, 0);
-        };
-        let mut counts = (usize::from(queue.in_flight_of(local_queue)), 0);
-        for id in self.waiting_in(local_queue) {
-            if queue.is_active(id) {
-                counts.0 += 1;
-            } else if queue.is_inadmissible(id) {
-                counts.1 += 1;
-            }
-        }
-        counts
+        feeds.and_then(|queue| self.queues.get(&queue)).map_or((0, 0), |queue| queue.counts_of(local_queue))
     }
 
     /// How a LocalQueue's usage orders its workloads.

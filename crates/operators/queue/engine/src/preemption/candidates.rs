@@ -160,10 +160,6 @@ impl<T> Candidates<T> {
             .flat_map(|(list, members)| members.into_iter().filter_map(move |own| rank(list, own)));
         Self { heap: ranked.collect() }
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
-    }
 }
 
 impl<T> Iterator for Candidates<T> {

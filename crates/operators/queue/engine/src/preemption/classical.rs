@@ -52,14 +52,9 @@ struct Collected {
 }
 
 pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
-    let Collected { hierarchical, by_priority, own } = collect(state, need);
+    let Collected { hierarchical, mut by_priority, own } = collect(state, need);
     let (is_hierarchical, from_others) =
         (!hierarchical.is_empty(), !hierarchical.is_empty() || !by_priority.is_empty());
-    let mut candidates =
-        Candidates::new(state, need, [hierarchical, by_priority, own], |candidate| candidate.workload);
-    if candidates.is_empty() {
-        return Vec::new();
-    }
     let may_not_borrow = need.queue.spec.preemption.borrowing_threshold().is_none();
     let attempts: &[bool] = if !from_others || may_not_borrow && !is_under_nominal(state, need) {
         &[true]
@@ -68,6 +63,11 @@ pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
     } else {
         &[true, false]
     };
+    if !attempts.contains(&false) {
+        by_priority.retain(|candidate| candidate.variant != Variant::WithoutBorrowing);
+    }
+    let mut candidates =
+        Candidates::new(state, need, [hierarchical, by_priority, own], |candidate| candidate.workload);
     // Those tried before, in order, for the next attempt.
     let mut tried = Vec::new();
     for borrowing in attempts {

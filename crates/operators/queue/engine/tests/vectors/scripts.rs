@@ -695,12 +695,7 @@ impl Machine {
                 let id = self.id(args["workload"].as_str().unwrap_or(""));
                 let shape = self.pending(step).get(id).and_then(|pending| pending.shape);
                 let progress = crate::flavors::progress(&mut self.world, &args["lastAssignment"], shape);
-                let queue = self.pending(step);
-                if let Some(pending) = queue.get_mut(id) {
-                    pending.progress = Some(Box::new(progress));
-                } else {
-                    queue.set_in_flight_progress(id, progress);
-                }
+                self.pending(step).set_progress(id, progress);
                 done()
             }
             "AddFromLocalQueue" => {
