@@ -146,6 +146,32 @@ impl FromIterator<(ResourceId, i64)> for Requests {
     }
 }
 
+/// Sums per resource, wide enough never to saturate, so that what was added can be taken away again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Total {
+    sums: Vec<(ResourceId, i128)>,
+}
+
+impl Total {
+    pub(crate) fn add(&mut self, resource: ResourceId, amount: i128) {
+        match self.sums.iter_mut().find(|(id, _)| *id == resource) {
+            Some((_, sum)) => *sum += amount,
+            None => self.sums.push((resource, amount)),
+        }
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        self.sums.iter().all(|(_, sum)| *sum == 0)
+    }
+
+    /// The sums that are not zero, clamped.
+    pub(crate) fn requests(&self) -> Requests {
+        let clamp =
+            |sum: i128| i64::try_from(sum.clamp(i64::MIN.into(), i64::MAX.into())).unwrap_or(i64::MAX);
+        self.sums.iter().filter(|(_, sum)| *sum != 0).map(|(id, sum)| (*id, clamp(*sum))).collect()
+    }
+}
+
 /// How many requests of `value` fit into `capacity`.
 #[expect(clippy::cast_possible_truncation, reason = "clamped to the range of i32 just before")]
 pub(crate) fn times_in(value: i64, capacity: i64) -> i32 {

@@ -227,7 +227,7 @@ fn event(pending: usize) {
     }
     let each = |spent: Spent, count: usize| spent.worked / count as f64 * 1e6;
 
-    let rounds = 2_000;
+    let rounds = 20_000;
     let mut spent = Spent::default();
     spent.on(|| {
         for round in 0..rounds {
@@ -258,9 +258,10 @@ fn event(pending: usize) {
         decisions as f64 / running.len() as f64
     );
 
+    let looks = 500_000;
     let (mut spent, mut waiting) = (Spent::default(), 0);
     spent.on(|| {
-        for round in 0..rounds {
+        for round in 0..looks {
             let local_queue = world.local_queues[round % world.local_queues.len()];
             let queue = world.engine.state.local_queue(local_queue).unwrap().queue;
             let (active, parked) = world.engine.counts_in(local_queue);
@@ -269,8 +270,8 @@ fn event(pending: usize) {
     });
     assert!(waiting > 0, "somebody waits");
     println!(
-        "event: {:.1} µs to say how many wait in a LocalQueue and what they ask for, with {pending} pending",
-        each(spent, rounds)
+        "event: {:.2} µs to say how many wait in a LocalQueue and what they ask for, with {pending} pending",
+        each(spent, looks)
     );
 }
 

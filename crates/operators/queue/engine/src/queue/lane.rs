@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::{ShapeHash, Workload};
-use crate::names::{LocalQueueId, ResourceId, WorkloadId};
-use crate::requests::Requests;
+use crate::names::{LocalQueueId, WorkloadId};
 use crate::settings::Settings;
 use crate::time::Time;
 
@@ -122,51 +121,5 @@ impl<T: Copy + Ord> Tally<T> {
                 self.counts.remove(&of);
             }
         }
-    }
-}
-
-/// What workloads ask for together. Sums are wide enough never to saturate, so that what was added can be
-/// taken away again.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Total {
-    sums: Vec<(ResourceId, i128)>,
-}
-
-impl Total {
-    pub(super) fn add(&mut self, workload: &Workload) {
-        self.change(workload, 1);
-    }
-
-    pub(super) fn remove(&mut self, workload: &Workload) {
-        self.change(workload, -1);
-    }
-
-    fn change(&mut self, workload: &Workload, sign: i128) {
-        if workload.admission.is_some() {
-            for demand in workload.demands() {
-                self.change_by(&demand.requests, 1, sign);
-            }
-            return;
-        }
-        for pod_set in &workload.pod_sets {
-            self.change_by(&pod_set.requests, i64::from(pod_set.effective_count), sign);
-        }
-    }
-
-    fn change_by(&mut self, requests: &Requests, times: i64, sign: i128) {
-        for (resource, value) in requests.iter() {
-            let change = i128::from(value.saturating_mul(times)) * sign;
-            match self.sums.iter_mut().find(|(id, _)| *id == resource) {
-                Some((_, sum)) => *sum += change,
-                None => self.sums.push((resource, change)),
-            }
-        }
-    }
-
-    /// The sums, with nothing listed that nobody asks for.
-    pub(super) fn requests(&self) -> Requests {
-        let clamp =
-            |sum: i128| i64::try_from(sum.clamp(i64::MIN.into(), i64::MAX.into())).unwrap_or(i64::MAX);
-        self.sums.iter().filter(|(_, sum)| *sum != 0).map(|(id, sum)| (*id, clamp(*sum))).collect()
     }
 }

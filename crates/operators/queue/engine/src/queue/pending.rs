@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::RequeueReason;
-use super::lane::{Lane, LaneKey, OrderKey, Tally, Total, order_key};
+use super::lane::{Lane, LaneKey, OrderKey, Tally, order_key};
 use crate::flavors::Progress;
 use crate::model::{ConditionKind, ShapeHash, Strategy, Workload};
 use crate::names::{IdMap, LocalQueueId, NamespaceId, WorkloadId};
-use crate::requests::Requests;
+use crate::requests::{Requests, Total};
 use crate::settings::Settings;
 use crate::time::Time;
 
@@ -223,7 +223,7 @@ impl PendingQueue {
     pub fn pending_requests(&self) -> Requests {
         let mut total = self.total.clone();
         if let Some((_, pending)) = &self.in_flight {
-            total.add(&pending.workload);
+            change_total(&mut total, &pending.workload, 1);
         }
         total.requests()
     }
@@ -245,7 +245,7 @@ impl PendingQueue {
         let key = order_key(id, workload, settings);
         self.namespaces.add(workload.key.namespace, 1);
         self.local_queues.add(workload.local_queue, 1);
-        self.total.add(workload);
+        change_total(&mut self.total, workload, 1);
         if place == Place::Parked {
             self.note_parked(id, pending.shape);
         }
@@ -351,7 +351,7 @@ impl PendingQueue {
         let local_queue = workload.local_queue;
         self.namespaces.remove(workload.key.namespace);
         self.local_queues.remove(local_queue);
-        self.total.remove(workload);
+        change_total(&mut self.total, workload, -1);
         if row.place == Place::Lane {
             self.change_lane(self.lane_of(&row.pending), |lane| {
                 lane.delayed.remove(&row.key);
@@ -629,6 +629,20 @@ impl PendingQueue {
     /// Counts a pop that took nothing.
     pub fn advance_pop_cycle(&mut self) {
         self.pop_cycle += 1;
+    }
+}
+
+/// Adds what a workload asks for (`factor` 1), or takes it away (`factor` −1).
+fn change_total(total: &mut Total, workload: &Workload, factor: i128) {
+    let mut change = |requests: &Requests, pods: i64| {
+        for (resource, value) in requests.iter() {
+            total.add(resource, i128::from(value.saturating_mul(pods)) * factor);
+        }
+    };
+    if workload.admission.is_some() {
+        workload.demands().iter().for_each(|demand| change(&demand.requests, 1));
+    } else {
+        workload.pod_sets.iter().for_each(|own| change(&own.requests, own.effective_count.into()));
     }
 }
 

@@ -14,10 +14,10 @@ use crate::model::{
     Admission, CohortSpec, ConditionKind, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey,
 };
 use crate::names::{
-    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, ResourceId, TopologyId, WorkloadId,
+    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
 };
 use crate::quota::{self, NodeId, NodeKind, QuotaTree};
-use crate::requests::Requests;
+use crate::requests::{Requests, Total};
 use crate::settings::Settings;
 use crate::tas::{LeafUse, Tas, TasUse};
 pub use queues::{InactiveReason, MULTIKUEUE, PROVISIONING};
@@ -159,7 +159,7 @@ pub struct State {
     /// Workloads that hold quota and whose pods are not ready.
     not_ready: BTreeSet<WorkloadId>,
     /// What admitted workloads of a LocalQueue use of a queue.
-    running: BTreeMap<(LocalQueueId, QueueId), BTreeMap<ResourceId, i128>>,
+    running: BTreeMap<(LocalQueueId, QueueId), Total>,
     /// Workloads that count as gone while something is tried out.
     hidden: BTreeSet<WorkloadId>,
     /// Usage of LocalQueues for admission fair sharing.
@@ -530,11 +530,10 @@ impl State {
             && (workload.local_queue, held.queue) == (local_queue, queue)
         {
             for (fr, amount) in &held.usage {
-                *sums.entry(fr.resource).or_default() -= i128::from(amount.get());
+                sums.add(fr.resource, -i128::from(amount.get()));
             }
         }
-        let clamp = |sum: i128| i64::try_from(sum.clamp(0, i64::MAX.into())).unwrap_or(i64::MAX);
-        sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(resource, sum)| (resource, clamp(sum))).collect()
+        sums.requests().floor_zero()
     }
 
     /// Usage of the LocalQueue of a workload, if its queue shares fairly at admission.
@@ -551,7 +550,7 @@ impl State {
 }
 
 fn change_running(
-    running: &mut BTreeMap<(LocalQueueId, QueueId), BTreeMap<ResourceId, i128>>,
+    running: &mut BTreeMap<(LocalQueueId, QueueId), Total>,
     workload: &Workload,
     held: &Held,
     factor: i128,
@@ -562,13 +561,9 @@ fn change_running(
     let key = (workload.local_queue, held.queue);
     let sums = running.entry(key).or_default();
     for (fr, amount) in &held.usage {
-        let sum = sums.entry(fr.resource).or_default();
-        *sum += i128::from(amount.get()) * factor;
-        if *sum == 0 {
-            sums.remove(&fr.resource);
-        }
+        sums.add(fr.resource, i128::from(amount.get()) * factor);
     }
-    if sums.is_empty() {
+    if sums.is_zero() {
         running.remove(&key);
     }
 }
