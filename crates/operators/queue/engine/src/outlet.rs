@@ -433,7 +433,7 @@ impl Write<'_> {
                 }
                 if unadmitted.is_gated {
                     let message = &unadmitted.message;
-                    changed = set_condition(
+                    changed |= set_condition(
                         object,
                         "BlockedOnPreemptionGates",
                         true,

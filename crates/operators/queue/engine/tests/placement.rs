@@ -18,8 +18,6 @@ use quintet_queue_engine::settings::Settings;
 use quintet_queue_engine::tas::{Assumed, PlaceOptions, PlacementRequest};
 use serde_json::{Value, json};
 
-const HOST: &str = "kubernetes.io/hostname";
-
 #[derive(Clone, Debug)]
 enum Step {
     Submit { pods: i32, milli: i64, request: usize },
