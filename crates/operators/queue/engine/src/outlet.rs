@@ -11,7 +11,6 @@ use crate::model::{Admission, Delayed, Workload};
 use crate::names::{Names, WorkloadId};
 use crate::preemption::PreemptionReason;
 use crate::settings::Gates;
-use crate::tas::encoding;
 use crate::time::Time;
 
 /// Kubernetes refuses longer condition messages.
@@ -167,7 +166,7 @@ pub fn admission(admission: &Admission, names: &Names, gates: &Gates) -> Value {
                 "count": pod_set.count,
             });
             if let Some(topology) = &pod_set.topology {
-                let encoded = encoding::encode(topology, gates.tas_prefix_encoding);
+                let encoded = topology.encoded(gates.tas_prefix_encoding);
                 value["topologyAssignment"] = serde_json::to_value(encoded).unwrap_or_default();
             }
             if let Some(delayed) = pod_set.delayed {

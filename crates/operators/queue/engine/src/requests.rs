@@ -1,6 +1,13 @@
 //! What pods ask for: a handful of resources with an integer each.
 
+use quintet_api::Quantity;
+
 use crate::names::{Names, ResourceId};
+
+/// The integer a request for a quantity is: milli-units, as of `cpu`, or units.
+pub fn request_of(quantity: Quantity, milli: bool) -> i64 {
+    if milli { quantity.millis() } else { quantity.units() }
+}
 
 /// Integers per resource, sorted by id. Missing means zero, except that [`Requests::is_empty`] and the
 /// scan order see only what is listed.

@@ -345,7 +345,7 @@ fn trap_17_local_queue_usage_goes_before_stickiness() {
         &[flavor("default"), cq, local_queue("cq"), other, pending("busy", "cq", 1000, 100), idle],
     );
     let busy = engine.state.names.local_queues.intern("ns/cq");
-    let used = [(ResourceId::CPU, quintet_queue_engine::quantity::Quantity::units(5))].into_iter().collect();
+    let used = [(ResourceId::CPU, "5".parse().unwrap())].into_iter().collect();
     engine.state.afs.set(busy, used, NOW);
     engine.schedule(NOW);
     assert!(is_admitted(&engine, "idle") && !is_admitted(&engine, "busy"));

@@ -35,6 +35,7 @@ use std::sync::Arc;
 pub use plan::{CohortSet, Plan, PlanError, QueueSet, TopologyPlan, WorkloadSet, WorkloadTemplate};
 pub use report::{ClassReport, QueueReport, Report, Sample};
 
+use crate::amount::Amount;
 use crate::engine::Engine;
 use crate::labels::Labels;
 use crate::model::{
@@ -42,7 +43,6 @@ use crate::model::{
     SliceLayer, TopologyRequest, Workload, WorkloadKey,
 };
 use crate::names::{FlavorId, LocalQueueId, NamespaceId, QueueId, ResourceId, WorkloadId};
-use crate::quantity::Quantity;
 use crate::requests::Requests;
 use crate::settings::Settings;
 use crate::tas::NodeInfo;
@@ -152,7 +152,7 @@ impl Simulation {
         for set in &queues.workloads_sets {
             starts.push(self.classes.len());
             for template in &set.workloads {
-                let cpu = plan::quantity(&template.request)?.milli_value();
+                let cpu = plan::quantity(&template.request)?.millis();
                 let requests: Requests = [(ResourceId::CPU, cpu)].into_iter().collect();
                 self.classes.push(Class {
                     name: template.class_name.clone(),
@@ -176,11 +176,11 @@ impl Simulation {
         let names = &mut self.engine.state.names;
         let mut spec = QueueSpec::new(names.queues.intern(name));
         let local_queue = names.local_queues.intern(&format!("default/{name}"));
-        let nominal = plan::quantity(&queues.nominal_quota)?.amount(true);
+        let nominal = Amount::of(plan::quantity(&queues.nominal_quota)?, true);
         let limit = queues.borrowing_limit.as_ref().map(plan::quantity).transpose()?;
         let quota = Quota {
             nominal,
-            borrowing_limit: limit.map(|limit: Quantity| limit.amount(true)),
+            borrowing_limit: limit.map(|limit| Amount::of(limit, true)),
             lending_limit: None,
         };
         let flavors = vec![FlavorQuotas { flavor: self.flavor, quotas: vec![(ResourceId::CPU, quota)] }];

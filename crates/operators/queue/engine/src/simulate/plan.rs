@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use quintet_api::Quantity;
+use quintet_api::quantity::Notation;
 use serde::Deserialize;
 
 use crate::model::PreemptionPolicy;
 use crate::names::{Names, ResourceId};
-use crate::quantity::Quantity;
 use crate::tas::NodeInfo;
 
 /// A plan that cannot be run.
@@ -174,9 +175,9 @@ impl Plan {
 
 pub(super) fn quantity(value: &Amountlike) -> Result<Quantity, PlanError> {
     match value {
-        Amountlike::Number(number) => Ok(Quantity::units(*number)),
+        Amountlike::Number(number) => Ok(Quantity::from_units(*number, Notation::DecimalSi)),
         Amountlike::Text(text) => {
-            Quantity::parse(text).map_err(|_| PlanError::Invalid { what: "a quantity", value: text.clone() })
+            text.parse().map_err(|_| PlanError::Invalid { what: "a quantity", value: text.clone() })
         }
     }
 }
@@ -200,9 +201,9 @@ pub(super) fn nodes(plan: &TopologyPlan, names: &mut Names) -> Result<Vec<NodeIn
     let memory = names.resource("memory");
     let mut allocatable = vec![(ResourceId::PODS, PODS)];
     if let Some(capacity) = capacity {
-        allocatable.push((ResourceId::CPU, quantity(&capacity.cpu)?.milli_value()));
+        allocatable.push((ResourceId::CPU, quantity(&capacity.cpu)?.millis()));
         if let Some(amount) = &capacity.memory {
-            allocatable.push((memory, quantity(amount)?.value()));
+            allocatable.push((memory, quantity(amount)?.units()));
         }
     }
     let total: usize = plan.levels.iter().map(|level| level.count).product();

@@ -974,7 +974,7 @@ pub fn entry_penalties(case: &Case<'_>) -> Verdict {
         ledger.get(local_queue).map(quintet_queue_engine::afs::LedgerEntry::pending).unwrap_or_default();
     let mut found = differences("pending", &json!(!pending.is_empty()), &case.want()["pending"]);
     for (name, wanted) in case.want()["milli"].as_object().into_iter().flatten() {
-        let got = pending.get(&names.resource(name)).map_or(0, |quantity| quantity.milli_value());
+        let got = pending.get(&names.resource(name)).map_or(0, |quantity| quantity.millis());
         found.extend(differences(name, &json!(got), wanted));
     }
     Verdict::from_differences(found)
