@@ -10,6 +10,7 @@ use quintet_queue_engine::names::ResourceId;
 use quintet_queue_engine::outlet;
 use quintet_queue_engine::queue::RequeueReason;
 use quintet_queue_engine::settings::Settings;
+use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
 
 /// Queues a, b and c of a cohort with 3 cpu each; usage as lists of cpu sizes in milli.
@@ -444,6 +445,22 @@ fn a_closed_gate_keeps_from_preempting_and_from_nothing_else() {
     assert_eq!(gated(2000, 0), (false, true), "it would have to preempt");
     assert_eq!(gated(1000, 0), (true, false), "it fits");
     assert_eq!(gated(2000, 100), (false, false), "nobody to preempt");
+}
+
+#[test]
+fn a_forecast_gives_everybody_a_turn() {
+    let objects = [
+        flavor("default"),
+        queue("cq", "", 4, json!({})),
+        local_queue("cq"),
+        admitted("holder", "cq", 3000, 0),
+        pending("large", "cq", 2000, 10),
+        pending("small", "cq", 1000, 0),
+    ];
+    let engine = engine(Settings::default(), &objects);
+    let starts = engine.forecast(NOW, Span::secs(3600), &|_, _| None);
+    assert_eq!(starts[&id(&engine, "small")], Some(NOW), "although the one before it does not fit");
+    assert_eq!(starts[&id(&engine, "large")], None);
 }
 
 #[test]

@@ -401,6 +401,11 @@ impl Engine {
         self.second_pass.take_ready(now).into_iter().map(|(id, _)| id).collect()
     }
 
+    /// How many workloads wait for their turn, in all queues.
+    pub fn active(&self) -> usize {
+        self.busy.iter().filter_map(|queue| self.queues.get(queue)).map(|queue| queue.counts().0).sum()
+    }
+
     /// Workloads waiting for a LocalQueue, in flight not included.
     pub fn waiting_in(&self, local_queue: LocalQueueId) -> impl Iterator<Item = WorkloadId> + '_ {
         self.waiting.get(&local_queue).into_iter().flatten().copied()
