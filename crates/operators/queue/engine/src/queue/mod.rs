@@ -1,6 +1,7 @@
 //! Pending workloads: what waits in each ClusterQueue, in which order, and what wakes it.
 
 mod lane;
+mod looking;
 mod pending;
 mod reason;
 mod second_pass;

@@ -38,23 +38,23 @@ impl Pending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Lane,
     Parked,
 }
 
 #[derive(Clone, Debug)]
-struct Row {
-    pending: Pending,
-    key: OrderKey,
-    place: Place,
+pub(super) struct Row {
+    pub(super) pending: Pending,
+    pub(super) key: OrderKey,
+    pub(super) place: Place,
 }
 
 #[derive(Clone, Debug)]
-struct Preemptor {
-    workload: WorkloadId,
-    generation: i64,
-    sticky: bool,
+pub(super) struct Preemptor {
+    pub(super) workload: WorkloadId,
+    pub(super) generation: i64,
+    pub(super) sticky: bool,
 }
 
 /// The pending workloads of one ClusterQueue.
@@ -63,28 +63,28 @@ pub struct PendingQueue {
     /// What a blocked head does.
     pub strategy: Strategy,
     /// Order by LocalQueue usage; set when the queue is made.
-    by_usage: bool,
-    rows: IdMap<WorkloadId, Row>,
-    lanes: BTreeMap<LaneKey, Lane>,
+    pub(super) by_usage: bool,
+    pub(super) rows: IdMap<WorkloadId, Row>,
+    pub(super) lanes: BTreeMap<LaneKey, Lane>,
     /// The first active workload of every lane.
-    heads: BTreeMap<Option<LocalQueueId>, BTreeSet<(OrderKey, Option<ShapeHash>)>>,
-    parked: BTreeSet<WorkloadId>,
+    pub(super) heads: BTreeMap<Option<LocalQueueId>, BTreeSet<(OrderKey, Option<ShapeHash>)>>,
+    pub(super) parked: BTreeSet<WorkloadId>,
     /// Shapes known not to fit, with the reason their workloads report.
-    unfit: BTreeMap<ShapeHash, Arc<str>>,
-    in_flight: Option<(WorkloadId, Pending)>,
+    pub(super) unfit: BTreeMap<ShapeHash, Arc<str>>,
+    pub(super) in_flight: Option<(WorkloadId, Pending)>,
     /// Of all that wait, without the one in flight.
-    namespaces: Tally<NamespaceId>,
-    local_queues: Tally<LocalQueueId>,
-    total: Total,
+    pub(super) namespaces: Tally<NamespaceId>,
+    pub(super) local_queues: Tally<LocalQueueId>,
+    pub(super) total: Total,
     /// The shapes of those in `parked`.
-    parked_shapes: Tally<ShapeHash>,
-    active: usize,
-    bulk: usize,
-    pop_cycle: i64,
-    flush_cycle: i64,
-    preemptor: Option<Preemptor>,
+    pub(super) parked_shapes: Tally<ShapeHash>,
+    pub(super) active: usize,
+    pub(super) bulk: usize,
+    pub(super) pop_cycle: i64,
+    pub(super) flush_cycle: i64,
+    pub(super) preemptor: Option<Preemptor>,
     /// The preemptor before the last one.
-    last_preemptor: Option<Preemptor>,
+    pub(super) last_preemptor: Option<Preemptor>,
 }
 
 impl PendingQueue {
@@ -111,134 +111,6 @@ impl PendingQueue {
             last_preemptor: None,
         }
     }
-
-    // --- looking ---
-
-    /// How many are active (with the one in flight) and inadmissible.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.active + usize::from(self.in_flight.is_some()), self.parked.len() + self.bulk)
-    }
-
-    /// How many of a LocalQueue are active (with the one in flight) and inadmissible, at a cost of as many
-    /// as there are shapes.
-    pub fn counts_of(&self, local_queue: LocalQueueId) -> (usize, usize) {
-        let active: usize = self.lanes.values().map(|lane| lane.active.of(local_queue)).sum();
-        let flying = self.in_flight.as_ref().map(|(_, pending)| pending.workload.local_queue);
-        (active + usize::from(flying == Some(local_queue)), self.local_queues.get(local_queue) - active)
-    }
-
-    /// Whether the workload waits for its turn.
-    pub fn is_active(&self, id: WorkloadId) -> bool {
-        self.rows.get(&id).is_some_and(|row| {
-            row.place == Place::Lane
-                && self
-                    .lanes
-                    .get(&self.lane_of(&row.pending))
-                    .is_some_and(|lane| lane.active.contains(&row.key))
-        })
-    }
-
-    /// Whether the workload is parked.
-    pub fn is_inadmissible(&self, id: WorkloadId) -> bool {
-        self.rows.contains_key(&id) && !self.is_active(id)
-    }
-
-    /// Whether the workload is being decided about.
-    pub fn is_in_flight(&self, id: WorkloadId) -> bool {
-        self.in_flight.as_ref().is_some_and(|(flying, _)| *flying == id)
-    }
-
-    /// The workload as the queue knows it, in flight or not.
-    pub fn get(&self, id: WorkloadId) -> Option<&Pending> {
-        let flying = self.in_flight.as_ref().filter(|(flying, _)| *flying == id).map(|(_, pending)| pending);
-        self.rows.get(&id).map(|row| &row.pending).or(flying)
-    }
-
-    /// Notes how far flavor search came for a workload, in flight or not.
-    pub fn set_progress(&mut self, id: WorkloadId, progress: Progress) {
-        let flying = self.in_flight.as_mut().filter(|(flying, _)| *flying == id).map(|(_, pending)| pending);
-        if let Some(pending) = self.rows.get_mut(&id).map(|row| &mut row.pending).or(flying) {
-            pending.progress = Some(Box::new(progress));
-        }
-    }
-
-    /// Active workloads, in no order.
-    pub fn active_ids(&self) -> Vec<WorkloadId> {
-        self.lanes.values().flat_map(|lane| lane.active.iter().map(|key| key.3)).collect()
-    }
-
-    /// Inadmissible workloads, in no order.
-    pub fn inadmissible_ids(&self) -> Vec<WorkloadId> {
-        let bulk = self.lanes.values().flat_map(|lane| lane.bulk.iter().map(|key| key.3));
-        self.parked.iter().copied().chain(bulk).collect()
-    }
-
-    /// All workloads, also the one in flight, in the order in which they would be popped if all were active.
-    pub fn ordered(&self, usage: &dyn Fn(LocalQueueId) -> f64, settings: &Settings) -> Vec<WorkloadId> {
-        let flying =
-            self.in_flight.iter().map(|(id, pending)| (order_key(*id, &pending.workload, settings), pending));
-        let waiting = self.rows.values().map(|row| (row.key.clone(), &row.pending));
-        let mut all: Vec<(f64, bool, OrderKey)> = waiting
-            .chain(flying)
-            .map(|(key, pending)| {
-                let used = if self.by_usage { usage(pending.workload.local_queue) } else { 0.0 };
-                (used, !self.is_sticky(key.3), key)
-            })
-            .collect();
-        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then_with(|| a.2.cmp(&b.2)));
-        all.into_iter().map(|(_, _, key)| key.3).collect()
-    }
-
-    /// The reason workloads of this one's shape are parked for.
-    pub fn unfit_reason(&self, id: WorkloadId) -> Option<&str> {
-        let shape = self.rows.get(&id).filter(|_| self.is_inadmissible(id))?.pending.shape?;
-        self.unfit.get(&shape).map(|reason| &**reason)
-    }
-
-    /// How many workloads of each known shape are active and inadmissible; the one in flight is neither.
-    pub fn shapes(&self) -> (BTreeMap<ShapeHash, usize>, BTreeMap<ShapeHash, usize>) {
-        let (mut active, mut inadmissible) = (BTreeMap::new(), BTreeMap::new());
-        let mut count = |is_active: bool, shape: Option<ShapeHash>, number: usize| {
-            let counts = if is_active { &mut active } else { &mut inadmissible };
-            if let Some(shape) = shape.filter(|_| number > 0) {
-                *counts.entry(shape).or_default() += number;
-            }
-        };
-        for ((_, shape), lane) in &self.lanes {
-            count(true, *shape, lane.active.len());
-            count(false, *shape, lane.bulk.len());
-        }
-        for (shape, number) in self.parked_shapes.iter() {
-            count(false, Some(shape), number);
-        }
-        (active, inadmissible)
-    }
-
-    /// The shape of the workload in flight, if there is one and its shape is known.
-    pub fn shape_in_flight(&self) -> Option<ShapeHash> {
-        self.in_flight.as_ref().and_then(|(_, pending)| pending.shape)
-    }
-
-    /// What all pending workloads ask for together.
-    pub fn pending_requests(&self) -> Requests {
-        let mut total = self.total.clone();
-        if let Some((_, pending)) = &self.in_flight {
-            change_total(&mut total, &pending.workload, 1);
-        }
-        total.requests()
-    }
-
-    /// Whether the workload waits for its victims and has not changed since.
-    pub fn is_preemptor(&self, id: WorkloadId, generation: i64) -> bool {
-        self.preemptor.as_ref().is_some_and(|known| known.workload == id && known.generation == generation)
-    }
-
-    /// Whether the workload goes first because it waits for its victims.
-    pub fn is_sticky(&self, id: WorkloadId) -> bool {
-        self.preemptor.as_ref().is_some_and(|known| known.workload == id && known.sticky)
-    }
-
-    // --- changing ---
 
     fn insert(&mut self, id: WorkloadId, pending: Pending, place: Place, settings: &Settings) {
         let workload = &pending.workload;
@@ -310,7 +182,7 @@ impl PendingQueue {
     }
 
     /// The lane of a workload: its LocalQueue, if usage orders them, and its shape.
-    fn lane_of(&self, pending: &Pending) -> LaneKey {
+    pub(super) fn lane_of(&self, pending: &Pending) -> LaneKey {
         self.lane(pending.workload.local_queue, pending.shape)
     }
 
@@ -615,6 +487,14 @@ impl PendingQueue {
         .collect()
     }
 
+    /// Notes how far flavor search came for a workload, in flight or not.
+    pub fn set_progress(&mut self, id: WorkloadId, progress: Progress) {
+        let flying = self.in_flight.as_mut().filter(|(flying, _)| *flying == id).map(|(_, pending)| pending);
+        if let Some(pending) = self.rows.get_mut(&id).map(|row| &mut row.pending).or(flying) {
+            pending.progress = Some(Box::new(progress));
+        }
+    }
+
     /// Forgets a workload.
     pub fn remove(&mut self, id: WorkloadId) {
         self.take(id);
@@ -633,7 +513,7 @@ impl PendingQueue {
 }
 
 /// Adds what a workload asks for (`factor` 1), or takes it away (`factor` −1).
-fn change_total(total: &mut Total, workload: &Workload, factor: i128) {
+pub(super) fn change_total(total: &mut Total, workload: &Workload, factor: i128) {
     let mut change = |requests: &Requests, pods: i64| {
         for (resource, value) in requests.iter() {
             total.add(resource, i128::from(value.saturating_mul(pods)) * factor);

@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::counting::Counting;
-use super::placement::{Params, Placer};
+use super::params::Params;
+use super::placement::Placer;
 use super::tree::DomainState;
 use super::usage::Ledger;
 use crate::model::PodShape;

@@ -10,6 +10,7 @@ mod cache;
 mod counting;
 mod elastic;
 mod message;
+mod params;
 mod placement;
 mod replacement;
 mod state;
