@@ -65,7 +65,8 @@ fn racks(hosts: &[i64]) -> Engine {
     engine(Settings::default(), &objects)
 }
 
-/// A workload of one pod set, or of two if it is a seventh one; every other one bears the taint.
+/// A workload of one pod set; or with a leader if it is a fifth one, or with another pod set if it is a
+/// seventh one. Every other one bears the taint.
 fn workload(number: usize, pods: i32, milli: i64, kind: usize) -> Value {
     let mut workload =
         pending(&format!("w{number:03}"), "cq", milli, i32::try_from(number % 3).expect("small"));
@@ -75,7 +76,14 @@ fn workload(number: usize, pods: i32, milli: i64, kind: usize) -> Value {
     if number % 2 == 1 {
         main["template"]["spec"]["tolerations"] = json!([{ "key": "gpu", "operator": "Exists" }]);
     }
-    if number % 7 == 6 {
+    if number % 5 == 4 && kind < 2 {
+        main["topologyRequest"]["podSetGroupName"] = "group".into();
+        let mut leader = main.clone();
+        leader["name"] = "leader".into();
+        leader["count"] = 1.into();
+        leader["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "700m".into();
+        workload["spec"]["podSets"].as_array_mut().expect("a list").push(leader);
+    } else if number % 7 == 6 {
         let mut second = main.clone();
         second["name"] = "second".into();
         second["topologyRequest"] = request(kind + 1);
