@@ -46,29 +46,11 @@ pub fn compare_candidates(
     with_afs: bool,
     now: Time,
 ) -> Ordering {
-    let (Some(x), Some(y)) = (state.workload(a), state.workload(b)) else {
-        return a.cmp(&b);
-    };
-    let queue_of = |id| state.held(id).map(|held| held.queue);
-    let (queue_a, queue_b) = (queue_of(a), queue_of(b));
-    let own = Some(preemptor_queue);
-    let gates = &state.settings.gates;
-    y.is_evicted()
-        .cmp(&x.is_evicted())
-        .then_with(|| (queue_a == own).cmp(&(queue_b == own)))
-        .then_with(|| {
-            if !with_afs || queue_a != queue_b || x.local_queue == y.local_queue {
-                return Ordering::Equal;
-            }
-            match (state.local_queue_usage(a), state.local_queue_usage(b)) {
-                (Some(usage_a), Some(usage_b)) => usage_b.total_cmp(&usage_a),
-                _ => Ordering::Equal,
-            }
-        })
-        .then_with(|| x.effective_priority(gates).cmp(&y.effective_priority(gates)))
-        .then_with(|| y.reservation_time(now).cmp(&x.reservation_time(now)))
-        .then_with(|| x.uid.cmp(&y.uid))
-        .then_with(|| x.key.cmp(&y.key))
+    let rank = |id| Ranked::new(state, id, (), 0, (preemptor_queue, with_afs, now));
+    match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => a.compare(&b),
+        _ => a.cmp(&b),
+    }
 }
 
 /// A candidate with everything that decides when its turn comes, as [`compare_candidates`] has it.
@@ -85,6 +67,28 @@ pub(super) struct Ranked<T> {
 }
 
 impl<T> Ranked<T> {
+    /// `None` if the workload holds nothing.
+    fn new(
+        state: &State,
+        id: WorkloadId,
+        candidate: T,
+        list: usize,
+        (preemptor_queue, with_afs, now): (QueueId, bool, Time),
+    ) -> Option<Self> {
+        let workload = Arc::clone(state.workload(id)?);
+        let queue = state.held(id)?.queue;
+        let usage = if with_afs { state.local_queue_usage(id) } else { None };
+        Some(Self {
+            list,
+            is_own: queue == preemptor_queue,
+            share: usage.map(|usage| (queue, usage)),
+            priority: workload.effective_priority(&state.settings.gates),
+            reserved: workload.reservation_time(now),
+            workload,
+            candidate,
+        })
+    }
+
     fn compare(&self, other: &Self) -> Ordering {
         let (a, b) = (&self.workload, &other.workload);
         (!a.is_evicted(), self.list, self.is_own)
@@ -139,21 +143,8 @@ impl<T> Candidates<T> {
         lists: impl IntoIterator<Item = Vec<T>>,
         id: impl Fn(&T) -> WorkloadId,
     ) -> Self {
-        let by_usage = state.settings.afs().is_some();
-        let rank = |list: usize, candidate: T| {
-            let id = id(&candidate);
-            let workload = Arc::clone(state.workload(id)?);
-            let queue = state.held(id).map(|held| held.queue)?;
-            Some(Ranked {
-                list,
-                is_own: queue == need.subject.queue,
-                share: state.local_queue_usage(id).filter(|_| by_usage).map(|usage| (queue, usage)),
-                priority: workload.effective_priority(&state.settings.gates),
-                reserved: workload.reservation_time(need.now),
-                workload,
-                candidate,
-            })
-        };
+        let context = (need.subject.queue, state.settings.afs().is_some(), need.now);
+        let rank = |list: usize, candidate: T| Ranked::new(state, id(&candidate), candidate, list, context);
         let ranked = lists
             .into_iter()
             .enumerate()
