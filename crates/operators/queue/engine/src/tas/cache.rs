@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::counting::Counting;
 use super::params::Params;
 use super::placement::Placer;
+use super::stats::Shortages;
 use super::tree::DomainState;
 use super::usage::Ledger;
 use crate::model::PodShape;
@@ -37,6 +38,7 @@ pub(super) struct CountKey {
 #[derive(Debug)]
 pub(super) struct Counts {
     states: Vec<DomainState>,
+    shortages: Shortages,
     version: u64,
     /// When it was used last, counted in uses of the cache.
     used: u64,
@@ -108,7 +110,7 @@ impl Placer<'_> {
         match self.tas.counts.take(&key) {
             None => self.count_all(params, counting),
             Some(counts) => {
-                self.states = counts.states;
+                (self.states, self.shortages) = (counts.states, counts.shortages);
                 if !self.options.simulate_empty {
                     self.catch_up(counts.version, params, counting);
                 }
@@ -128,11 +130,7 @@ impl Placer<'_> {
         };
         let mut dirty = BTreeSet::new();
         for position in changed.iter().filter_map(|slot| self.flavor.leaf_of.get(*slot).copied().flatten()) {
-            if let Some(leaf) = self.tree.leaves.get(position) {
-                dirty.insert(leaf.domain);
-                let state = counting.count(self, position);
-                *self.state_mut(leaf.domain) = state;
-            }
+            dirty.extend(self.count_leaf(position, counting));
         }
         // A domain comes after its parent in the arena, so the last dirty one has no dirty child left.
         while let Some(domain) = dirty.pop_last() {
@@ -152,6 +150,7 @@ impl Placer<'_> {
         }
         let version = self.tas.ledger(self.flavor).map_or(0, Ledger::version);
         let states = std::mem::take(&mut self.states);
-        self.tas.counts.put(key, Counts { states, version, used: 0 });
+        let shortages = std::mem::take(&mut self.shortages);
+        self.tas.counts.put(key, Counts { states, shortages, version, used: 0 });
     }
 }

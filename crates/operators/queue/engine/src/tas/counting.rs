@@ -132,10 +132,11 @@ impl<'r> Counting<'r> {
         }
     }
 
-    /// What a leaf can take; nothing if its node is not for these pods.
-    pub(super) fn count(&self, placer: &Placer<'_>, position: usize) -> DomainState {
+    /// What a leaf can take, and what it lacks if that is nothing; nothing of both if its node is not for
+    /// these pods.
+    pub(super) fn count(&self, placer: &Placer<'_>, position: usize) -> (DomainState, Option<ResourceId>) {
         let Ok(affinity) = self.check(placer, position) else {
-            return DomainState::default();
+            return (DomainState::default(), None);
         };
         let remaining = self.remaining(placer, position);
         let fit = |requests: &Requests, less: Option<&Requests>| {
@@ -145,39 +146,41 @@ impl<'r> Counting<'r> {
         };
         let pods = fit(&self.requests, None);
         let leader = self.leader_requests.as_ref().filter(|leader| fit(leader, None) > 0);
-        DomainState {
+        let mut lacking = None;
+        if pods == 0 {
+            let short = self.requests.iter().filter(|(id, value)| times_in(*value, remaining(*id)) == 0);
+            lacking = short.map(|(id, _)| id).min_by_key(|id| placer.names.resource_name(*id));
+        }
+        let state = DomainState {
             pods,
             leaders: i32::from(leader.is_some()),
             pods_with_leader: leader.map_or(pods, |leader| fit(&self.requests, Some(leader))),
             affinity,
             ..DomainState::default()
-        }
+        };
+        (state, lacking)
     }
 
-    /// Counts what excluded nodes, after they were counted; only worth it for a message.
+    /// What excluded nodes, after they were counted; only worth it for a message.
     pub(super) fn exclusions(&self, placer: &Placer<'_>) -> Exclusions {
-        let mut short: BTreeMap<ResourceId, usize> = BTreeMap::new();
-        let mut counts = Exclusions { total: placer.tree.leaves.len(), ..Exclusions::default() };
-        for (position, leaf) in placer.tree.leaves.iter().enumerate() {
+        let named = |(id, count)| (placer.names.resource_name(id).to_owned(), count);
+        let mut counts = Exclusions {
+            total: placer.tree.leaves.len(),
+            resources: placer.shortages.iter().map(named).collect(),
+            ..Exclusions::default()
+        };
+        if !self.filters && self.within.is_none() {
+            return counts;
+        }
+        for position in 0..placer.tree.leaves.len() {
             match self.check(placer, position) {
                 Err(Exclusion::Taint(taint)) => *counts.taints.entry(taint).or_default() += 1,
                 Err(Exclusion::Selector) => counts.node_selector += 1,
                 Err(Exclusion::Affinity) => counts.affinity += 1,
                 Err(Exclusion::Domain) => counts.domain += 1,
-                Ok(_) if placer.state(leaf.domain).pods > 0 => {}
-                Ok(_) => {
-                    let remaining = self.remaining(placer, position);
-                    let lacking =
-                        self.requests.iter().filter(|(id, value)| times_in(*value, remaining(*id)) == 0);
-                    let limit = lacking.map(|(id, _)| id).min_by_key(|id| placer.names.resource_name(*id));
-                    if let Some(limit) = limit {
-                        *short.entry(limit).or_default() += 1;
-                    }
-                }
+                Ok(_) => {}
             }
         }
-        let named = |(id, count)| (placer.names.resource_name(id).to_owned(), count);
-        counts.resources = short.into_iter().map(named).collect();
         counts
     }
 }

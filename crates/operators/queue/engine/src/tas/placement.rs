@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use super::counting::Counting;
 use super::message::Miss;
 use super::params::Params;
+use super::stats::Shortages;
 use super::tree::{DomainIdx, DomainState, Tree};
 use super::usage::Assumed;
 use super::{DomainAssignment, PlaceOptions, Tas, TasFlavor, TopologyAssignment};
@@ -51,6 +52,7 @@ pub(super) struct Placer<'a> {
     pub(super) names: &'a Names,
     pub(super) gates: &'a Gates,
     pub(super) states: Vec<DomainState>,
+    pub(super) shortages: Shortages,
     /// States before they were changed, while counts are to be remembered.
     pub(super) undo: Option<Vec<(DomainIdx, DomainState)>>,
 }
@@ -65,7 +67,18 @@ impl<'a> Placer<'a> {
         options: PlaceOptions<'a>,
         (names, gates): (&'a Names, &'a Gates),
     ) -> Self {
-        Self { tas, id, flavor, tree: &flavor.tree, options, names, gates, states: Vec::new(), undo: None }
+        Self {
+            tas,
+            id,
+            flavor,
+            tree: &flavor.tree,
+            options,
+            names,
+            gates,
+            states: Vec::new(),
+            shortages: Shortages::default(),
+            undo: None,
+        }
     }
 
     #[expect(clippy::indexing_slicing, reason = "states has one entry per domain of the tree")]
@@ -198,10 +211,20 @@ impl<'a> Placer<'a> {
     pub(super) fn count_all(&mut self, params: &Params, counting: &Counting<'_>) {
         self.states.clear();
         self.states.resize(self.tree.domains.len(), DomainState::default());
-        for (position, leaf) in self.tree.leaves.iter().enumerate() {
-            *self.state_mut(leaf.domain) = counting.count(self, position);
+        self.shortages = Shortages::none(self.tree.leaves.len());
+        for position in 0..self.tree.leaves.len() {
+            self.count_leaf(position, counting);
         }
         self.sum_up(params);
+    }
+
+    /// Counts a leaf; says which domain that is.
+    pub(super) fn count_leaf(&mut self, position: usize, counting: &Counting<'_>) -> Option<DomainIdx> {
+        let domain = self.tree.leaves.get(position)?.domain;
+        let (state, lacking) = counting.count(self, position);
+        *self.state_mut(domain) = state;
+        self.shortages.set(position, lacking);
+        Some(domain)
     }
 
     /// Sums leaf counts up the tree.
