@@ -59,7 +59,8 @@ impl Part {
             })
         });
         let events = BACKLOGS.iter().map(|pending| Self::Event { pending: *pending });
-        sized.chain([Self::Memory]).chain(events).collect()
+        // Memory goes first: later it would use again what other parts gave back.
+        [Self::Memory].into_iter().chain(sized).chain(events).collect()
     }
 
     fn name(self) -> String {
@@ -194,7 +195,7 @@ fn memory() {
         world.fill(pending);
         println!(
             "memory: {} bytes for each of {pending} more pending workloads",
-            (resident() - before) / pending
+            resident().saturating_sub(before) / pending
         );
     }
     let mut engine = Engine::new(Settings::default());
@@ -203,7 +204,10 @@ fn memory() {
         let object = testing::workload("default", &format!("workload-{number}"), "queue-0", 1);
         testing::add(&mut engine, &object);
     }
-    println!("memory: {} bytes for each of {read} workloads read from JSON", (resident() - before) / read);
+    println!(
+        "memory: {} bytes for each of {read} workloads read from JSON",
+        resident().saturating_sub(before) / read
+    );
 }
 
 /// What one arrival, one end and one look cost while so many wait that do not fit.
