@@ -58,6 +58,7 @@ pub(super) struct Ranked<T> {
     pub(super) candidate: T,
     workload: Arc<Workload>,
     /// Lists are tried one after another, but what is evicted already goes first from all of them.
+    is_running: bool,
     list: usize,
     is_own: bool,
     /// Its LocalQueue's usage, where that counts.
@@ -79,6 +80,7 @@ impl<T> Ranked<T> {
         let queue = state.held(id)?.queue;
         let usage = if with_afs { state.local_queue_usage(id) } else { None };
         Some(Self {
+            is_running: !workload.is_evicted(),
             list,
             is_own: queue == preemptor_queue,
             share: usage.map(|usage| (queue, usage)),
@@ -91,8 +93,8 @@ impl<T> Ranked<T> {
 
     fn compare(&self, other: &Self) -> Ordering {
         let (a, b) = (&self.workload, &other.workload);
-        (!a.is_evicted(), self.list, self.is_own)
-            .cmp(&(!b.is_evicted(), other.list, other.is_own))
+        (self.is_running, self.list, self.is_own)
+            .cmp(&(other.is_running, other.list, other.is_own))
             .then_with(|| match (self.share, other.share) {
                 (Some((queue_a, usage_a)), Some((queue_b, usage_b)))
                     if queue_a == queue_b && a.local_queue != b.local_queue =>
