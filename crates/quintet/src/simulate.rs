@@ -28,6 +28,10 @@ use crate::output;
 ///         creationIntervalMs: 100
 ///         workloads:
 ///         - {className: small, runtimeMs: 2000, priority: 50, request: 5}
+///
+/// Quotas and requests are CPUs, per queue and per pod. Queues may also say whom they preempt
+/// (withinClusterQueue, reclaimWithinCohort), workloads how many pods they have (podCount). With nodes in
+/// racks (topology) workloads ask where their pods lie (tasConstraint, tasLevel, sliceSize).
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -46,16 +50,21 @@ enum Format {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let file = &arguments.file;
-    let text = read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let report = simulate::simulate(&text).with_context(|| format!("cannot simulate {}", file.display()))?;
+    let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
+    let text = read(file).with_context(|| format!("cannot read {name}"))?;
+    let report = simulate::simulate(&text).with_context(|| format!("cannot simulate {name}"))?;
     match arguments.output {
         Format::Text => output::print(&report.text()),
         Format::Json => output::print_json(&report),
     }
 }
 
+fn is_stdin(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
 fn read(file: &Path) -> io::Result<String> {
-    if file != Path::new("-") {
+    if !is_stdin(file) {
         return fs::read_to_string(file);
     }
     let mut text = String::new();

@@ -179,7 +179,10 @@ fn version_and_completions_are_there() {
 fn a_simulation_is_told_in_tables_and_a_plot_or_in_json() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/simulate/two-teams.yaml");
     let report = text(&quintet(&["simulate", example]).stdout);
-    assert!(report.contains("utilisation of all queues") && report.contains("production-1-0-0"), "{report}");
+    assert!(
+        report.contains("of the CPU quota of all queues") && report.contains("\nproduction "),
+        "{report}"
+    );
     let report: serde_json::Value =
         serde_json::from_slice(&quintet(&["simulate", "-o", "json", example]).stdout).unwrap();
     assert!(report["classes"]["long"]["admitted"].as_u64() >= Some(20), "{report}");

@@ -41,7 +41,8 @@ pub(super) fn workload_up(object: &mut Object) -> Result<(), ConversionError> {
         stash.put_back("status", Some(&mut *status), &["preemptionGates"]);
         each_topology_assignment(status, |assignment: v1beta1::TopologyAssignment| {
             let domains = assignment.domains.into_iter().map(|domain| (domain.values, domain.count));
-            v1beta2::TopologyAssignment::from_domains(assignment.levels, &domains.collect::<Vec<_>>())
+            let domains: Vec<_> = domains.collect();
+            Some(v1beta2::TopologyAssignment::from_domains(assignment.levels, &domains))
         })?;
     }
     Ok(())
@@ -70,35 +71,40 @@ pub(super) fn workload_down(object: &mut Object) -> Result<(), ConversionError> 
         }
         stash.take("status", Some(&mut *status), &["preemptionGates"]);
         each_topology_assignment(status, |assignment: v1beta2::TopologyAssignment| {
-            let domains = assignment.domains();
-            let domains = domains
+            let domains = assignment
+                .domains()?
                 .into_iter()
                 .map(|(values, count)| v1beta1::TopologyDomainAssignment { count, values });
-            v1beta1::TopologyAssignment { domains: domains.collect(), levels: assignment.levels }
+            Some(v1beta1::TopologyAssignment { domains: domains.collect(), levels: assignment.levels })
         })?;
     }
     stash.into_annotation(object);
     Ok(())
 }
 
+/// Converts every topology assignment; `None` says that one promises domains it does not have.
 fn each_topology_assignment<From, To>(
     status: &mut Object,
-    convert: impl Fn(From) -> To,
+    convert: impl Fn(From) -> Option<To>,
 ) -> Result<(), ConversionError>
 where
     From: serde::de::DeserializeOwned,
     To: serde::Serialize,
 {
-    let malformed = |error: serde_json::Error| ConversionError::Malformed {
+    let malformed = |reason: String| ConversionError::Malformed {
         kind: "Workload".into(),
         path: "status.admission.podSetAssignments.topologyAssignment",
-        reason: error.to_string(),
+        reason,
     };
+    let unreadable = |error: serde_json::Error| malformed(error.to_string());
     let Some(admission) = child(status, "admission") else { return Ok(()) };
     for assignment in children(admission, "podSetAssignments") {
         if let Some(topology) = assignment.get_mut("topologyAssignment") {
-            let old = serde_json::from_value(topology.take()).map_err(malformed)?;
-            *topology = serde_json::to_value(convert(old)).map_err(malformed)?;
+            let old = serde_json::from_value(topology.take()).map_err(unreadable)?;
+            let new = convert(old).ok_or_else(|| {
+                malformed("a slice has fewer values or counts than domains, or too many domains".into())
+            })?;
+            *topology = serde_json::to_value(new).map_err(unreadable)?;
         }
     }
     Ok(())

@@ -90,6 +90,20 @@ fn a_workload_keeps_its_priority_class_and_its_topology() {
 }
 
 #[test]
+fn a_topology_that_promises_more_than_it_has_is_refused() {
+    let object = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": { "name": "a" },
+        "status": { "admission": { "clusterQueue": "q", "podSetAssignments": [{ "name": "main", "topologyAssignment": {
+            "levels": ["kubernetes.io/hostname"], "slices": [{
+                "domainCount": 2_000_000_000, "podCounts": { "universal": 1 }, "valuesPerLevel": [{ "universal": "x" }],
+            }],
+        } }] } },
+    });
+    let error = convert(object, "kueue.x-k8s.io/v1beta1").unwrap_err().to_string();
+    assert!(error.contains("topologyAssignment") && error.contains("too many domains"), "{error}");
+}
+
+#[test]
 fn a_priority_class_of_no_kind_is_no_priority_class() {
     let old = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload",

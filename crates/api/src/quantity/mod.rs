@@ -65,6 +65,16 @@ impl Quantity {
         Self { nanos: millis as i128 * NANOS_PER_MILLI, notation }
     }
 
+    /// A whole number of nano-units.
+    pub const fn from_nanos(nanos: i128, notation: Notation) -> Self {
+        Self { nanos, notation }
+    }
+
+    /// The exact number of nano-units.
+    pub const fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// Units, rounded away from zero and clamped to what an `i64` holds.
     pub fn units(self) -> i64 {
         rounded_away(self.nanos, NANOS_PER_UNIT)

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use quintet_api::Quantity;
+
+use crate::float;
 use crate::model::WorkloadKey;
 use crate::names::{LocalQueueId, Names, ResourceId};
-use crate::quantity::Quantity;
 use crate::settings::AdmissionFairSharing;
 use crate::time::Time;
 
@@ -135,7 +137,7 @@ impl UsageLedger {
 fn add(sum: &mut Consumed, other: &Consumed) {
     for (resource, quantity) in other {
         let total = sum.entry(*resource).or_default();
-        *total = total.plus(*quantity);
+        *total += *quantity;
     }
 }
 
@@ -158,8 +160,9 @@ pub fn decayed(old: &Consumed, running: &Consumed, elapsed: f64, half_life: f64)
     sum
 }
 
-fn scaled(quantities: &Consumed, factor: f64) -> Consumed {
-    quantities.iter().map(|(resource, quantity)| (*resource, quantity.times_f64(factor))).collect()
+/// Every quantity times a float.
+pub fn scaled(quantities: &Consumed, factor: f64) -> Consumed {
+    quantities.iter().map(|(resource, quantity)| (*resource, float::times(*quantity, factor))).collect()
 }
 
 /// Weighted usage: resources in order of name, so that the sum is always the same.
@@ -178,7 +181,7 @@ pub fn usage(
     let mut ordered: Vec<_> = all.into_iter().collect();
     ordered.sort_by(|a, b| names.resource_name(a.0).cmp(names.resource_name(b.0)));
     let weighted = |(resource, quantity): &(ResourceId, Quantity)| {
-        resource_weights.get(resource).copied().unwrap_or(1.0) * quantity.as_f64()
+        resource_weights.get(resource).copied().unwrap_or(1.0) * float::as_f64(*quantity)
     };
     ordered.iter().map(weighted).sum::<f64>() / weight
 }

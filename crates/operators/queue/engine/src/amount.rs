@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
+use quintet_api::Quantity;
+use quintet_api::quantity::Notation;
+
 /// An amount of one resource: milli-units of `cpu`, whole units of everything else.
 ///
 /// `i64::MAX` stands for *unlimited*, which absorbs everything added to or taken from it; all other
@@ -20,6 +23,16 @@ impl Amount {
     /// The bounded amount `value`; `i64::MAX` itself is [`Amount::UNLIMITED`].
     pub const fn new(value: i64) -> Self {
         Self(value)
+    }
+
+    /// The quota a quantity stands for: milli-units or units, unlimited from the largest integer on.
+    pub fn of(quantity: Quantity, milli: bool) -> Self {
+        let limit = if milli { i64::MAX / 1000 } else { i64::MAX };
+        if quantity >= Quantity::from_units(limit, Notation::DecimalSi) {
+            Self::UNLIMITED
+        } else {
+            Self::new(crate::requests::request_of(quantity, milli))
+        }
     }
 
     /// The raw number (`i64::MAX` when unlimited).

@@ -253,14 +253,17 @@ impl Names {
 /// The canonical quantity for `value` of the resource `name`; `binary` names an extra resource that is
 /// printed with binary suffixes like memory.
 pub fn format_resource(name: &str, value: i64, binary: bool) -> String {
-    use crate::quantity::Quantity;
+    use quintet_api::Quantity;
+    use quintet_api::quantity::Notation::{BinarySi, DecimalSi};
     if name == "cpu" {
-        Quantity::milli(value).to_string()
-    } else if binary || name == "memory" || name == "ephemeral-storage" || name.starts_with("hugepages-") {
-        Quantity::units(value).to_binary_string()
-    } else {
-        Quantity::units(value).to_string()
+        return Quantity::from_millis(value, DecimalSi).to_string();
     }
+    if !(binary || name == "memory" || name == "ephemeral-storage" || name.starts_with("hugepages-")) {
+        return Quantity::from_units(value, DecimalSi).to_string();
+    }
+    // Read again, because what needs no binary suffix is written as decimals are: 100k, not 100000.
+    let text = Quantity::from_units(value, BinarySi).to_string();
+    text.parse::<Quantity>().map_or(text, |canonical| canonical.to_string())
 }
 
 /// 64-bit FNV-1a.

@@ -1,6 +1,13 @@
 //! What pods ask for: a handful of resources with an integer each.
 
+use quintet_api::Quantity;
+
 use crate::names::{Names, ResourceId};
+
+/// The integer a request for a quantity is: milli-units, as of `cpu`, or units.
+pub fn request_of(quantity: Quantity, milli: bool) -> i64 {
+    if milli { quantity.millis() } else { quantity.units() }
+}
 
 /// Integers per resource, sorted by id. Missing means zero, except that [`Requests::is_empty`] and the
 /// scan order see only what is listed.
@@ -143,6 +150,32 @@ impl FromIterator<(ResourceId, i64)> for Requests {
             requests.set(resource, value);
         }
         requests
+    }
+}
+
+/// Sums per resource, wide enough never to saturate, so that what was added can be taken away again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Total {
+    sums: Vec<(ResourceId, i128)>,
+}
+
+impl Total {
+    pub(crate) fn add(&mut self, resource: ResourceId, amount: i128) {
+        match self.sums.iter_mut().find(|(id, _)| *id == resource) {
+            Some((_, sum)) => *sum += amount,
+            None => self.sums.push((resource, amount)),
+        }
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        self.sums.iter().all(|(_, sum)| *sum == 0)
+    }
+
+    /// The sums that are not zero, clamped.
+    pub(crate) fn requests(&self) -> Requests {
+        let clamp =
+            |sum: i128| i64::try_from(sum.clamp(i64::MIN.into(), i64::MAX.into())).unwrap_or(i64::MAX);
+        self.sums.iter().filter(|(_, sum)| *sum != 0).map(|(id, sum)| (*id, clamp(*sum))).collect()
     }
 }
 

@@ -27,11 +27,16 @@ pub(crate) struct VirtualRun {
     end_of: BTreeMap<WorkloadId, Time>,
     /// Wake parked workloads at once instead of after the usual delay.
     eager: bool,
+    /// After so many cycles without any effect none will have one: a head that is not parked may go on with
+    /// the next flavor, so as many as there are flavors to go through.
+    patience: usize,
 }
 
 impl VirtualRun {
     pub(crate) fn new(engine: Engine, now: Time, eager: bool) -> Self {
-        Self { engine, now, ends: BTreeSet::new(), end_of: BTreeMap::new(), eager }
+        let groups = engine.state.queues().flat_map(|(_, queue)| &queue.spec.groups);
+        let patience = groups.map(|group| group.flavors.len()).max().unwrap_or(0);
+        Self { engine, now, ends: BTreeSet::new(), end_of: BTreeMap::new(), eager, patience }
     }
 
     /// A running workload ends at this time.
@@ -54,10 +59,13 @@ impl VirtualRun {
         runtime: &dyn Fn(&Engine, WorkloadId) -> Option<Span>,
         seen: &mut dyn FnMut(&Engine, Time, Happening),
     ) {
+        let mut idle = 0;
         for _ in 0..MAX_CYCLES {
             self.engine.process_flushes(self.now, !self.eager);
+            let active = self.engine.active();
             let report = self.engine.schedule(self.now);
-            let mut moved = false;
+            // Where a head was parked, those behind it have their turn.
+            let mut moved = self.engine.active() < active;
             for decision in &report.decisions {
                 let id = decision.workload;
                 match &decision.outcome {
@@ -84,7 +92,8 @@ impl VirtualRun {
                 }
             }
             let woken = self.eager && self.engine.process_flushes(self.now, false) > 0;
-            if !moved && !woken {
+            idle = if moved || woken { 0 } else { idle + 1 };
+            if report.heads == 0 && !woken || idle > self.patience {
                 return;
             }
         }

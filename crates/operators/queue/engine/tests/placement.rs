@@ -1,15 +1,22 @@
-//! Placement does not depend on what was placed before, except through usage.
+//! The quick ways to places and victims find what the plain ones do.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop where it is wrong")]
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
 use proptest::prelude::*;
+use quintet_queue_engine::Engine;
+use quintet_queue_engine::cycle::evaluate;
+use quintet_queue_engine::flavors::{Mode, Subject};
+use quintet_queue_engine::model::Workload;
+use quintet_queue_engine::names::WorkloadId;
+use quintet_queue_engine::preemption::compare_candidates;
 use quintet_queue_engine::settings::Settings;
+use quintet_queue_engine::tas::{Assumed, PlaceOptions, PlacementRequest};
 use serde_json::{Value, json};
-
-const HOST: &str = "kubernetes.io/hostname";
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -35,6 +42,113 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A queue on hosts with so many cores, three to a rack and six to a block; every fifth is tainted.
+fn racks(hosts: &[i64]) -> Engine {
+    let mut objects = vec![
+        json!({ "kind": "Topology", "metadata": { "name": "t" }, "spec": { "levels": [
+            { "nodeLabel": "block" }, { "nodeLabel": "rack" }, { "nodeLabel": HOST }] } }),
+        json!({ "kind": "ResourceFlavor", "metadata": { "name": "default" }, "spec": { "topologyName": "t" } }),
+        queue("cq", "", 1000, json!({ "withinClusterQueue": "LowerPriority" })),
+        local_queue("cq"),
+    ];
+    for (number, cpu) in hosts.iter().enumerate() {
+        let name = format!("x{number:02}");
+        let labels =
+            json!({ "block": format!("b{}", number / 6), "rack": format!("r{}", number / 3), HOST: name });
+        let taints =
+            if number % 5 == 4 { json!([{ "key": "gpu", "effect": "NoSchedule" }]) } else { json!([]) };
+        objects.push(json!({ "kind": "Node", "metadata": { "name": name, "labels": labels },
+            "spec": { "taints": taints },
+            "status": { "allocatable": { "cpu": cpu.to_string(), "pods": "20" },
+                "conditions": [{ "type": "Ready", "status": "True" }] } }));
+    }
+    engine(Settings::default(), &objects)
+}
+
+/// A workload of one pod set; or with a leader if it is a fifth one, or with another pod set if it is a
+/// seventh one. Every other one bears the taint.
+fn workload(number: usize, pods: i32, milli: i64, kind: usize) -> Value {
+    let mut workload =
+        pending(&format!("w{number:03}"), "cq", milli, i32::try_from(number % 3).expect("small"));
+    let main = &mut workload["spec"]["podSets"][0];
+    main["count"] = pods.into();
+    main["topologyRequest"] = request(kind);
+    if number % 2 == 1 {
+        main["template"]["spec"]["tolerations"] = json!([{ "key": "gpu", "operator": "Exists" }]);
+    }
+    if number % 5 == 4 && kind < 2 {
+        main["topologyRequest"]["podSetGroupName"] = "group".into();
+        let mut leader = main.clone();
+        leader["name"] = "leader".into();
+        leader["count"] = 1.into();
+        leader["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "700m".into();
+        workload["spec"]["podSets"].as_array_mut().expect("a list").push(leader);
+    } else if number % 7 == 6 {
+        let mut second = main.clone();
+        second["name"] = "second".into();
+        second["topologyRequest"] = request(kind + 1);
+        workload["spec"]["podSets"].as_array_mut().expect("a list").push(second);
+    }
+    workload
+}
+
+fn requests_of(workload: &Workload) -> Vec<PlacementRequest<'_>> {
+    let pod_sets = workload.pod_sets.iter().enumerate();
+    pod_sets
+        .map(|(index, pod_set)| PlacementRequest {
+            index,
+            pod_set,
+            count: pod_set.count,
+            per_pod: pod_set.pod.requests.clone(),
+            implied: false,
+            updates: Vec::new(),
+            previous: None,
+        })
+        .collect()
+}
+
+/// Whether all pods find places, by placing them on a copy that remembers nothing.
+fn is_placed(engine: &Engine, workload: &Workload) -> bool {
+    let state = engine.clone().state;
+    let flavor = state.names.flavors.get("default").expect("flavor");
+    let context = (&state.names, &state.settings.gates);
+    let options = PlaceOptions { workload: Some(workload), ..PlaceOptions::default() };
+    let requests = requests_of(workload);
+    let placed = state.tas.place(flavor, &requests, options, &mut Assumed::default(), context);
+    placed.iter().all(|placement| placement.result.is_ok())
+}
+
+/// Whom to preempt, by the book: remove one after another until everything is placed, then give back from
+/// the last but one to the first.
+fn victims_by_the_book(engine: &mut Engine, workload: &Workload) -> Vec<WorkloadId> {
+    let queue = engine.state.names.queues.get("cq").expect("queue");
+    let lower =
+        |id: &WorkloadId| engine.state.workload(*id).is_some_and(|own| own.priority < workload.priority);
+    let mut candidates: Vec<_> = engine.state.candidates(queue).filter(lower).collect();
+    candidates.sort_by(|a, b| compare_candidates(&engine.state, *a, *b, queue, false, NOW));
+    let mark = engine.state.mark();
+    let mut removed = Vec::new();
+    let mut fits = false;
+    for id in candidates {
+        engine.state.try_without(id, true);
+        removed.push(id);
+        fits = is_placed(engine, workload);
+        if fits {
+            break;
+        }
+    }
+    for at in (0..removed.len().saturating_sub(1)).rev() {
+        engine.state.try_with(removed[at]);
+        if is_placed(engine, workload) {
+            removed.swap_remove(at);
+        } else {
+            engine.state.try_without(removed[at], true);
+        }
+    }
+    engine.state.rollback(mark);
+    if fits { removed } else { Vec::new() }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -44,28 +158,11 @@ proptest! {
         hosts in prop::collection::vec(1i64..6, 4..12),
         steps in prop::collection::vec(step(), 1..30),
     ) {
-        let mut objects = vec![
-            json!({ "kind": "Topology", "metadata": { "name": "t" }, "spec": { "levels": [
-                { "nodeLabel": "block" }, { "nodeLabel": "rack" }, { "nodeLabel": HOST }] } }),
-            json!({ "kind": "ResourceFlavor", "metadata": { "name": "default" }, "spec": { "topologyName": "t" } }),
-            queue("cq", "", 1000, json!({ "withinClusterQueue": "LowerPriority" })),
-            local_queue("cq"),
-        ];
-        for (number, cpu) in hosts.iter().enumerate() {
-            let name = format!("x{number:02}");
-            let labels = json!({ "block": format!("b{}", number / 6), "rack": format!("r{}", number / 3), HOST: name });
-            objects.push(json!({ "kind": "Node", "metadata": { "name": name, "labels": labels },
-                "status": { "allocatable": { "cpu": cpu.to_string(), "pods": "20" },
-                    "conditions": [{ "type": "Ready", "status": "True" }] } }));
-        }
-        let mut engine = engine(Settings::default(), &objects);
+        let mut engine = racks(&hosts);
         for (number, step) in steps.iter().enumerate() {
             match step {
-                Step::Submit { pods, milli, request: kind } => {
-                    let mut workload = pending(&format!("w{number:03}"), "cq", *milli, i32::try_from(number % 3).unwrap());
-                    workload["spec"]["podSets"][0]["count"] = (*pods).into();
-                    workload["spec"]["podSets"][0]["topologyRequest"] = request(*kind);
-                    add(&mut engine, &workload);
+                Step::Submit { pods, milli, request } => {
+                    add(&mut engine, &workload(number, *pods, *milli, *request));
                 }
                 Step::Finish(number) => {
                     let id = id(&engine, &format!("w{number:03}"));
@@ -81,6 +178,36 @@ proptest! {
                 prop_assert_eq!(remembering, counting);
                 fresh = engine.clone();
             }
+        }
+    }
+
+    /// Whether pods fit is known without placing them, and victims are those found step by step.
+    #[test]
+    fn room_and_victims_are_those_of_plain_placing(
+        hosts in prop::collection::vec(1i64..6, 4..12),
+        steps in prop::collection::vec(step(), 1..30),
+    ) {
+        let mut engine = racks(&hosts);
+        let queue = engine.state.names.queues.get("cq").unwrap();
+        let flavor = engine.state.names.flavors.get("default").unwrap();
+        for (number, step) in steps.iter().enumerate() {
+            let Step::Submit { pods, milli, request } = step else { continue };
+            add(&mut engine, &workload(number, *pods, *milli, *request));
+            let waiting = Arc::clone(engine.state.workload(id(&engine, &format!("w{number:03}"))).unwrap());
+            if let [request] = requests_of(&waiting).as_slice() {
+                let context = (&engine.state.names, &engine.state.settings.gates);
+                let options = PlaceOptions { workload: Some(&waiting), ..PlaceOptions::default() };
+                let has_room = engine.state.tas.has_room(flavor, request, options, context);
+                prop_assert_eq!(has_room, is_placed(&engine, &waiting));
+            }
+            let by_the_book = victims_by_the_book(&mut engine, &waiting);
+            let mut subject = Subject::new(Arc::clone(&waiting), queue, 1);
+            let (assignment, targets) = evaluate(&mut engine.state, &mut subject, NOW);
+            if assignment.mode() == Mode::Preempt {
+                let targets: Vec<_> = targets.iter().map(|target| target.workload).collect();
+                prop_assert_eq!(targets, by_the_book);
+            }
+            engine.schedule(NOW);
         }
     }
 }

@@ -7,53 +7,14 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use quintet_queue_engine::Engine;
 use quintet_queue_engine::amount::Amount;
-use quintet_queue_engine::cycle::{Outcome, evaluate, reserved_without_targets};
+use quintet_queue_engine::cycle::{Outcome, reserved_without_targets};
 use quintet_queue_engine::flavors::{FlavorMode, Granular, Mode, Progress, Subject};
-use quintet_queue_engine::names::{QueueId, ResourceId};
-use quintet_queue_engine::queue::{Pending, PendingQueue, RequeueReason};
+use quintet_queue_engine::names::ResourceId;
+use quintet_queue_engine::queue::{Pending, RequeueReason};
 use quintet_queue_engine::settings::{AdmissionFairSharing, Settings};
 use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
-
-fn fair() -> Settings {
-    Settings { fair_sharing: Some(Settings::DEFAULT_STRATEGIES.to_vec()), ..Settings::default() }
-}
-
-fn pending_queue<'e>(engine: &'e Engine, name: &str) -> &'e PendingQueue {
-    let id = engine.state.names.queues.get(name).unwrap();
-    engine.pending(id).unwrap()
-}
-
-fn queue_id(engine: &Engine, name: &str) -> QueueId {
-    engine.state.names.queues.get(name).unwrap()
-}
-
-fn strict(mut queue: Value) -> Value {
-    queue["spec"]["queueingStrategy"] = "StrictFIFO".into();
-    queue
-}
-
-/// A queue with the given flavors and cores.
-fn flavored(name: &str, cohort: &str, flavors: &[(&str, i64)]) -> Value {
-    let flavors: Vec<Value> = flavors
-        .iter()
-        .map(|(name, cpu)| json!({ "name": name, "resources": [{ "name": "cpu", "nominalQuota": cpu.to_string() }] }))
-        .collect();
-    queue_with(name, cohort, &json!([{ "coveredResources": ["cpu"], "flavors": flavors }]))
-}
-
-fn evaluated(
-    engine: &mut Engine,
-    name: &str,
-    queue: &str,
-) -> (quintet_queue_engine::flavors::Assignment, usize) {
-    let workload = Arc::clone(engine.state.workload(id(engine, name)).unwrap());
-    let mut subject = Subject::new(workload, queue_id(engine, queue), 1);
-    let (assignment, targets) = evaluate(&mut engine.state, &mut subject, NOW);
-    (assignment, targets.len())
-}
 
 #[test]
 fn trap_01_strict_fifo_blocks_on_check_errors_but_not_on_a_foreign_namespace() {
@@ -384,7 +345,7 @@ fn trap_17_local_queue_usage_goes_before_stickiness() {
         &[flavor("default"), cq, local_queue("cq"), other, pending("busy", "cq", 1000, 100), idle],
     );
     let busy = engine.state.names.local_queues.intern("ns/cq");
-    let used = [(ResourceId::CPU, quintet_queue_engine::quantity::Quantity::units(5))].into_iter().collect();
+    let used = [(ResourceId::CPU, "5".parse().unwrap())].into_iter().collect();
     engine.state.afs.set(busy, used, NOW);
     engine.schedule(NOW);
     assert!(is_admitted(&engine, "idle") && !is_admitted(&engine, "busy"));
@@ -434,42 +395,6 @@ fn trap_19_pods_that_are_not_ready_block_admission() {
     add(&mut engine, &ready);
     assert_eq!(engine.schedule(NOW).admitted(), 1);
 }
-
-/// A cluster of hosts with a topology, as objects.
-fn cluster(levels: &[&str], hosts: &[(&str, i64)]) -> Vec<Value> {
-    let mut objects = vec![
-        json!({ "kind": "Topology", "metadata": { "name": "t" },
-            "spec": { "levels": levels.iter().map(|level| json!({ "nodeLabel": level })).collect::<Vec<_>>() } }),
-        json!({ "kind": "ResourceFlavor", "metadata": { "name": "default" }, "spec": { "topologyName": "t" } }),
-        queue("cq", "", 100, json!({})),
-        local_queue("cq"),
-    ];
-    for (path, cpu) in hosts {
-        let values: Vec<&str> = path.split('/').collect();
-        let labels: serde_json::Map<String, Value> =
-            levels.iter().zip(&values).map(|(level, value)| ((*level).to_owned(), json!(value))).collect();
-        objects.push(json!({ "kind": "Node", "metadata": { "name": values.last(), "labels": labels },
-            "status": { "allocatable": { "cpu": cpu.to_string(), "pods": "100" },
-                "conditions": [{ "type": "Ready", "status": "True" }] } }));
-    }
-    objects
-}
-
-fn with_topology(count: i32, request: Value) -> Value {
-    let mut workload = pending("w", "cq", 1000, 0);
-    workload["spec"]["podSets"][0]["count"] = count.into();
-    workload["spec"]["podSets"][0]["topologyRequest"] = request;
-    workload
-}
-
-fn places(engine: &Engine) -> Option<Vec<(String, i32)>> {
-    let admission = engine.state.workload(id(engine, "w"))?.admission.clone()?;
-    let topology = admission.pod_sets[0].topology.clone()?;
-    let place = |domain: &quintet_queue_engine::tas::DomainAssignment| (domain.domain_id(), domain.count);
-    Some(topology.domains.iter().map(place).collect())
-}
-
-const HOST: &str = "kubernetes.io/hostname";
 
 #[test]
 fn trap_20_nodes_are_filled_by_what_pods_ask_for() {

@@ -93,6 +93,13 @@ pub struct CycleReport {
     pub heads: usize,
 }
 
+impl Decision {
+    /// Whether the workload was admitted.
+    pub const fn is_admission(&self) -> bool {
+        matches!(self.outcome, Outcome::Admitted(_))
+    }
+}
+
 impl CycleReport {
     /// Whether anything was admitted or evicted.
     pub fn made_progress(&self) -> bool {
@@ -103,6 +110,6 @@ impl CycleReport {
 
     /// How many workloads were admitted.
     pub fn admitted(&self) -> usize {
-        self.decisions.iter().filter(|decision| matches!(decision.outcome, Outcome::Admitted(_))).count()
+        self.decisions.iter().filter(|decision| decision.is_admission()).count()
     }
 }

@@ -56,6 +56,9 @@ pub struct Entry {
     pub(crate) migrate: Option<WorkloadId>,
 }
 
+/// An entry that changes hands: it is large, and a cycle may have thousands.
+pub type Head = Box<Entry>;
+
 impl Entry {
     /// A head before evaluation.
     pub fn new(id: WorkloadId, subject: Subject) -> Self {

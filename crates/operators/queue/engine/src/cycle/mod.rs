@@ -8,7 +8,7 @@ mod order;
 mod process;
 
 pub use decision::{Admitted, CycleReport, Decision, Outcome, Unadmitted};
-pub use entry::{Entry, EntryStatus, reserved_without_targets};
+pub use entry::{Entry, EntryStatus, Head, reserved_without_targets};
 pub(crate) use entry::{preempting, preemption_outcome};
 pub use nominate::{evaluate, replaced_slice};
 pub(crate) use order::Order;

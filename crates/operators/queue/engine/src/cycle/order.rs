@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-use super::Entry;
+use super::{Entry, Head};
 use crate::fair::Share;
 use crate::model::{Usage, Workload};
 use crate::names::QueueId;
@@ -63,7 +63,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    pub(crate) fn new(settings: &Settings, entries: &[Entry]) -> Self {
+    pub(crate) fn new(settings: &Settings, entries: &[Head]) -> Self {
         if settings.is_fair() {
             // One entry per queue; a regular head goes before a second pass of the same queue.
             let by_queue = entries.iter().enumerate().map(|(at, entry)| (entry.subject.queue, at));
@@ -78,7 +78,7 @@ impl Order {
         Self::Classical(sorted)
     }
 
-    pub(crate) fn next(&mut self, state: &mut State, entries: &[Entry]) -> Option<usize> {
+    pub(crate) fn next(&mut self, state: &mut State, entries: &[Head]) -> Option<usize> {
         match self {
             Self::Classical(sorted) => sorted.pop(),
             Self::Fair(remaining) => {
@@ -100,7 +100,7 @@ impl Order {
 
 /// All remaining entries of a tree, with the shares their queues and cohorts would have.
 struct Tournament<'a> {
-    entries: &'a [Entry],
+    entries: &'a [Head],
     remaining: &'a BTreeMap<QueueId, usize>,
     /// By entry and cohort: the share of the cohort's child on the entry's side.
     shares: BTreeMap<(usize, NodeId), Share>,
@@ -111,7 +111,7 @@ impl<'a> Tournament<'a> {
     fn new(
         state: &mut State,
         root: NodeId,
-        entries: &'a [Entry],
+        entries: &'a [Head],
         remaining: &'a BTreeMap<QueueId, usize>,
     ) -> Self {
         let mut tournament = Self { entries, remaining, shares: BTreeMap::new(), usages: BTreeMap::new() };
@@ -149,8 +149,10 @@ impl<'a> Tournament<'a> {
     }
 
     fn is_before(&self, state: &State, a: usize, b: usize, cohort: NodeId) -> bool {
-        let side =
-            |at: usize| Some((self.entries.get(at)?, self.shares.get(&(at, cohort))?, self.usages.get(&at)?));
+        let side = |at: usize| {
+            let entry: &Entry = self.entries.get(at)?;
+            Some((entry, self.shares.get(&(at, cohort))?, self.usages.get(&at)?))
+        };
         match (side(a), side(b)) {
             (Some(a), Some(b)) => compare_fair(&state.settings, a, b).is_lt(),
             _ => false,

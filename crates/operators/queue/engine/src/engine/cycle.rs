@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Engine, usage};
 use crate::cycle::{
-    Admitted, CycleReport, Decision, Entry, EntryStatus, Order, Outcome, Processing, Turn, Unadmitted,
+    Admitted, CycleReport, Decision, Entry, EntryStatus, Head, Order, Outcome, Processing, Turn, Unadmitted,
     Victims, evaluate,
 };
 use crate::flavors::Subject;
@@ -19,7 +19,7 @@ use crate::time::Time;
 impl Engine {
     /// Takes the heads without deciding about them: second passes that are due, and the first of every
     /// queue `is_active` accepts. They are in flight until they are requeued or removed.
-    pub fn take_heads(&mut self, now: Time, is_active: &dyn Fn(&State, QueueId) -> bool) -> Vec<Entry> {
+    pub fn take_heads(&mut self, now: Time, is_active: &dyn Fn(&State, QueueId) -> bool) -> Vec<Head> {
         let mut heads = Vec::new();
         for (id, iteration) in self.second_pass.take_ready(now) {
             let Some(workload) = self.state.workload(id).filter(|workload| workload.needs_second_pass())
@@ -27,7 +27,8 @@ impl Engine {
                 continue;
             };
             if let Some(queue) = workload.admission.as_ref().map(|admission| admission.queue) {
-                let mut entry = Entry::new(id, Subject::new(Arc::clone(workload), queue, self.cycle));
+                let subject = Subject::new(Arc::clone(workload), queue, self.cycle);
+                let mut entry = Head::new(Entry::new(id, subject));
                 entry.second_pass = Some(iteration);
                 heads.push(entry);
                 // It may go back to its queue, which therefore counts this cycle.
@@ -49,7 +50,8 @@ impl Engine {
             if let Some(waiting) = waiting.get_mut(&head.workload.local_queue) {
                 waiting.remove(&id);
             }
-            let mut entry = Entry::new(id, Subject::new(Arc::clone(&head.workload), *queue, self.cycle));
+            let subject = Subject::new(Arc::clone(&head.workload), *queue, self.cycle);
+            let mut entry = Head::new(Entry::new(id, subject));
             entry.is_preemptor = pending.is_preemptor(id, head.workload.generation);
             entry.subject.progress = head.progress.map(|progress| *progress);
             heads.push(entry);
@@ -75,12 +77,12 @@ impl Engine {
     /// Heads that may influence each other, together. Trees of cohorts share no quota, so they are decided
     /// about one after another, which keeps what a decision looks at close together in memory. Nodes and
     /// the wait for ready pods are shared by all.
-    fn independent(&self, heads: Vec<Entry>) -> Vec<Vec<Entry>> {
+    fn independent(&self, heads: Vec<Head>) -> Vec<Vec<Head>> {
         let shared = self.state.settings.block_admission || self.state.tas.flavors().next().is_some();
         if shared || heads.len() < 2 {
             return if heads.is_empty() { Vec::new() } else { vec![heads] };
         }
-        let mut trees: BTreeMap<Option<NodeId>, Vec<Entry>> = BTreeMap::new();
+        let mut trees: BTreeMap<Option<NodeId>, Vec<Head>> = BTreeMap::new();
         for entry in heads {
             let root = self.state.queue(entry.subject.queue).map(|queue| self.state.tree.root(queue.node));
             trees.entry(root).or_default().push(entry);
@@ -89,7 +91,7 @@ impl Engine {
     }
 
     /// Evaluates heads, decides about them in order, and puts the decisions into effect.
-    fn decide(&mut self, heads: Vec<Entry>, report: &mut CycleReport, now: Time) {
+    fn decide(&mut self, heads: Vec<Head>, report: &mut CycleReport, now: Time) {
         let (mut entries, refused) = self.nominate(heads, now);
         let mut order = Order::new(&self.state.settings, &entries);
         let (blocks, ready) = (self.state.settings.block_admission, self.state.all_pods_ready());
@@ -124,7 +126,7 @@ impl Engine {
         }
         self.state.rollback(mark);
 
-        let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
+        let mut entries: Vec<Option<Head>> = entries.into_iter().map(Some).collect();
         for at in decided {
             let Some(entry) = entries.get_mut(at).and_then(Option::take) else {
                 continue;
@@ -156,14 +158,14 @@ impl Engine {
         }
     }
 
-    fn put_back(&mut self, entry: Entry, report: &mut CycleReport, now: Time) {
+    fn put_back(&mut self, entry: Head, report: &mut CycleReport, now: Time) {
         let (workload, queue) = (entry.id, entry.subject.queue);
         let outcome = self.back_to_queue(entry, now);
         report.decisions.push(Decision { workload, queue, outcome });
     }
 
     /// Evaluates heads; those that cannot be evaluated are refused with a reason.
-    fn nominate(&mut self, heads: Vec<Entry>, now: Time) -> (Vec<Entry>, Vec<Entry>) {
+    fn nominate(&mut self, heads: Vec<Head>, now: Time) -> (Vec<Head>, Vec<Head>) {
         let (mut entries, mut refused) = (Vec::new(), Vec::new());
         for mut entry in heads {
             let workload = Arc::clone(&entry.subject.workload);
@@ -223,7 +225,7 @@ impl Engine {
     }
 
     /// Gives the workload what was decided.
-    fn assume(&mut self, entry: Entry, now: Time) -> Outcome {
+    fn assume(&mut self, entry: Head, now: Time) -> Outcome {
         let (id, queue) = (entry.id, entry.subject.queue);
         let admission = Arc::new(entry.assignment.admission(queue));
         let workload = &entry.subject.workload;
@@ -269,7 +271,7 @@ impl Engine {
     }
 
     /// Puts an entry back and says what clients should see.
-    pub fn back_to_queue(&mut self, mut entry: Entry, now: Time) -> Outcome {
+    pub fn back_to_queue(&mut self, mut entry: Head, now: Time) -> Outcome {
         if entry.status != EntryStatus::NotNominated && entry.requeue == RequeueReason::Generic {
             entry.requeue = RequeueReason::FailedAfterNomination;
         }

@@ -401,27 +401,20 @@ impl Engine {
         self.second_pass.take_ready(now).into_iter().map(|(id, _)| id).collect()
     }
 
+    /// How many workloads wait for their turn, in all queues.
+    pub fn active(&self) -> usize {
+        self.busy.iter().filter_map(|queue| self.queues.get(queue)).map(|queue| queue.counts().0).sum()
+    }
+
     /// Workloads waiting for a LocalQueue, in flight not included.
     pub fn waiting_in(&self, local_queue: LocalQueueId) -> impl Iterator<Item = WorkloadId> + '_ {
         self.waiting.get(&local_queue).into_iter().flatten().copied()
     }
 
-    /// How many workloads of a LocalQueue are active (with the one in flight) and inadmissible, at a cost
-    /// of as many as there are.
+    /// How many workloads of a LocalQueue are active (with the one in flight) and inadmissible.
     pub fn counts_in(&self, local_queue: LocalQueueId) -> (usize, usize) {
         let feeds = self.state.local_queue(local_queue).map(|local_queue| local_queue.queue);
-        let Some(queue) = feeds.and_then(|queue| self.queues.get(&queue)) else {
-            return (0, 0);
-        };
-        let mut counts = (usize::from(queue.in_flight_of(local_queue)), 0);
-        for id in self.waiting_in(local_queue) {
-            if queue.is_active(id) {
-                counts.0 += 1;
-            } else if queue.is_inadmissible(id) {
-                counts.1 += 1;
-            }
-        }
-        counts
+        feeds.and_then(|queue| self.queues.get(&queue)).map_or((0, 0), |queue| queue.counts_of(local_queue))
     }
 
     /// How a LocalQueue's usage orders its workloads.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use quintet_api::Quantity;
+use quintet_api::quantity::Notation::DecimalSi;
+
 use super::Engine;
 use crate::afs::{self, Consumed};
 use crate::cycle::Entry;
 use crate::model::{QueueSpec, Workload};
 use crate::names::{LocalQueueId, ResourceId, WorkloadId};
-use crate::quantity::Quantity;
 use crate::requests::Requests;
 use crate::settings::{AdmissionFairSharing, Settings};
 use crate::state::State;
@@ -31,9 +33,9 @@ pub fn charged_by<'s>(
 
 fn consumed(requests: &Requests) -> Consumed {
     let quantity = |(resource, value)| {
-        let quantity =
-            if resource == ResourceId::CPU { Quantity::milli(value) } else { Quantity::units(value) };
-        (resource, quantity)
+        let is_cpu = resource == ResourceId::CPU;
+        let of = if is_cpu { Quantity::from_millis } else { Quantity::from_units };
+        (resource, of(value, DecimalSi))
     };
     requests.iter().map(quantity).collect()
 }

@@ -492,7 +492,9 @@ impl<O: Oracle> Search<'_, O> {
             }
         }
         if assignment.mode() == Mode::Preempt && workload.unhealthy_nodes.is_empty() {
-            let placements = topology::place(self.state, &requests, PlaceOptions::on_empty(&workload));
+            let empty = PlaceOptions::on_empty(&workload);
+            let fits = topology::can_place(self.state, &requests, empty);
+            let placements = if fits { Vec::new() } else { topology::place(self.state, &requests, empty) };
             if let Some((flavor, index, _)) = topology::failure(&placements) {
                 if let Some(assigned) =
                     assignment.pod_sets.iter_mut().find(|assigned| assigned.index == index)

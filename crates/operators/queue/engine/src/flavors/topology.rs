@@ -202,6 +202,26 @@ pub(crate) fn place(
     placed
 }
 
+/// Whether everything can be placed. What does not fit alone does not fit with others; what is alone need
+/// not be placed to know.
+pub(crate) fn can_place(state: &State, requests: &TasRequests<'_>, options: PlaceOptions<'_>) -> bool {
+    let context = (&state.names, &state.settings.gates);
+    let replaces = options.workload.is_some_and(|workload| !workload.unhealthy_nodes.is_empty());
+    let is_plain = |request: &PlacementRequest<'_>| {
+        !replaces && request.previous.is_none() && request.pod_set.group().is_none()
+    };
+    let mut all =
+        requests.iter().flat_map(|(flavor, requests)| requests.iter().map(move |own| (*flavor, own)));
+    let fits_alone = |(flavor, request): (FlavorId, &PlacementRequest<'_>)| {
+        !is_plain(request) || state.tas.has_room(flavor, request, options, context)
+    };
+    if !all.clone().all(fits_alone) {
+        return false;
+    }
+    let is_known = all.next().is_none_or(|(_, request)| is_plain(request)) && all.next().is_none();
+    is_known || failure(&place(state, requests, options)).is_none()
+}
+
 /// The first pod set that could not be placed.
 pub(crate) fn failure(placements: &[(FlavorId, Placement)]) -> Option<(FlavorId, usize, &str)> {
     placements.iter().find_map(|(flavor, placement)| {

@@ -145,7 +145,7 @@ impl Limits {
 fn merge(
     into: &mut Quantities,
     other: &Quantities,
-    pick: fn(crate::quantity::Quantity, crate::quantity::Quantity) -> crate::quantity::Quantity,
+    pick: fn(quintet_api::Quantity, quintet_api::Quantity) -> quintet_api::Quantity,
 ) {
     for (name, quantity) in other {
         into.entry(name.clone()).and_modify(|known| *known = pick(*known, *quantity)).or_insert(*quantity);

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::Unreadable;
 use super::json::{at, condition, int32, list, name, strings, text};
 use super::pod::{pod_requests, quantities, quantity, requests, requirement, taints, tolerations};
+use crate::amount::Amount;
 use crate::labels::{Labels, Operator, Requirement, Selector};
 use crate::model::{
     BorrowWithinCohort, CheckRule, CohortSpec, Flavor, FlavorQuotas, FungibilityPolicy, LocalQueue,
@@ -66,7 +67,7 @@ fn is_stopped(spec: &Value) -> bool {
 fn weight(spec: &Value) -> Result<f64, Unreadable> {
     match at(spec, "fairSharing.weight") {
         Value::Null => Ok(1.0),
-        value => Ok(quantity(value)?.as_f64()),
+        value => Ok(crate::float::as_f64(quantity(value)?)),
     }
 }
 
@@ -114,7 +115,7 @@ fn groups(spec: &Value, names: &mut Names) -> Result<Vec<ResourceGroup>, Unreada
                 let amount = |key: &str| -> Result<_, Unreadable> {
                     match at(resource, key) {
                         Value::Null => Ok(None),
-                        value => Ok(Some(quantity(value)?.amount(id == ResourceId::CPU))),
+                        value => Ok(Some(Amount::of(quantity(value)?, id == ResourceId::CPU))),
                     }
                 };
                 let quota = Quota {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use quintet_api::Quantity;
 use serde_json::Value;
 
 use super::Unreadable;
@@ -12,8 +13,7 @@ use crate::labels::{
 };
 use crate::model::PodShape;
 use crate::names::{Names, ResourceId};
-use crate::quantity::Quantity;
-use crate::requests::Requests;
+use crate::requests::{Requests, request_of};
 
 /// Quantities by resource name.
 pub type Quantities = BTreeMap<String, Quantity>;
@@ -28,8 +28,8 @@ pub fn quantities(value: &Value) -> Result<Quantities, Unreadable> {
 pub(super) fn quantity(value: &Value) -> Result<Quantity, Unreadable> {
     let unreadable = || Unreadable::new("quantity", value);
     match value {
-        Value::String(text) => Quantity::parse(text).map_err(|_| unreadable()),
-        Value::Number(number) => Quantity::parse(&number.to_string()).map_err(|_| unreadable()),
+        Value::String(text) => text.parse().map_err(|_| unreadable()),
+        Value::Number(number) => number.to_string().parse().map_err(|_| unreadable()),
         _ => Err(unreadable()),
     }
 }
@@ -40,7 +40,7 @@ pub fn requests(quantities: &Quantities, names: &mut Names) -> Requests {
         .iter()
         .map(|(name, quantity)| {
             let resource = names.resource(name);
-            (resource, quantity.request(resource == ResourceId::CPU))
+            (resource, request_of(*quantity, resource == ResourceId::CPU))
         })
         .collect()
 }
@@ -48,7 +48,7 @@ pub fn requests(quantities: &Quantities, names: &mut Names) -> Requests {
 fn add(sum: &mut Quantities, other: &Quantities) {
     for (name, quantity) in other {
         let total = sum.entry(name.clone()).or_default();
-        *total = total.plus(*quantity);
+        *total += *quantity;
     }
 }
 

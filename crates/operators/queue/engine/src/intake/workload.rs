@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use quintet_api::Quantity;
+use quintet_api::kueue::v1beta2;
 use serde_json::Value;
 
 use super::Unreadable;
@@ -12,9 +14,8 @@ use crate::model::{
     PodSetAdmission, PodSetUpdate, ShapeHash, SliceLayer, TopologyRequest, Workload, WorkloadKey,
 };
 use crate::names::Names;
-use crate::quantity::Quantity;
 use crate::settings::Gates;
-use crate::tas::encoding::{EncodedAssignment, decode};
+use crate::tas::TopologyAssignment;
 use crate::time::Time;
 
 /// A configured change of requests.
@@ -89,9 +90,9 @@ impl IntakeOptions {
                 continue;
             };
             let multiplier = rule.multiply_by.as_ref().and_then(|name| asked.get(name));
-            let base = multiplier.map_or(*quantity, |multiplier| quantity.times(*multiplier));
+            let base = multiplier.map_or(*quantity, |multiplier| quantity.scaled_by(*multiplier));
             let outputs =
-                rule.outputs.iter().map(|(name, factor)| (name.clone(), base.times(*factor))).collect();
+                rule.outputs.iter().map(|(name, factor)| (name.clone(), base.scaled_by(*factor))).collect();
             sum_into(&mut generated, &outputs);
             if !rule.replaces_input {
                 retained.insert(name.clone(), *quantity);
@@ -108,7 +109,7 @@ impl IntakeOptions {
 fn sum_into(sum: &mut Quantities, other: &Quantities) {
     for (name, quantity) in other {
         let total = sum.entry(name.clone()).or_default();
-        *total = total.plus(*quantity);
+        *total += *quantity;
     }
 }
 
@@ -317,9 +318,9 @@ fn admission(
         let topology = match at(held, "topologyAssignment") {
             Value::Null => None,
             value => {
-                let encoded: EncodedAssignment = serde_json::from_value(value.clone())
+                let encoded: v1beta2::TopologyAssignment = serde_json::from_value(value.clone())
                     .map_err(|error| Unreadable::new("topology assignment", error))?;
-                let decoded = decode(&encoded);
+                let decoded = TopologyAssignment::decoded(encoded);
                 Some(decoded.ok_or_else(|| Unreadable::new("topology assignment", value))?)
             }
         };

@@ -1,6 +1,8 @@
 //! Who may be preempted, and whom to take first.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use super::Need;
 use crate::model::{Fr, PreemptionPolicy, Workload};
@@ -44,49 +46,119 @@ pub fn compare_candidates(
     with_afs: bool,
     now: Time,
 ) -> Ordering {
-    let (Some(x), Some(y)) = (state.workload(a), state.workload(b)) else {
-        return a.cmp(&b);
-    };
-    let queue_of = |id| state.held(id).map(|held| held.queue);
-    let (queue_a, queue_b) = (queue_of(a), queue_of(b));
-    let own = Some(preemptor_queue);
-    let gates = &state.settings.gates;
-    y.is_evicted()
-        .cmp(&x.is_evicted())
-        .then_with(|| (queue_a == own).cmp(&(queue_b == own)))
-        .then_with(|| {
-            if !with_afs || queue_a != queue_b || x.local_queue == y.local_queue {
-                return Ordering::Equal;
-            }
-            match (state.local_queue_usage(a), state.local_queue_usage(b)) {
-                (Some(usage_a), Some(usage_b)) => usage_b.total_cmp(&usage_a),
-                _ => Ordering::Equal,
-            }
-        })
-        .then_with(|| x.effective_priority(gates).cmp(&y.effective_priority(gates)))
-        .then_with(|| y.reservation_time(now).cmp(&x.reservation_time(now)))
-        .then_with(|| x.uid.cmp(&y.uid))
-        .then_with(|| x.key.cmp(&y.key))
+    let rank = |id| Ranked::new(state, id, (), 0, (preemptor_queue, with_afs, now));
+    match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => a.compare(&b),
+        _ => a.cmp(&b),
+    }
 }
 
-/// Sorts candidates for a need.
-pub(super) fn sort(state: &State, need: &Need<'_>, candidates: &mut [WorkloadId]) {
-    let queue = need.subject.queue;
-    if state.settings.afs().is_some() {
-        candidates.sort_by(|a, b| compare_candidates(state, *a, *b, queue, true, need.now));
-        return;
+/// A candidate with everything that decides when its turn comes, as [`compare_candidates`] has it.
+pub(super) struct Ranked<T> {
+    pub(super) candidate: T,
+    workload: Arc<Workload>,
+    /// Lists are tried one after another, but what is evicted already goes first from all of them.
+    is_running: bool,
+    list: usize,
+    is_own: bool,
+    /// Its LocalQueue's usage, where that counts.
+    share: Option<(QueueId, f64)>,
+    priority: i64,
+    reserved: Time,
+}
+
+impl<T> Ranked<T> {
+    /// `None` if the workload holds nothing.
+    fn new(
+        state: &State,
+        id: WorkloadId,
+        candidate: T,
+        list: usize,
+        (preemptor_queue, with_afs, now): (QueueId, bool, Time),
+    ) -> Option<Self> {
+        let workload = Arc::clone(state.workload(id)?);
+        let queue = state.held(id)?.queue;
+        let usage = if with_afs { state.local_queue_usage(id) } else { None };
+        Some(Self {
+            is_running: !workload.is_evicted(),
+            list,
+            is_own: queue == preemptor_queue,
+            share: usage.map(|usage| (queue, usage)),
+            priority: workload.effective_priority(&state.settings.gates),
+            reserved: workload.reservation_time(now),
+            workload,
+            candidate,
+        })
     }
-    let gates = &state.settings.gates;
-    let key = |id: WorkloadId| {
-        let workload = state.workload(id)?;
-        let is_own = state.held(id).is_some_and(|held| held.queue == queue);
-        let reserved = Reverse(workload.reservation_time(need.now));
-        let priority = workload.effective_priority(gates);
-        Some((!workload.is_evicted(), is_own, priority, reserved, &*workload.uid, &workload.key))
-    };
-    let mut keyed: Vec<_> = candidates.iter().map(|id| (key(*id), *id)).collect();
-    keyed.sort_unstable();
-    for (slot, (_, id)) in candidates.iter_mut().zip(keyed) {
-        *slot = id;
+
+    fn compare(&self, other: &Self) -> Ordering {
+        let (a, b) = (&self.workload, &other.workload);
+        (self.is_running, self.list, self.is_own)
+            .cmp(&(other.is_running, other.list, other.is_own))
+            .then_with(|| match (self.share, other.share) {
+                (Some((queue_a, usage_a)), Some((queue_b, usage_b)))
+                    if queue_a == queue_b && a.local_queue != b.local_queue =>
+                {
+                    usage_b.total_cmp(&usage_a)
+                }
+                _ => Ordering::Equal,
+            })
+            .then_with(|| (self.priority, other.reserved).cmp(&(other.priority, self.reserved)))
+            .then_with(|| a.uid.cmp(&b.uid))
+            .then_with(|| a.key.cmp(&b.key))
+    }
+}
+
+impl<T> PartialEq for Ranked<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.compare(other).is_eq()
+    }
+}
+
+impl<T> Eq for Ranked<T> {}
+
+impl<T> PartialOrd for Ranked<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The first to be tried is the greatest, so that a heap gives it first.
+impl<T> Ord for Ranked<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.compare(self)
+    }
+}
+
+/// Candidates in the order in which they are tried. A search mostly ends after a few of many, so they are
+/// not sorted but taken from a heap. That also bears an order that is not total: usage of LocalQueues
+/// counts between workloads of one queue only.
+pub(super) struct Candidates<T> {
+    heap: BinaryHeap<Ranked<T>>,
+}
+
+impl<T> Candidates<T> {
+    /// Puts lists of candidates in order.
+    pub(super) fn new(
+        state: &State,
+        need: &Need<'_>,
+        lists: impl IntoIterator<Item = Vec<T>>,
+        id: impl Fn(&T) -> WorkloadId,
+    ) -> Self {
+        let context = (need.subject.queue, state.settings.afs().is_some(), need.now);
+        let rank = |list: usize, candidate: T| Ranked::new(state, id(&candidate), candidate, list, context);
+        let ranked = lists
+            .into_iter()
+            .enumerate()
+            .flat_map(|(list, members)| members.into_iter().filter_map(move |own| rank(list, own)));
+        Self { heap: ranked.collect() }
+    }
+}
+
+impl<T> Iterator for Candidates<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.heap.pop().map(|ranked| ranked.candidate)
     }
 }

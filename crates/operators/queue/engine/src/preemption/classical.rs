@@ -1,6 +1,6 @@
 //! Preemption by priority and by hierarchy.
 
-use super::candidates::{satisfies_policy, sort, uses_any};
+use super::candidates::{Candidates, satisfies_policy, uses_any};
 use super::{Need, PreemptionReason, Target, fill_back};
 use crate::model::PreemptionPolicy;
 use crate::names::{QueueId, WorkloadId};
@@ -44,107 +44,55 @@ impl Candidate {
     }
 }
 
-/// All candidates in the order in which they are tried.
-struct Candidates {
-    ordered: Vec<Candidate>,
-    from_other_queues: bool,
-    hierarchical: bool,
+/// All candidates, by how they may be taken.
+struct Collected {
+    hierarchical: Vec<Candidate>,
+    by_priority: Vec<Candidate>,
+    own: Vec<Candidate>,
 }
 
 pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
-    let candidates = collect(state, need);
-    if candidates.ordered.is_empty() {
-        return Vec::new();
-    }
+    let Collected { hierarchical, mut by_priority, own } = collect(state, need);
+    let (is_hierarchical, from_others) =
+        (!hierarchical.is_empty(), !hierarchical.is_empty() || !by_priority.is_empty());
     let may_not_borrow = need.queue.spec.preemption.borrowing_threshold().is_none();
-    let attempts: &[bool] =
-        if !candidates.from_other_queues || may_not_borrow && !is_under_nominal(state, need) {
-            &[true]
-        } else if may_not_borrow && !candidates.hierarchical {
-            &[false, true]
-        } else {
-            &[true, false]
-        };
+    let attempts: &[bool] = if !from_others || may_not_borrow && !is_under_nominal(state, need) {
+        &[true]
+    } else if may_not_borrow && !is_hierarchical {
+        &[false, true]
+    } else {
+        &[true, false]
+    };
+    if !attempts.contains(&false) {
+        by_priority.retain(|candidate| candidate.variant != Variant::WithoutBorrowing);
+    }
+    let mut candidates =
+        Candidates::new(state, need, [hierarchical, by_priority, own], |candidate| candidate.workload);
+    // Those tried before, in order, for the next attempt.
+    let mut tried = Vec::new();
     for borrowing in attempts {
         let mark = state.mark();
-        let found = if need.is_costly_to_check() {
-            by_halving(state, need, &candidates.ordered, *borrowing)
-        } else {
-            one_by_one(state, need, &candidates.ordered, *borrowing)
-        };
-        if let Some(mut targets) = found {
-            fill_back(state, need, &mut targets, *borrowing);
-            state.rollback(mark);
-            return targets;
+        let mut targets = Vec::new();
+        let mut at = 0;
+        while let Some(candidate) = tried.get(at).copied().or_else(|| candidates.next()) {
+            if at == tried.len() {
+                tried.push(candidate);
+            }
+            at += 1;
+            if !is_still_valid(state, need, &candidate, *borrowing) {
+                continue;
+            }
+            state.try_without(candidate.workload, true);
+            targets.push(candidate.target());
+            if need.fits(state, *borrowing) {
+                fill_back(state, need, &mut targets, *borrowing);
+                state.rollback(mark);
+                return targets;
+            }
         }
         state.rollback(mark);
     }
     Vec::new()
-}
-
-/// Removes candidates until the workload fits.
-fn one_by_one(
-    state: &mut State,
-    need: &Need<'_>,
-    candidates: &[Candidate],
-    borrowing: bool,
-) -> Option<Vec<Target>> {
-    let mut targets = Vec::new();
-    for candidate in candidates {
-        if is_still_valid(state, need, candidate, borrowing) {
-            state.try_without(candidate.workload, true);
-            targets.push(candidate.target());
-            if need.fits(state, borrowing) {
-                return Some(targets);
-            }
-        }
-    }
-    None
-}
-
-/// As [`one_by_one`], looking for places a few times instead of after every removal. Which candidates are
-/// removed does not depend on whether the workload fits yet, and removing more never takes room away: so
-/// the first removal after which it fits can be found by halving.
-fn by_halving(
-    state: &mut State,
-    need: &Need<'_>,
-    candidates: &[Candidate],
-    borrowing: bool,
-) -> Option<Vec<Target>> {
-    let mark = state.mark();
-    let mut sequence = Vec::new();
-    for candidate in candidates {
-        if is_still_valid(state, need, candidate, borrowing) {
-            state.try_without(candidate.workload, true);
-            sequence.push(candidate.target());
-        }
-    }
-    let possible = !sequence.is_empty() && need.fits(state, borrowing);
-    state.rollback(mark);
-    if !possible {
-        return None;
-    }
-    let (mut low, mut high) = (1, sequence.len());
-    while low < high {
-        let middle = low.midpoint(high);
-        let mark = state.mark();
-        remove_first(state, &sequence, middle);
-        if need.fits(state, borrowing) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-        state.rollback(mark);
-    }
-    remove_first(state, &sequence, low);
-    sequence.truncate(low);
-    Some(sequence)
-}
-
-fn remove_first(state: &mut State, targets: &[Target], count: usize) {
-    for target in targets.iter().take(count) {
-        state.try_without(target.workload, true);
-    }
 }
 
 fn is_under_nominal(state: &State, need: &Need<'_>) -> bool {
@@ -167,7 +115,7 @@ fn is_still_valid(state: &State, need: &Need<'_>, candidate: &Candidate, borrowi
     std::iter::once(queue.node).chain(below).all(|node| !state.tree.is_within_quota(node, &need.frs))
 }
 
-fn collect(state: &State, need: &Need<'_>) -> Candidates {
+fn collect(state: &State, need: &Need<'_>) -> Collected {
     let mut own = Vec::new();
     let mut hierarchical = Vec::new();
     let mut by_priority = Vec::new();
@@ -187,32 +135,7 @@ fn collect(state: &State, need: &Need<'_>) -> Candidates {
             visited = Some(cohort);
         }
     }
-    let lists = [hierarchical, by_priority, own].map(|list| in_order(state, need, &list));
-    let evicted = |candidate: &Candidate| {
-        state.workload(candidate.workload).is_some_and(|workload| workload.is_evicted())
-    };
-    let [hierarchical, by_priority, _] = &lists;
-    Candidates {
-        from_other_queues: !hierarchical.is_empty() || !by_priority.is_empty(),
-        hierarchical: !hierarchical.is_empty(),
-        ordered: [true, false]
-            .into_iter()
-            .flat_map(|wanted| lists.iter().flatten().filter(move |candidate| evicted(candidate) == wanted))
-            .copied()
-            .collect(),
-    }
-}
-
-fn in_order(state: &State, need: &Need<'_>, list: &[Candidate]) -> Vec<Candidate> {
-    let mut ids: Vec<WorkloadId> = list.iter().map(|candidate| candidate.workload).collect();
-    sort(state, need, &mut ids);
-    let find = |id: &WorkloadId| list.iter().find(|candidate| candidate.workload == *id).copied();
-    if list.len() < 32 {
-        return ids.iter().filter_map(find).collect();
-    }
-    let by_id: std::collections::BTreeMap<_, _> =
-        list.iter().map(|candidate| (candidate.workload, *candidate)).collect();
-    ids.iter().filter_map(|id| by_id.get(id).copied()).collect()
+    Collected { hierarchical, by_priority, own }
 }
 
 /// Candidates below a cohort, leaving out the subtree visited before and everything within its quota.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::candidates::{compare_candidates, satisfies_policy, sort, uses_any};
+use super::candidates::{Candidates, compare_candidates, satisfies_policy, uses_any};
 use super::{Need, PreemptionReason, Target, fill_back};
 use crate::fair::Share;
 use crate::model::PreemptionPolicy;
@@ -14,11 +14,11 @@ use crate::state::State;
 use crate::time::Time;
 
 pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
-    let mut candidates = collect(state, need);
+    let candidates: Vec<WorkloadId> =
+        Candidates::new(state, need, [collect(state, need)], |id| *id).collect();
     if candidates.is_empty() {
         return Vec::new();
     }
-    sort(state, need, &mut candidates);
     let configured = state.settings.fair_sharing.clone().unwrap_or_default();
     let strategies = if configured.is_empty() { Settings::DEFAULT_STRATEGIES.to_vec() } else { configured };
     let first = strategies.first().copied().unwrap_or(FairStrategy::LessThanOrEqualToFinalShare);

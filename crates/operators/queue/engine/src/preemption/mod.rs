@@ -95,19 +95,9 @@ impl Need<'_> {
         quota && self.can_be_placed(state)
     }
 
-    /// Whether [`Need::fits`] looks for places, and finds them whenever there is more room. With leaders,
-    /// more room may change who leads where, so that is not certain.
-    pub(crate) fn is_costly_to_check(&self) -> bool {
-        !self.places.is_empty()
-            && self.places.values().flatten().all(|request| request.pod_set.group().is_none())
-    }
-
     fn can_be_placed(&self, state: &State) -> bool {
-        if self.places.is_empty() {
-            return true;
-        }
         let options = PlaceOptions { workload: Some(&self.subject.workload), ..PlaceOptions::default() };
-        topology::failure(&topology::place(state, &self.places, options)).is_none()
+        topology::can_place(state, &self.places, options)
     }
 }
 

@@ -1,7 +1,11 @@
 //! Pending workloads: what waits in each ClusterQueue, in which order, and what wakes it.
 
+mod lane;
+mod looking;
 mod pending;
+mod reason;
 mod second_pass;
 
-pub use pending::{Pending, PendingQueue, RequeueReason};
+pub use pending::{Pending, PendingQueue};
+pub use reason::RequeueReason;
 pub use second_pass::SecondPass;

@@ -5,75 +5,17 @@
 //! when one of them does not fit, the whole lane is parked at once, and when something changes, it comes
 //! back at once, whatever its length.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::RequeueReason;
+use super::lane::{Lane, LaneKey, OrderKey, Tally, order_key};
 use crate::flavors::Progress;
 use crate::model::{ConditionKind, ShapeHash, Strategy, Workload};
 use crate::names::{IdMap, LocalQueueId, NamespaceId, WorkloadId};
-use crate::requests::Requests;
+use crate::requests::{Requests, Total};
 use crate::settings::Settings;
 use crate::time::Time;
-
-/// Why a workload goes back to its queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RequeueReason {
-    /// No particular reason.
-    #[default]
-    Generic,
-    /// It was chosen but could not be admitted.
-    FailedAfterNomination,
-    /// Its namespace is not served.
-    NamespaceMismatch,
-    /// It needs to preempt but may not.
-    PreemptionGated,
-    /// It waits for its victims.
-    PendingPreemption,
-    /// It waits for its sibling to leave.
-    PendingMigration,
-    /// Its victims could not be evicted.
-    PreemptionFailed,
-    /// It does not fit.
-    NoFit,
-    /// It would need victims and there are none.
-    PreemptionNoCandidates,
-}
-
-impl RequeueReason {
-    /// The reason of this name.
-    pub fn parse(text: &str) -> Self {
-        match text {
-            "FailedAfterNomination" => Self::FailedAfterNomination,
-            "NamespaceMismatch" => Self::NamespaceMismatch,
-            "PreemptionGated" => Self::PreemptionGated,
-            "PendingPreemption" => Self::PendingPreemption,
-            "PendingMigration" => Self::PendingMigration,
-            "PreemptionFailed" => Self::PreemptionFailed,
-            "NoFit" => Self::NoFit,
-            "PreemptionNoCandidates" => Self::PreemptionNoCandidates,
-            _ => Self::Generic,
-        }
-    }
-
-    /// Whether it goes to the front of the queue again at once.
-    pub fn is_immediate(self, strategy: Strategy) -> bool {
-        if strategy == Strategy::StrictFifo {
-            return self != Self::NamespaceMismatch;
-        }
-        matches!(
-            self,
-            Self::FailedAfterNomination
-                | Self::PendingPreemption
-                | Self::PendingMigration
-                | Self::PreemptionFailed
-        )
-    }
-
-    fn is_about_shape(self) -> bool {
-        matches!(self, Self::NoFit | Self::PreemptionNoCandidates)
-    }
-}
 
 /// A workload waiting for admission.
 #[derive(Clone, Debug)]
@@ -95,45 +37,24 @@ impl Pending {
     }
 }
 
-/// Order in the queue: priority, then time, then UID.
-type OrderKey = (Reverse<i64>, Time, Arc<str>, WorkloadId);
-
-fn order_key(id: WorkloadId, workload: &Workload, settings: &Settings) -> OrderKey {
-    let priority = Reverse(workload.effective_priority(&settings.gates));
-    (priority, workload.queue_timestamp(settings), Arc::clone(&workload.uid), id)
-}
-
-/// Lanes of a LocalQueue are ordered by its usage; without admission fair sharing all share one.
-type LaneKey = (Option<LocalQueueId>, Option<ShapeHash>);
-
-#[derive(Clone, Debug, Default)]
-struct Lane {
-    active: BTreeSet<OrderKey>,
-    /// Parked because another workload of the shape did not fit. None of them ever waits for a backoff,
-    /// so that all come back together.
-    bulk: BTreeSet<OrderKey>,
-    /// Those of the active ones that may wait for a backoff once they are parked.
-    delayed: BTreeSet<OrderKey>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Lane,
     Parked,
 }
 
 #[derive(Clone, Debug)]
-struct Row {
-    pending: Pending,
-    key: OrderKey,
-    place: Place,
+pub(super) struct Row {
+    pub(super) pending: Pending,
+    pub(super) key: OrderKey,
+    pub(super) place: Place,
 }
 
 #[derive(Clone, Debug)]
-struct Preemptor {
-    workload: WorkloadId,
-    generation: i64,
-    sticky: bool,
+pub(super) struct Preemptor {
+    pub(super) workload: WorkloadId,
+    pub(super) generation: i64,
+    pub(super) sticky: bool,
 }
 
 /// The pending workloads of one ClusterQueue.
@@ -142,23 +63,28 @@ pub struct PendingQueue {
     /// What a blocked head does.
     pub strategy: Strategy,
     /// Order by LocalQueue usage; set when the queue is made.
-    by_usage: bool,
-    rows: IdMap<WorkloadId, Row>,
-    lanes: BTreeMap<LaneKey, Lane>,
+    pub(super) by_usage: bool,
+    pub(super) rows: IdMap<WorkloadId, Row>,
+    pub(super) lanes: BTreeMap<LaneKey, Lane>,
     /// The first active workload of every lane.
-    heads: BTreeMap<Option<LocalQueueId>, BTreeSet<(OrderKey, Option<ShapeHash>)>>,
-    parked: BTreeSet<WorkloadId>,
+    pub(super) heads: BTreeMap<Option<LocalQueueId>, BTreeSet<(OrderKey, Option<ShapeHash>)>>,
+    pub(super) parked: BTreeSet<WorkloadId>,
     /// Shapes known not to fit, with the reason their workloads report.
-    unfit: BTreeMap<ShapeHash, Arc<str>>,
-    in_flight: Option<(WorkloadId, Pending)>,
-    namespaces: BTreeMap<NamespaceId, usize>,
-    active: usize,
-    bulk: usize,
-    pop_cycle: i64,
-    flush_cycle: i64,
-    preemptor: Option<Preemptor>,
+    pub(super) unfit: BTreeMap<ShapeHash, Arc<str>>,
+    pub(super) in_flight: Option<(WorkloadId, Pending)>,
+    /// Of all that wait, without the one in flight.
+    pub(super) namespaces: Tally<NamespaceId>,
+    pub(super) local_queues: Tally<LocalQueueId>,
+    pub(super) total: Total,
+    /// The shapes of those in `parked`.
+    pub(super) parked_shapes: Tally<ShapeHash>,
+    pub(super) active: usize,
+    pub(super) bulk: usize,
+    pub(super) pop_cycle: i64,
+    pub(super) flush_cycle: i64,
+    pub(super) preemptor: Option<Preemptor>,
     /// The preemptor before the last one.
-    last_preemptor: Option<Preemptor>,
+    pub(super) last_preemptor: Option<Preemptor>,
 }
 
 impl PendingQueue {
@@ -173,7 +99,10 @@ impl PendingQueue {
             parked: BTreeSet::new(),
             unfit: BTreeMap::new(),
             in_flight: None,
-            namespaces: BTreeMap::new(),
+            namespaces: Tally::default(),
+            local_queues: Tally::default(),
+            total: Total::default(),
+            parked_shapes: Tally::default(),
             active: 0,
             bulk: 0,
             pop_cycle: 0,
@@ -183,155 +112,32 @@ impl PendingQueue {
         }
     }
 
-    // --- looking ---
-
-    /// How many are active (with the one in flight) and inadmissible.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.active + usize::from(self.in_flight.is_some()), self.parked.len() + self.bulk)
-    }
-
-    /// How many of a LocalQueue are active (with the one in flight) and inadmissible.
-    pub fn counts_of(&self, local_queue: LocalQueueId) -> (usize, usize) {
-        let of = |pending: &Pending| pending.workload.local_queue == local_queue;
-        let flying = self.in_flight.iter().filter(|(_, pending)| of(pending)).count();
-        self.rows.iter().filter(|(_, row)| of(&row.pending)).fold((flying, 0), |(active, parked), (id, _)| {
-            if self.is_active(*id) { (active + 1, parked) } else { (active, parked + 1) }
-        })
-    }
-
-    /// Whether the workload waits for its turn.
-    pub fn is_active(&self, id: WorkloadId) -> bool {
-        self.rows.get(&id).is_some_and(|row| {
-            row.place == Place::Lane
-                && self
-                    .lanes
-                    .get(&self.lane_of(&row.pending))
-                    .is_some_and(|lane| lane.active.contains(&row.key))
-        })
-    }
-
-    /// Whether the workload is parked.
-    pub fn is_inadmissible(&self, id: WorkloadId) -> bool {
-        self.rows.contains_key(&id) && !self.is_active(id)
-    }
-
-    /// Whether a workload of the LocalQueue is being decided about.
-    pub fn in_flight_of(&self, local_queue: LocalQueueId) -> bool {
-        self.in_flight.as_ref().is_some_and(|(_, pending)| pending.workload.local_queue == local_queue)
-    }
-
-    /// Whether the workload is being decided about.
-    pub fn is_in_flight(&self, id: WorkloadId) -> bool {
-        self.in_flight.as_ref().is_some_and(|(flying, _)| *flying == id)
-    }
-
-    /// The workload as the queue knows it, in flight or not.
-    pub fn get(&self, id: WorkloadId) -> Option<&Pending> {
-        let flying = self.in_flight.as_ref().filter(|(flying, _)| *flying == id).map(|(_, pending)| pending);
-        self.rows.get(&id).map(|row| &row.pending).or(flying)
-    }
-
-    /// Changes what the queue knows about a workload, but nothing that orders it.
-    pub fn get_mut(&mut self, id: WorkloadId) -> Option<&mut Pending> {
-        self.rows.get_mut(&id).map(|row| &mut row.pending)
-    }
-
-    /// Notes how far flavor search came for the workload in flight.
-    pub fn set_in_flight_progress(&mut self, id: WorkloadId, progress: Progress) {
-        if let Some((_, pending)) = self.in_flight.as_mut().filter(|(flying, _)| *flying == id) {
-            pending.progress = Some(Box::new(progress));
-        }
-    }
-
-    /// Active workloads, in no order.
-    pub fn active_ids(&self) -> Vec<WorkloadId> {
-        self.lanes.values().flat_map(|lane| lane.active.iter().map(|key| key.3)).collect()
-    }
-
-    /// Inadmissible workloads, in no order.
-    pub fn inadmissible_ids(&self) -> Vec<WorkloadId> {
-        let bulk = self.lanes.values().flat_map(|lane| lane.bulk.iter().map(|key| key.3));
-        self.parked.iter().copied().chain(bulk).collect()
-    }
-
-    /// All workloads, also the one in flight, in the order in which they would be popped if all were active.
-    pub fn ordered(&self, usage: &dyn Fn(LocalQueueId) -> f64, settings: &Settings) -> Vec<WorkloadId> {
-        let flying =
-            self.in_flight.iter().map(|(id, pending)| (order_key(*id, &pending.workload, settings), pending));
-        let waiting = self.rows.values().map(|row| (row.key.clone(), &row.pending));
-        let mut all: Vec<(f64, bool, OrderKey)> = waiting
-            .chain(flying)
-            .map(|(key, pending)| {
-                let used = if self.by_usage { usage(pending.workload.local_queue) } else { 0.0 };
-                (used, !self.is_sticky(key.3), key)
-            })
-            .collect();
-        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then_with(|| a.2.cmp(&b.2)));
-        all.into_iter().map(|(_, _, key)| key.3).collect()
-    }
-
-    /// The reason workloads of this one's shape are parked for.
-    pub fn unfit_reason(&self, id: WorkloadId) -> Option<&str> {
-        let shape = self.rows.get(&id).filter(|_| self.is_inadmissible(id))?.pending.shape?;
-        self.unfit.get(&shape).map(|reason| &**reason)
-    }
-
-    /// How many workloads of each known shape are active and inadmissible; the one in flight is neither.
-    pub fn shapes(&self) -> (BTreeMap<ShapeHash, usize>, BTreeMap<ShapeHash, usize>) {
-        let (mut active, mut inadmissible) = (BTreeMap::new(), BTreeMap::new());
-        let mut count = |is_active: bool, shape: Option<ShapeHash>, number: usize| {
-            let counts = if is_active { &mut active } else { &mut inadmissible };
-            if let Some(shape) = shape.filter(|_| number > 0) {
-                *counts.entry(shape).or_default() += number;
-            }
-        };
-        for ((_, shape), lane) in &self.lanes {
-            count(true, *shape, lane.active.len());
-            count(false, *shape, lane.bulk.len());
-        }
-        for row in self.parked.iter().filter_map(|id| self.rows.get(id)) {
-            count(false, row.pending.shape, 1);
-        }
-        (active, inadmissible)
-    }
-
-    /// The shape of the workload in flight, if there is one and its shape is known.
-    pub fn shape_in_flight(&self) -> Option<ShapeHash> {
-        self.in_flight.as_ref().and_then(|(_, pending)| pending.shape)
-    }
-
-    /// What all pending workloads ask for together.
-    pub fn pending_requests(&self) -> Requests {
-        let flying = self.in_flight.iter().map(|(_, pending)| pending);
-        let mut sum = Requests::new();
-        for pending in self.rows.values().map(|row| &row.pending).chain(flying) {
-            for demand in pending.workload.demands() {
-                sum.add(&demand.requests);
-            }
-        }
-        sum
-    }
-
-    /// Whether the workload waits for its victims and has not changed since.
-    pub fn is_preemptor(&self, id: WorkloadId, generation: i64) -> bool {
-        self.preemptor.as_ref().is_some_and(|known| known.workload == id && known.generation == generation)
-    }
-
-    /// Whether the workload goes first because it waits for its victims.
-    pub fn is_sticky(&self, id: WorkloadId) -> bool {
-        self.preemptor.as_ref().is_some_and(|known| known.workload == id && known.sticky)
-    }
-
-    // --- changing ---
-
     fn insert(&mut self, id: WorkloadId, pending: Pending, place: Place, settings: &Settings) {
         let workload = &pending.workload;
         let key = order_key(id, workload, settings);
-        *self.namespaces.entry(workload.key.namespace).or_default() += 1;
+        self.namespaces.add(workload.key.namespace, 1);
+        self.local_queues.add(workload.local_queue, 1);
+        change_total(&mut self.total, workload, 1);
         if place == Place::Parked {
-            self.parked.insert(id);
+            self.note_parked(id, pending.shape);
         }
         self.rows.insert(id, Row { pending, key, place });
+    }
+
+    fn note_parked(&mut self, id: WorkloadId, shape: Option<ShapeHash>) {
+        if self.parked.insert(id)
+            && let Some(shape) = shape
+        {
+            self.parked_shapes.add(shape, 1);
+        }
+    }
+
+    fn note_unparked(&mut self, id: WorkloadId, shape: Option<ShapeHash>) {
+        if self.parked.remove(&id)
+            && let Some(shape) = shape
+        {
+            self.parked_shapes.remove(shape);
+        }
     }
 
     fn push_active(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
@@ -340,20 +146,20 @@ impl PendingQueue {
     }
 
     fn activate(&mut self, id: WorkloadId) {
-        self.parked.remove(&id);
-        if let Some(row) = self.rows.get_mut(&id) {
-            row.place = Place::Lane;
-        }
-        if let Some(row) = self.rows.get(&id) {
-            let (key, lane_key) = (row.key.clone(), self.lane_of(&row.pending));
-            let delayed = row.pending.workload.has_backoff();
-            self.change_lane(lane_key, |lane| {
-                if delayed {
-                    lane.delayed.insert(key.clone());
-                }
-                lane.active.insert(key);
-            });
-        }
+        let Some(row) = self.rows.get_mut(&id) else {
+            return;
+        };
+        row.place = Place::Lane;
+        let (key, shape, local_queue) =
+            (row.key.clone(), row.pending.shape, row.pending.workload.local_queue);
+        let delayed = row.pending.workload.has_backoff();
+        self.note_unparked(id, shape);
+        self.change_lane(self.lane(local_queue, shape), |lane| {
+            if delayed {
+                lane.delayed.insert(key.clone());
+            }
+            lane.active.insert(key, local_queue);
+        });
     }
 
     fn park(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
@@ -368,16 +174,20 @@ impl PendingQueue {
         }
         self.insert(id, pending, Place::Lane, settings);
         if let Some(row) = self.rows.get(&id) {
-            let (key, lane_key) = (row.key.clone(), self.lane_of(&row.pending));
-            self.change_lane(lane_key, |lane| {
-                lane.bulk.insert(key);
+            let (key, local_queue) = (row.key.clone(), row.pending.workload.local_queue);
+            self.change_lane(self.lane_of(&row.pending), |lane| {
+                lane.bulk.insert(key, local_queue);
             });
         }
     }
 
     /// The lane of a workload: its LocalQueue, if usage orders them, and its shape.
-    fn lane_of(&self, pending: &Pending) -> LaneKey {
-        (self.by_usage.then_some(pending.workload.local_queue), pending.shape)
+    pub(super) fn lane_of(&self, pending: &Pending) -> LaneKey {
+        self.lane(pending.workload.local_queue, pending.shape)
+    }
+
+    fn lane(&self, local_queue: LocalQueueId, shape: Option<ShapeHash>) -> LaneKey {
+        (self.by_usage.then_some(local_queue), shape)
     }
 
     /// Changes a lane and keeps counts and heads right.
@@ -409,21 +219,20 @@ impl PendingQueue {
 
     fn take(&mut self, id: WorkloadId) -> Option<Pending> {
         let row = self.rows.remove(&id)?;
-        self.parked.remove(&id);
-        let namespace = row.pending.workload.key.namespace;
-        if let Some(count) = self.namespaces.get_mut(&namespace) {
-            *count -= 1;
-            if *count == 0 {
-                self.namespaces.remove(&namespace);
-            }
-        }
+        let workload = &row.pending.workload;
+        let local_queue = workload.local_queue;
+        self.namespaces.remove(workload.key.namespace);
+        self.local_queues.remove(local_queue);
+        change_total(&mut self.total, workload, -1);
         if row.place == Place::Lane {
             self.change_lane(self.lane_of(&row.pending), |lane| {
                 lane.delayed.remove(&row.key);
-                if !lane.active.remove(&row.key) {
-                    lane.bulk.remove(&row.key);
+                if !lane.active.remove(&row.key, local_queue) {
+                    lane.bulk.remove(&row.key, local_queue);
                 }
             });
+        } else {
+            self.note_unparked(id, row.pending.shape);
         }
         Some(row.pending)
     }
@@ -598,20 +407,21 @@ impl PendingQueue {
         };
         let before = self.active;
         for lane in lanes {
-            let mut delayed = BTreeSet::new();
-            self.change_lane(lane, |lane| {
-                delayed = std::mem::take(&mut lane.delayed);
-                for key in &delayed {
-                    lane.active.remove(key);
-                }
-                merge(&mut lane.bulk, &mut lane.active);
-            });
-            for (_, _, _, id) in delayed {
-                self.parked.insert(id);
+            let delayed: Vec<WorkloadId> =
+                self.lanes.get(&lane).into_iter().flat_map(|lane| &lane.delayed).map(|key| key.3).collect();
+            // Those that may wait for a backoff are parked alone.
+            for id in delayed {
                 if let Some(row) = self.rows.get_mut(&id) {
                     row.place = Place::Parked;
+                    let (key, local_queue) = (row.key.clone(), row.pending.workload.local_queue);
+                    self.note_parked(id, Some(shape));
+                    self.change_lane(lane, |lane| {
+                        lane.delayed.remove(&key);
+                        lane.active.remove(&key, local_queue);
+                    });
                 }
             }
+            self.change_lane(lane, |lane| lane.bulk.merge(std::mem::take(&mut lane.active)));
         }
         before - self.active
     }
@@ -634,27 +444,18 @@ impl PendingQueue {
         self.unfit.clear();
         let before = self.active;
         let unserved: BTreeSet<NamespaceId> =
-            self.namespaces.keys().copied().filter(|id| !serves(*id)).collect();
+            self.namespaces.iter().map(|(id, _)| id).filter(|id| !serves(*id)).collect();
         let lanes: Vec<LaneKey> =
             self.lanes.iter().filter(|(_, lane)| !lane.bulk.is_empty()).map(|(key, _)| *key).collect();
         for lane in lanes {
-            let mut kept = BTreeSet::new();
-            if !unserved.is_empty()
-                && let Some(lane) = self.lanes.get(&lane)
-            {
-                let is_unserved = |key: &&OrderKey| {
-                    self.rows
-                        .get(&key.3)
-                        .is_some_and(|row| unserved.contains(&row.pending.workload.key.namespace))
-                };
-                kept = lane.bulk.iter().filter(is_unserved).cloned().collect();
-            }
+            let kept = self.of_namespaces(lane, &unserved);
             self.change_lane(lane, |lane| {
-                for key in &kept {
-                    lane.bulk.remove(key);
+                let mut woken = std::mem::take(&mut lane.bulk);
+                for (key, local_queue) in kept {
+                    woken.remove(&key, local_queue);
+                    lane.bulk.insert(key, local_queue);
                 }
-                merge(&mut lane.active, &mut lane.bulk);
-                lane.bulk = kept;
+                lane.active.merge(woken);
             });
         }
         for id in self.parked.clone() {
@@ -667,6 +468,31 @@ impl PendingQueue {
             }
         }
         self.active - before
+    }
+
+    /// Those parked in a lane whose namespace is one of these.
+    fn of_namespaces(
+        &self,
+        lane: LaneKey,
+        namespaces: &BTreeSet<NamespaceId>,
+    ) -> Vec<(OrderKey, LocalQueueId)> {
+        if namespaces.is_empty() {
+            return Vec::new();
+        }
+        let rows = self.lanes.get(&lane).into_iter().flat_map(|lane| lane.bulk.iter());
+        rows.filter_map(|key| {
+            let workload = &self.rows.get(&key.3)?.pending.workload;
+            namespaces.contains(&workload.key.namespace).then(|| (key.clone(), workload.local_queue))
+        })
+        .collect()
+    }
+
+    /// Notes how far flavor search came for a workload, in flight or not.
+    pub fn set_progress(&mut self, id: WorkloadId, progress: Progress) {
+        let flying = self.in_flight.as_mut().filter(|(flying, _)| *flying == id).map(|(_, pending)| pending);
+        if let Some(pending) = self.rows.get_mut(&id).map(|row| &mut row.pending).or(flying) {
+            pending.progress = Some(Box::new(progress));
+        }
     }
 
     /// Forgets a workload.
@@ -686,12 +512,18 @@ impl PendingQueue {
     }
 }
 
-/// Moves all of `from` into `into`, at a cost that depends on the smaller of the two.
-fn merge(into: &mut BTreeSet<OrderKey>, from: &mut BTreeSet<OrderKey>) {
-    if into.len() < from.len() {
-        std::mem::swap(into, from);
+/// Adds what a workload asks for (`factor` 1), or takes it away (`factor` −1).
+pub(super) fn change_total(total: &mut Total, workload: &Workload, factor: i128) {
+    let mut change = |requests: &Requests, pods: i64| {
+        for (resource, value) in requests.iter() {
+            total.add(resource, i128::from(value.saturating_mul(pods)) * factor);
+        }
+    };
+    if workload.admission.is_some() {
+        workload.demands().iter().for_each(|demand| change(&demand.requests, 1));
+    } else {
+        workload.pod_sets.iter().for_each(|own| change(&own.requests, own.effective_count.into()));
     }
-    into.extend(std::mem::take(from));
 }
 
 /// Whether nothing changed that could make a parked workload fit.

@@ -22,7 +22,7 @@
 //! ";
 //! let report = quintet_queue_engine::simulate::simulate(plan)?;
 //! assert_eq!(report.classes["small"].admitted, 60);
-//! assert!(report.text().contains("cq-0-0-0"));
+//! assert!(report.text().contains("cq-0-1-0"), "the second queue of the first set and cohort");
 //! # Ok::<(), quintet_queue_engine::simulate::PlanError>(())
 //! ```
 
@@ -35,6 +35,7 @@ use std::sync::Arc;
 pub use plan::{CohortSet, Plan, PlanError, QueueSet, TopologyPlan, WorkloadSet, WorkloadTemplate};
 pub use report::{ClassReport, QueueReport, Report, Sample};
 
+use crate::amount::Amount;
 use crate::engine::Engine;
 use crate::labels::Labels;
 use crate::model::{
@@ -42,7 +43,6 @@ use crate::model::{
     SliceLayer, TopologyRequest, Workload, WorkloadKey,
 };
 use crate::names::{FlavorId, LocalQueueId, NamespaceId, QueueId, ResourceId, WorkloadId};
-use crate::quantity::Quantity;
 use crate::requests::Requests;
 use crate::settings::Settings;
 use crate::tas::NodeInfo;
@@ -116,7 +116,11 @@ impl Simulation {
                 simulation.add_cohort(cohorts, set, cohort)?;
             }
         }
+        if simulation.arrivals.is_empty() {
+            return Err(PlanError::Empty);
+        }
         simulation.arrivals.sort_by_key(|arrival| arrival.at);
+        simulation.shorten_names(plan);
         Ok(simulation)
     }
 
@@ -146,13 +150,30 @@ impl Simulation {
         Ok(())
     }
 
+    /// Queues are named after their class where that is enough; the numbers of upstream's names, which tell
+    /// set, queue and cohort, are for many of a kind.
+    fn shorten_names(&mut self, plan: &Plan) {
+        let mut count_of: BTreeMap<&str, usize> = BTreeMap::new();
+        for cohorts in &plan.cohorts {
+            for queues in &cohorts.queues_sets {
+                *count_of.entry(&queues.class_name).or_default() += cohorts.count * queues.count;
+            }
+        }
+        for (_, name, _) in &mut self.queues {
+            let class = name.rsplitn(4, '-').last().unwrap_or_default();
+            if count_of.get(class) == Some(&1) {
+                *name = class.to_owned();
+            }
+        }
+    }
+
     /// Reads the classes of a queue set; returns where those of each workload set begin.
     fn add_classes(&mut self, queues: &QueueSet) -> Result<Vec<usize>, PlanError> {
         let mut starts = Vec::new();
         for set in &queues.workloads_sets {
             starts.push(self.classes.len());
             for template in &set.workloads {
-                let cpu = plan::quantity(&template.request)?.milli_value();
+                let cpu = plan::quantity(&template.request, "request", &template.class_name)?.millis();
                 let requests: Requests = [(ResourceId::CPU, cpu)].into_iter().collect();
                 self.classes.push(Class {
                     name: template.class_name.clone(),
@@ -160,7 +181,7 @@ impl Simulation {
                     priority: template.priority,
                     pods: template.pod_count.max(1),
                     shape: Arc::new(PodShape { requests, ..PodShape::default() }),
-                    topology: topology_request(template),
+                    topology: topology_request(template)?,
                 });
             }
         }
@@ -176,18 +197,19 @@ impl Simulation {
         let names = &mut self.engine.state.names;
         let mut spec = QueueSpec::new(names.queues.intern(name));
         let local_queue = names.local_queues.intern(&format!("default/{name}"));
-        let nominal = plan::quantity(&queues.nominal_quota)?.amount(true);
-        let limit = queues.borrowing_limit.as_ref().map(plan::quantity).transpose()?;
-        let quota = Quota {
-            nominal,
-            borrowing_limit: limit.map(|limit: Quantity| limit.amount(true)),
-            lending_limit: None,
-        };
+        let class = &queues.class_name;
+        let cores = |value, field| Ok(Amount::of(plan::quantity(value, field, class)?, true));
+        let nominal = cores(&queues.nominal_quota, "nominalQuota")?;
+        let limit =
+            queues.borrowing_limit.as_ref().map(|limit| cores(limit, "borrowingLimit")).transpose()?;
+        let quota = Quota { nominal, borrowing_limit: limit, lending_limit: None };
         let flavors = vec![FlavorQuotas { flavor: self.flavor, quotas: vec![(ResourceId::CPU, quota)] }];
         spec.cohort = Some(cohort);
         spec.groups = vec![ResourceGroup { resources: vec![ResourceId::CPU], flavors }];
-        spec.preemption.within_queue = plan::policy(&queues.within_cluster_queue)?;
-        spec.preemption.reclaim_within_cohort = plan::policy(&queues.reclaim_within_cohort)?;
+        spec.preemption.within_queue =
+            plan::policy(&queues.within_cluster_queue, "withinClusterQueue", class)?;
+        spec.preemption.reclaim_within_cohort =
+            plan::policy(&queues.reclaim_within_cohort, "reclaimWithinCohort", class)?;
         self.queues.push((spec.id, name.to_owned(), nominal.get()));
         let feeds = LocalQueue { queue: spec.id, weight: 1.0, stopped: false };
         self.engine.set_queue(spec, START);
@@ -244,6 +266,7 @@ impl Simulation {
             while let Some(arrival) = self.arrivals.get(next).filter(|arrival| arrival.at <= at) {
                 if let Some(class) = self.classes.get(arrival.template) {
                     let id = run.engine.set_workload(self.workload(next, arrival, class), at);
+                    recorder.arrived(&class.name, at);
                     class_of.insert(id, arrival.template);
                 }
                 next += 1;
@@ -256,20 +279,31 @@ impl Simulation {
                 recorder.record(engine, at, happening, &class_of, classes);
             });
         }
-        recorder.finish(run.now)
+        recorder.finish()
     }
 }
 
-fn topology_request(template: &WorkloadTemplate) -> Option<TopologyRequest> {
-    let level: Arc<str> = template.tas_level.as_deref()?.into();
+fn topology_request(template: &WorkloadTemplate) -> Result<Option<TopologyRequest>, PlanError> {
+    let (Some(constraint), Some(level)) = (&template.tas_constraint, &template.tas_level) else {
+        return Ok(None);
+    };
+    let level: Arc<str> = level.as_str().into();
     let mut request = TopologyRequest::default();
-    match template.tas_constraint.as_deref()? {
+    match constraint.as_str() {
         "required" => request.required = Some(level),
         "preferred" => request.preferred = Some(level),
-        _ => {
+        "balanced" => {
             request.slices = vec![SliceLayer { level, size: template.slice_size.unwrap_or(1) }];
             request.slice_size_given = true;
         }
+        other => {
+            return Err(PlanError::Invalid {
+                field: "tasConstraint",
+                owner: template.class_name.clone(),
+                value: other.to_owned(),
+                expected: "required, preferred or balanced",
+            });
+        }
     }
-    Some(request)
+    Ok(Some(request))
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use quintet_api::Quantity;
+use quintet_api::quantity::Notation;
 use serde::Deserialize;
 
 use crate::model::PreemptionPolicy;
 use crate::names::{Names, ResourceId};
-use crate::quantity::Quantity;
 use crate::tas::NodeInfo;
 
 /// A plan that cannot be run.
@@ -16,13 +17,23 @@ pub enum PlanError {
     #[error("the plan cannot be read: {0}")]
     Unreadable(String),
     /// A value of the plan makes no sense.
-    #[error("{what} cannot be {value:?}")]
+    #[error("{field} of {owner} is {value:?}, which is not {expected}")]
     Invalid {
-        /// Which.
-        what: &'static str,
-        /// Its value.
+        /// Which value.
+        field: &'static str,
+        /// What it is about.
+        owner: String,
+        /// What it says.
         value: String,
+        /// What it should be.
+        expected: &'static str,
     },
+    /// Nothing would happen.
+    #[error(
+        "the plan has no workloads; they go to cohorts[].queuesSets[].workloadsSets[].workloads[], and \
+         every count must be at least 1"
+    )]
+    Empty,
 }
 
 /// A number or a quantity as text.
@@ -37,7 +48,7 @@ pub enum Amountlike {
 
 /// What to simulate.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Plan {
     /// The nodes, if placement matters.
     pub topology: Option<TopologyPlan>,
@@ -50,15 +61,19 @@ pub struct Plan {
 
 /// The flavor.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FlavorPlan {
     /// Its name.
     pub name: String,
+    /// The label of its nodes; all nodes of the topology are its own, so this changes nothing.
+    pub node_label: Option<String>,
+    /// Its topology; there is only one, so this changes nothing.
+    pub topology_name: Option<String>,
 }
 
 /// A topology: every domain of a level has `count` domains of the next.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TopologyPlan {
     /// Its name.
     pub name: String,
@@ -68,7 +83,7 @@ pub struct TopologyPlan {
 
 /// A level of a topology.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LevelPlan {
     /// What its domains are called.
     pub name: String,
@@ -82,7 +97,7 @@ pub struct LevelPlan {
 
 /// What a node has.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CapacityPlan {
     /// Cores.
     pub cpu: Amountlike,
@@ -92,7 +107,7 @@ pub struct CapacityPlan {
 
 /// Equal cohorts.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CohortSet {
     /// Their name.
     pub class_name: String,
@@ -105,7 +120,7 @@ pub struct CohortSet {
 
 /// Equal queues.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueSet {
     /// Their name.
     pub class_name: String,
@@ -128,7 +143,7 @@ pub struct QueueSet {
 
 /// Workloads that arrive one after another.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkloadSet {
     /// How many times.
     pub count: usize,
@@ -142,7 +157,7 @@ pub struct WorkloadSet {
 
 /// A class of workloads.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkloadTemplate {
     /// Its name.
     pub class_name: String,
@@ -168,27 +183,43 @@ pub struct WorkloadTemplate {
 impl Plan {
     /// Reads a plan.
     pub fn parse(yaml: &str) -> Result<Self, PlanError> {
-        serde_saphyr::from_str(yaml).map_err(|error| PlanError::Unreadable(error.to_string()))
+        serde_saphyr::from_str(yaml).map_err(|error| {
+            // Only the first line is about what is wrong; the rest shows where, line by line.
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            PlanError::Unreadable(first.strip_prefix("error: ").unwrap_or(first).to_owned())
+        })
     }
 }
 
-pub(super) fn quantity(value: &Amountlike) -> Result<Quantity, PlanError> {
-    match value {
-        Amountlike::Number(number) => Ok(Quantity::units(*number)),
-        Amountlike::Text(text) => {
-            Quantity::parse(text).map_err(|_| PlanError::Invalid { what: "a quantity", value: text.clone() })
-        }
-    }
+/// Reads a number of cores or bytes.
+pub(super) fn quantity(value: &Amountlike, field: &'static str, owner: &str) -> Result<Quantity, PlanError> {
+    let text = match value {
+        Amountlike::Number(number) => return Ok(Quantity::from_units(*number, Notation::DecimalSi)),
+        Amountlike::Text(text) => text,
+    };
+    text.parse().map_err(|_| PlanError::Invalid {
+        field,
+        owner: owner.to_owned(),
+        value: text.clone(),
+        expected: "a quantity such as 20 or 500m",
+    })
 }
 
-pub(super) fn policy(text: &str) -> Result<PreemptionPolicy, PlanError> {
+/// Reads a preemption policy.
+pub(super) fn policy(text: &str, field: &'static str, owner: &str) -> Result<PreemptionPolicy, PlanError> {
     Ok(match text {
         "" | "Never" => PreemptionPolicy::Never,
         "LowerPriority" => PreemptionPolicy::LowerPriority,
         "LowerOrNewerEqualPriority" => PreemptionPolicy::LowerOrNewerEqualPriority,
         "Any" => PreemptionPolicy::Any,
         other => {
-            return Err(PlanError::Invalid { what: "a preemption policy", value: other.to_owned() });
+            return Err(PlanError::Invalid {
+                field,
+                owner: owner.to_owned(),
+                value: other.to_owned(),
+                expected: "Never, LowerPriority, LowerOrNewerEqualPriority or Any",
+            });
         }
     })
 }
@@ -200,9 +231,9 @@ pub(super) fn nodes(plan: &TopologyPlan, names: &mut Names) -> Result<Vec<NodeIn
     let memory = names.resource("memory");
     let mut allocatable = vec![(ResourceId::PODS, PODS)];
     if let Some(capacity) = capacity {
-        allocatable.push((ResourceId::CPU, quantity(&capacity.cpu)?.milli_value()));
+        allocatable.push((ResourceId::CPU, quantity(&capacity.cpu, "capacity.cpu", &plan.name)?.millis()));
         if let Some(amount) = &capacity.memory {
-            allocatable.push((memory, quantity(amount)?.value()));
+            allocatable.push((memory, quantity(amount, "capacity.memory", &plan.name)?.units()));
         }
     }
     let total: usize = plan.levels.iter().map(|level| level.count).product();

@@ -22,6 +22,8 @@ const MOST_PLOTS: usize = 40;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassReport {
+    /// Workloads that arrived.
+    pub arrived: usize,
     /// Admissions, more than workloads if some were preempted.
     pub admitted: usize,
     /// Preemptions.
@@ -31,6 +33,11 @@ pub struct ClassReport {
 }
 
 impl ClassReport {
+    /// Workloads never admitted.
+    pub fn never_admitted(&self) -> usize {
+        self.arrived.saturating_sub(self.waits.len())
+    }
+
     /// The mean wait in seconds.
     #[expect(clippy::cast_precision_loss, reason = "counts of workloads")]
     pub fn mean_wait(&self) -> f64 {
@@ -90,7 +97,7 @@ pub struct Report {
     pub classes: BTreeMap<String, ClassReport>,
     /// By queue, in the order of the plan.
     pub queues: Vec<QueueReport>,
-    /// Seconds from the first moment to the last.
+    /// Seconds until nothing happens any more.
     pub seconds: f64,
 }
 
@@ -99,6 +106,8 @@ pub(super) struct Recorder {
     classes: BTreeMap<String, ClassReport>,
     queues: BTreeMap<QueueId, QueueReport>,
     order: Vec<QueueId>,
+    /// When something happened last.
+    last: Time,
     waited: BTreeMap<WorkloadId, Time>,
     running: BTreeMap<WorkloadId, (QueueId, i64)>,
 }
@@ -113,9 +122,15 @@ impl Recorder {
             classes: BTreeMap::new(),
             queues: reports.collect(),
             order: queues.iter().map(|(id, ..)| *id).collect(),
+            last: START,
             waited: BTreeMap::new(),
             running: BTreeMap::new(),
         }
+    }
+
+    pub(super) fn arrived(&mut self, class: &str, at: Time) {
+        self.last = at;
+        self.classes.entry(class.to_owned()).or_default().arrived += 1;
     }
 
     pub(super) fn record(
@@ -126,6 +141,7 @@ impl Recorder {
         class_of: &BTreeMap<WorkloadId, usize>,
         classes: &[Class],
     ) {
+        self.last = at;
         let (Happening::Started(id) | Happening::Preempted(id) | Happening::Ended(id)) = happening;
         let name =
             class_of.get(&id).and_then(|class| classes.get(*class)).map_or("", |class| class.name.as_str());
@@ -162,7 +178,8 @@ impl Recorder {
         }
     }
 
-    pub(super) fn finish(mut self, end: Time) -> Report {
+    pub(super) fn finish(mut self) -> Report {
+        let end = self.last;
         let order = std::mem::take(&mut self.order);
         let mut queues: Vec<QueueReport> = order.iter().filter_map(|id| self.queues.remove(id)).collect();
         for queue in &mut queues {
@@ -218,39 +235,67 @@ impl QueueReport {
 impl Report {
     /// The report as text: tables of waits and utilisation, and a plot of usage per queue over time.
     pub fn text(&self) -> String {
-        let mut text = format!("simulated {:.1} s\n\n", self.seconds);
+        let mut text = format!("{:.1} s of virtual time\n\n", self.seconds);
+        self.write_waits(&mut text);
+        self.write_usage(&mut text);
+        text
+    }
+
+    fn write_waits(&self, text: &mut String) {
+        let width = column_width("class", self.classes.keys());
         let _ = writeln!(
             text,
-            "{:<28} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            "class", "admitted", "preempted", "mean s", "p50 s", "p99 s"
+            "{:width$}  workloads  admissions  preemptions   mean wait     median  99 of 100",
+            "class"
         );
+        let seconds = |value: f64| format!("{value:.1} s");
         for (name, class) in &self.classes {
+            let waits = if class.waits.is_empty() {
+                [(); 3].map(|()| "-".to_owned())
+            } else {
+                [class.mean_wait(), class.wait_at(0.5), class.wait_at(0.99)].map(seconds)
+            };
+            let [mean, median, most] = waits;
             let _ = writeln!(
                 text,
-                "{name:<28} {:>9} {:>9} {:>9.2} {:>9.2} {:>9.2}",
-                class.admitted,
-                class.preempted,
-                class.mean_wait(),
-                class.wait_at(0.5),
-                class.wait_at(0.99)
+                "{name:width$}  {:>9}  {:>10}  {:>11}  {mean:>10}  {median:>9}  {most:>9}",
+                class.arrived, class.admitted, class.preempted,
             );
         }
+        for (name, class) in self.classes.iter().filter(|(_, class)| class.never_admitted() > 0) {
+            let _ = writeln!(text, "\n{} of {name} never ran: they do not fit", class.never_admitted());
+        }
+    }
+
+    fn write_usage(&self, text: &mut String) {
         let owned: i64 = self.queues.iter().map(|queue| queue.nominal).sum();
         let used: f64 = self.queues.iter().map(|queue| queue.utilisation * float(queue.nominal)).sum();
-        let _ = writeln!(text, "\nutilisation of all queues: {:.1} % of nominal", used / float(owned.max(1)));
         let _ = writeln!(
             text,
-            "\n{:<20} {:>7}  usage over time ( none . : + # full @ borrowing)",
-            "queue", "used %"
+            "\nOn average {:.1} % of the CPU quota of all queues was in use. Over time, in columns of {:.1} s:",
+            used.max(0.0) / float(owned.max(1)),
+            self.seconds / float(i64::try_from(COLUMNS).unwrap_or(1)),
+        );
+        let _ = writeln!(
+            text,
+            "blank nothing  . up to a third of its quota  : two thirds  + almost all  # all  @ more, borrowed\n"
         );
         #[expect(clippy::cast_possible_truncation, reason = "saturates at 292 years")]
         let end = Time::from_nanos(START.as_nanos().saturating_add((self.seconds * 1e9) as i64));
-        for queue in self.queues.iter().take(MOST_PLOTS) {
-            let _ = writeln!(text, "{:<20} {:>7.1} |{}|", queue.name, queue.utilisation, queue.plot(end));
+        let shown = self.queues.get(..MOST_PLOTS.min(self.queues.len())).unwrap_or_default();
+        let width = column_width("queue", shown.iter().map(|queue| &queue.name));
+        let _ = writeln!(text, "{:width$}  in use  0 s{:>57.1} s", "queue", self.seconds);
+        for queue in shown {
+            let _ =
+                writeln!(text, "{:width$}  {:>4.0} %  |{}|", queue.name, queue.utilisation, queue.plot(end));
         }
         if self.queues.len() > MOST_PLOTS {
             let _ = writeln!(text, "… and {} more", self.queues.len() - MOST_PLOTS);
         }
-        text
     }
+}
+
+/// As wide as the widest of a column's cells.
+fn column_width<'n>(head: &str, names: impl Iterator<Item = &'n String>) -> usize {
+    names.map(|name| name.chars().count()).chain([head.len()]).max().unwrap_or_default()
 }

@@ -14,12 +14,12 @@ use crate::model::{
     Admission, CohortSpec, ConditionKind, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey,
 };
 use crate::names::{
-    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, ResourceId, TopologyId, WorkloadId,
+    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
 };
 use crate::quota::{self, NodeId, NodeKind, QuotaTree};
-use crate::requests::Requests;
+use crate::requests::{Requests, Total};
 use crate::settings::Settings;
-use crate::tas::{Tas, TasUse};
+use crate::tas::{LeafUse, Tas, TasUse};
 pub use queues::{InactiveReason, MULTIKUEUE, PROVISIONING};
 
 /// Values by id.
@@ -116,6 +116,8 @@ pub struct Held {
     pub usage: Usage,
     /// Its places.
     pub tas: Vec<TasUse>,
+    /// Where its places are accounted.
+    leaves: Vec<LeafUse>,
 }
 
 #[derive(Clone, Debug)]
@@ -157,7 +159,7 @@ pub struct State {
     /// Workloads that hold quota and whose pods are not ready.
     not_ready: BTreeSet<WorkloadId>,
     /// What admitted workloads of a LocalQueue use of a queue.
-    running: BTreeMap<(LocalQueueId, QueueId), BTreeMap<ResourceId, i128>>,
+    running: BTreeMap<(LocalQueueId, QueueId), Total>,
     /// Workloads that count as gone while something is tried out.
     hidden: BTreeSet<WorkloadId>,
     /// Usage of LocalQueues for admission fair sharing.
@@ -198,15 +200,9 @@ impl State {
     /// Counts the places of all workloads again: flavors came, went or changed their levels.
     fn recount_tas_usage(&mut self) {
         self.tas.clear_usage();
-        let held: Vec<_> = self
-            .slots
-            .iter()
-            .flatten()
-            .filter_map(|slot| slot.held.as_ref())
-            .map(|held| held.tas.clone())
-            .collect();
-        for uses in held {
-            self.tas.change_usage(&uses, 1);
+        for held in self.slots.iter_mut().flatten().filter_map(|slot| slot.held.as_mut()) {
+            held.leaves = self.tas.leaves_of(&held.tas);
+            self.tas.change_leaves(&held.leaves, 1);
         }
     }
 
@@ -375,7 +371,7 @@ impl State {
 
     /// Adds a workload as if it held quota of `queue`, whatever its status says.
     pub fn set_workload_held(&mut self, workload: Workload, queue: QueueId) -> WorkloadId {
-        let held = Held { queue, usage: workload.quota_usage(), tas: Vec::new() };
+        let held = Held { queue, usage: workload.quota_usage(), tas: Vec::new(), leaves: Vec::new() };
         let (id, _) = self.set_workload(workload);
         self.release(id);
         self.hold(id, held);
@@ -400,14 +396,16 @@ impl State {
             queue: admission.queue,
             usage: workload.quota_usage(),
             tas: if self.settings.gates.tas { tas_uses(workload, admission) } else { Vec::new() },
+            leaves: Vec::new(),
         })
     }
 
-    fn hold(&mut self, id: WorkloadId, held: Held) {
+    fn hold(&mut self, id: WorkloadId, mut held: Held) {
         if let Some(row) = self.queues.get_mut(held.queue) {
             row.reserved.insert(id);
             self.tree.add_all(row.queue.node, &held.usage);
-            self.tas.change_usage(&held.tas, 1);
+            held.leaves = self.tas.leaves_of(&held.tas);
+            self.tas.change_leaves(&held.leaves, 1);
             if let Some(Some(slot)) = self.slots.get_mut(id.index()) {
                 change_running(&mut self.running, &slot.workload, &held, 1);
                 slot.held = Some(Box::new(held));
@@ -429,7 +427,7 @@ impl State {
             return false;
         };
         change_running(&mut self.running, &slot.workload, &held, -1);
-        self.tas.change_usage(&held.tas, -1);
+        self.tas.change_leaves(&held.leaves, -1);
         if let Some(row) = self.queues.get_mut(held.queue) {
             row.reserved.remove(&id);
             self.tree.remove_all(row.queue.node, &held.usage);
@@ -478,7 +476,7 @@ impl State {
             } else {
                 self.tree.remove_all(row.queue.node, &held.usage);
             }
-            self.tas.change_usage(&held.tas, factor);
+            self.tas.change_leaves(&held.leaves, factor);
         }
     }
 
@@ -532,11 +530,10 @@ impl State {
             && (workload.local_queue, held.queue) == (local_queue, queue)
         {
             for (fr, amount) in &held.usage {
-                *sums.entry(fr.resource).or_default() -= i128::from(amount.get());
+                sums.add(fr.resource, -i128::from(amount.get()));
             }
         }
-        let clamp = |sum: i128| i64::try_from(sum.clamp(0, i64::MAX.into())).unwrap_or(i64::MAX);
-        sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(resource, sum)| (resource, clamp(sum))).collect()
+        sums.requests().floor_zero()
     }
 
     /// Usage of the LocalQueue of a workload, if its queue shares fairly at admission.
@@ -553,7 +550,7 @@ impl State {
 }
 
 fn change_running(
-    running: &mut BTreeMap<(LocalQueueId, QueueId), BTreeMap<ResourceId, i128>>,
+    running: &mut BTreeMap<(LocalQueueId, QueueId), Total>,
     workload: &Workload,
     held: &Held,
     factor: i128,
@@ -564,13 +561,9 @@ fn change_running(
     let key = (workload.local_queue, held.queue);
     let sums = running.entry(key).or_default();
     for (fr, amount) in &held.usage {
-        let sum = sums.entry(fr.resource).or_default();
-        *sum += i128::from(amount.get()) * factor;
-        if *sum == 0 {
-            sums.remove(&fr.resource);
-        }
+        sums.add(fr.resource, i128::from(amount.get()) * factor);
     }
-    if sums.is_empty() {
+    if sums.is_zero() {
         running.remove(&key);
     }
 }

@@ -4,7 +4,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::placement::{Params, Placer};
+use super::params::Params;
+use super::placement::Placer;
 use super::tree::{DomainIdx, DomainState};
 
 /// What taking domains greedily would use.

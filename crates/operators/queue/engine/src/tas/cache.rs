@@ -5,23 +5,29 @@
 //! changed since are counted again.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::counting::Counting;
-use super::placement::{Params, Placer};
+use super::params::Params;
+use super::placement::Placer;
+use super::stats::Shortages;
 use super::tree::DomainState;
 use super::usage::Ledger;
+use crate::model::PodShape;
 use crate::names::FlavorId;
 use crate::requests::Requests;
 
 /// Requests remembered at most; each costs one state per domain.
-const MOST_ENTRIES: usize = 32;
+const MOST_ENTRIES: usize = 64;
 
 /// What counts depend on, besides usage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CountKey {
     flavor: FlavorId,
     requests: Requests,
+    leader: Option<Requests>,
+    /// The pods, if nodes are chosen by more than their capacity.
+    filtered_by: Option<Arc<PodShape>>,
     slice_size: i32,
     slice_level: usize,
     inner: Vec<(usize, i32)>,
@@ -32,13 +38,22 @@ pub(super) struct CountKey {
 #[derive(Debug)]
 pub(super) struct Counts {
     states: Vec<DomainState>,
+    shortages: Shortages,
     version: u64,
+    /// When it was used last, counted in uses of the cache.
+    used: u64,
 }
 
 /// Remembered counts. A copy starts with none.
 #[derive(Debug, Default)]
 pub(super) struct CountCache {
-    entries: Mutex<HashMap<CountKey, Counts>>,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_key: HashMap<CountKey, Counts>,
+    uses: u64,
 }
 
 impl Clone for CountCache {
@@ -49,20 +64,27 @@ impl Clone for CountCache {
 
 impl CountCache {
     fn take(&self, key: &CountKey) -> Option<Counts> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).by_key.remove(key)
     }
 
-    fn put(&self, key: CountKey, counts: Counts) {
+    /// Remembers counts, and forgets those not used for the longest time if they are too many.
+    fn put(&self, key: CountKey, mut counts: Counts) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() >= MOST_ENTRIES {
-            entries.clear();
+        let Entries { by_key, uses } = &mut *entries;
+        if by_key.len() >= MOST_ENTRIES
+            && let Some(oldest) =
+                by_key.iter().min_by_key(|(_, counts)| counts.used).map(|(key, _)| key.clone())
+        {
+            by_key.remove(&oldest);
         }
-        entries.insert(key, counts);
+        *uses += 1;
+        counts.used = *uses;
+        by_key.insert(key, counts);
     }
 
     /// Forgets everything: nodes or levels changed.
     pub(super) fn clear(&mut self) {
-        self.entries.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        self.entries.get_mut().unwrap_or_else(PoisonError::into_inner).by_key.clear();
     }
 }
 
@@ -70,13 +92,16 @@ impl Placer<'_> {
     /// Counts what every domain can take. With a key, the counts can be remembered once they are as they
     /// were: [`Placer::remember`] undoes what choosing domains changes.
     pub(super) fn count(&mut self, params: &Params, counting: &Counting<'_>) -> Option<CountKey> {
-        if !counting.is_plain() || self.gates.tas_balanced_placement || params.leaders > 0 {
+        if !counting.is_plain() || self.gates.tas_balanced_placement {
             self.count_all(params, counting);
             return None;
         }
+        let (requests, leader) = counting.requests();
         let key = CountKey {
             flavor: self.id,
-            requests: counting.requests().clone(),
+            requests: requests.clone(),
+            leader: leader.cloned(),
+            filtered_by: counting.filtered_by().cloned(),
             slice_size: params.slice_size,
             slice_level: params.slice_level,
             inner: params.inner.iter().map(|(level, size)| (*level, *size)).collect(),
@@ -85,7 +110,7 @@ impl Placer<'_> {
         match self.tas.counts.take(&key) {
             None => self.count_all(params, counting),
             Some(counts) => {
-                self.states = counts.states;
+                (self.states, self.shortages) = (counts.states, counts.shortages);
                 if !self.options.simulate_empty {
                     self.catch_up(counts.version, params, counting);
                 }
@@ -105,11 +130,7 @@ impl Placer<'_> {
         };
         let mut dirty = BTreeSet::new();
         for position in changed.iter().filter_map(|slot| self.flavor.leaf_of.get(*slot).copied().flatten()) {
-            if let Some(leaf) = self.tree.leaves.get(position) {
-                dirty.insert(leaf.domain);
-                let state = counting.count(self, position);
-                *self.state_mut(leaf.domain) = state;
-            }
+            dirty.extend(self.count_leaf(position, counting));
         }
         // A domain comes after its parent in the arena, so the last dirty one has no dirty child left.
         while let Some(domain) = dirty.pop_last() {
@@ -129,6 +150,7 @@ impl Placer<'_> {
         }
         let version = self.tas.ledger(self.flavor).map_or(0, Ledger::version);
         let states = std::mem::take(&mut self.states);
-        self.tas.counts.put(key, Counts { states, version });
+        let shortages = std::mem::take(&mut self.shortages);
+        self.tas.counts.put(key, Counts { states, shortages, version, used: 0 });
     }
 }

@@ -8,6 +8,7 @@ use super::stats::Exclusions;
 use super::tree::DomainState;
 use super::usage::Assumed;
 use crate::labels::{Toleration, untolerated};
+use crate::model::PodShape;
 use crate::names::ResourceId;
 use crate::requests::{Requests, times_in};
 
@@ -62,22 +63,26 @@ impl<'r> Counting<'r> {
         }
     }
 
-    /// Whether counts depend on the request and on usage only.
+    /// Whether counts depend on nothing but usage and what [`Counting::requests`] and
+    /// [`Counting::filtered_by`] say.
     pub(super) fn is_plain(&self) -> bool {
-        !self.filters && self.within.is_none() && self.assumed.usage.is_empty()
+        self.within.is_none()
+            && self.assumed.usage.is_empty()
+            && (!self.filters || self.workers.updates.is_empty())
     }
 
-    /// What one worker asks for.
-    pub(super) const fn requests(&self) -> &Requests {
-        &self.requests
+    /// What one worker asks for, and what a leader does.
+    pub(super) const fn requests(&self) -> (&Requests, Option<&Requests>) {
+        (&self.requests, self.leader_requests.as_ref())
+    }
+
+    /// The pods whose selector, affinity and tolerations decide about nodes, if they do.
+    pub(super) fn filtered_by(&self) -> Option<&Arc<PodShape>> {
+        self.filters.then_some(&self.workers.pod_set.pod)
     }
 
     /// Whether pods may use the leaf's node, with its affinity score; leaves that are not hosts are
     /// never filtered.
-    pub(super) fn admits(&self, placer: &Placer<'_>, position: usize) -> Option<i64> {
-        self.check(placer, position).ok()
-    }
-
     fn check(&self, placer: &Placer<'_>, position: usize) -> Result<i64, Exclusion> {
         let leaf = placer.tree.leaves.get(position).ok_or(Exclusion::Domain)?;
         let mut score = 0;
@@ -111,21 +116,29 @@ impl<'r> Counting<'r> {
         Ok(score)
     }
 
-    pub(super) fn count(&self, placer: &Placer<'_>, position: usize) -> DomainState {
-        let Some(leaf) = placer.tree.leaves.get(position) else {
-            return DomainState::default();
-        };
+    /// What is left of a resource on a leaf.
+    fn remaining(&self, placer: &Placer<'_>, position: usize) -> impl Fn(ResourceId) -> i64 {
+        let free = placer.tree.leaves.get(position).map(|leaf| &leaf.free);
         let used =
             if placer.options.simulate_empty { None } else { placer.tas.leaf_usage(placer.flavor, position) };
         let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
         let assumed = self.assumed.get(placer.flavor.ledger, slot);
-        let remaining = |resource: ResourceId| {
-            let mut left = leaf.free.get(resource);
+        move |resource: ResourceId| {
+            let mut left = free.map_or(0, |free| free.get(resource));
             for taken in [used, assumed].into_iter().flatten() {
                 left = left.saturating_sub(taken.get(resource));
             }
             left
+        }
+    }
+
+    /// What a leaf can take, and what it lacks if that is nothing; nothing of both if its node is not for
+    /// these pods.
+    pub(super) fn count(&self, placer: &Placer<'_>, position: usize) -> (DomainState, Option<ResourceId>) {
+        let Ok(affinity) = self.check(placer, position) else {
+            return (DomainState::default(), None);
         };
+        let remaining = self.remaining(placer, position);
         let fit = |requests: &Requests, less: Option<&Requests>| {
             let left =
                 |resource| remaining(resource).saturating_sub(less.map_or(0, |less| less.get(resource)));
@@ -133,35 +146,39 @@ impl<'r> Counting<'r> {
         };
         let pods = fit(&self.requests, None);
         let leader = self.leader_requests.as_ref().filter(|leader| fit(leader, None) > 0);
-        DomainState {
+        let mut lacking = None;
+        if pods == 0 {
+            let short = self.requests.iter().filter(|(id, value)| times_in(*value, remaining(*id)) == 0);
+            lacking = short.map(|(id, _)| id).min_by_key(|id| placer.names.resource_name(*id));
+        }
+        let state = DomainState {
             pods,
             leaders: i32::from(leader.is_some()),
             pods_with_leader: leader.map_or(pods, |leader| fit(&self.requests, Some(leader))),
+            affinity,
             ..DomainState::default()
-        }
+        };
+        (state, lacking)
     }
 
-    /// Counts what excluded nodes; only worth it for a message.
+    /// What excluded nodes, after they were counted; only worth it for a message.
     pub(super) fn exclusions(&self, placer: &Placer<'_>) -> Exclusions {
-        let mut counts = Exclusions { total: placer.tree.leaves.len(), ..Exclusions::default() };
+        let named = |(id, count)| (placer.names.resource_name(id).to_owned(), count);
+        let mut counts = Exclusions {
+            total: placer.tree.leaves.len(),
+            resources: placer.shortages.iter().map(named).collect(),
+            ..Exclusions::default()
+        };
+        if !self.filters && self.within.is_none() {
+            return counts;
+        }
         for position in 0..placer.tree.leaves.len() {
             match self.check(placer, position) {
                 Err(Exclusion::Taint(taint)) => *counts.taints.entry(taint).or_default() += 1,
                 Err(Exclusion::Selector) => counts.node_selector += 1,
                 Err(Exclusion::Affinity) => counts.affinity += 1,
                 Err(Exclusion::Domain) => counts.domain += 1,
-                Ok(_) => {
-                    let empty = placer.options.simulate_empty;
-                    let mut left = placer.tas.remaining(placer.flavor, position, empty).unwrap_or_default();
-                    let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
-                    if let Some(assumed) = self.assumed.get(placer.flavor.ledger, slot) {
-                        left.sub(assumed);
-                    }
-                    if let (0, Some(limit)) = self.requests.count_in_limited(&left, placer.names) {
-                        let name = placer.names.resource_name(limit).to_owned();
-                        *counts.resources.entry(name).or_default() += 1;
-                    }
-                }
+                Ok(_) => {}
             }
         }
         counts

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::counting::Counting;
-use super::placement::{Params, Placer};
+use super::params::Params;
+use super::placement::Placer;
 use super::tree::DomainIdx;
 
 /// Why no domains were found.

@@ -5,13 +5,12 @@
 //! share. Placement counts how many pods fit into every leaf, sums that up the tree,
 //! picks domains at the requested level and descends to leaves.
 
-pub mod encoding;
-
 mod balanced;
 mod cache;
 mod counting;
 mod elastic;
 mod message;
+mod params;
 mod placement;
 mod replacement;
 mod state;
@@ -21,10 +20,12 @@ mod usage;
 
 use std::sync::Arc;
 
+use quintet_api::kueue::{Domain, v1beta2};
+
 pub use placement::{Placement, PlacementRequest};
 pub use state::{NodeInfo, PlaceOptions, Tas, TasFlavor, TasMark};
 pub use tree::{DomainIdx, DomainState, Tree};
-pub use usage::{Assumed, TasUse};
+pub use usage::{Assumed, LeafUse, TasUse};
 
 /// The label of the level whose domains are single nodes.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -55,6 +56,34 @@ pub struct TopologyAssignment {
 }
 
 impl TopologyAssignment {
+    /// Reads the compact form of the API; `None` if it promises more than it has.
+    pub fn decoded(encoded: v1beta2::TopologyAssignment) -> Option<Self> {
+        let domains = encoded.domains()?.into_iter().map(|(values, count)| DomainAssignment {
+            values: values.into_iter().map(Into::into).collect(),
+            count,
+        });
+        Some(Self {
+            domains: domains.collect(),
+            levels: encoded.levels.into_iter().map(Into::into).collect(),
+        })
+    }
+
+    /// The compact form of the API: in runs of hosts whose names begin alike, or all in one slice.
+    pub fn encoded(&self, in_runs: bool) -> v1beta2::TopologyAssignment {
+        let (levels, domains) = self.plain();
+        if in_runs {
+            v1beta2::TopologyAssignment::from_domains(levels, &domains)
+        } else {
+            v1beta2::TopologyAssignment::in_one_slice(levels, &domains)
+        }
+    }
+
+    /// Levels and domains as the compact form takes them.
+    pub fn plain(&self) -> (Vec<String>, Vec<Domain<Arc<str>>>) {
+        let levels = self.levels.iter().map(ToString::to_string).collect();
+        (levels, self.domains.iter().map(|domain| (domain.values.clone(), domain.count)).collect())
+    }
+
     /// All pods.
     pub fn pods(&self) -> i32 {
         self.domains.iter().map(|domain| domain.count).sum()

@@ -1,14 +1,15 @@
 //! Finding domains for the pods of a workload.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 use super::counting::Counting;
 use super::message::Miss;
+use super::params::Params;
+use super::stats::Shortages;
 use super::tree::{DomainIdx, DomainState, Tree};
 use super::usage::Assumed;
 use super::{DomainAssignment, PlaceOptions, Tas, TasFlavor, TopologyAssignment};
-use crate::model::{PodSet, PodSetUpdate, SliceLayer};
+use crate::model::{PodSet, PodSetUpdate};
 use crate::names::{FlavorId, Names};
 use crate::requests::Requests;
 use crate::settings::Gates;
@@ -41,27 +42,6 @@ pub struct Placement {
     pub result: Result<TopologyAssignment, String>,
 }
 
-/// What is asked for, resolved against the levels of the topology.
-#[derive(Clone, Debug)]
-pub(super) struct Params {
-    pub(super) count: i32,
-    pub(super) leaders: i32,
-    pub(super) slice_size: i32,
-    pub(super) level: usize,
-    pub(super) slice_level: usize,
-    pub(super) required: bool,
-    pub(super) unconstrained: bool,
-    /// Slice sizes of inner layers, by level.
-    pub(super) inner: BTreeMap<usize, i32>,
-    pub(super) layers: Vec<SliceLayer>,
-}
-
-impl Params {
-    pub(super) fn slices(&self) -> i32 {
-        self.count / self.slice_size.max(1)
-    }
-}
-
 /// One workload's placement in one flavor.
 pub(super) struct Placer<'a> {
     pub(super) tas: &'a Tas,
@@ -72,6 +52,7 @@ pub(super) struct Placer<'a> {
     pub(super) names: &'a Names,
     pub(super) gates: &'a Gates,
     pub(super) states: Vec<DomainState>,
+    pub(super) shortages: Shortages,
     /// States before they were changed, while counts are to be remembered.
     pub(super) undo: Option<Vec<(DomainIdx, DomainState)>>,
 }
@@ -86,7 +67,18 @@ impl<'a> Placer<'a> {
         options: PlaceOptions<'a>,
         (names, gates): (&'a Names, &'a Gates),
     ) -> Self {
-        Self { tas, id, flavor, tree: &flavor.tree, options, names, gates, states: Vec::new(), undo: None }
+        Self {
+            tas,
+            id,
+            flavor,
+            tree: &flavor.tree,
+            options,
+            names,
+            gates,
+            states: Vec::new(),
+            shortages: Shortages::default(),
+            undo: None,
+        }
     }
 
     #[expect(clippy::indexing_slicing, reason = "states has one entry per domain of the tree")]
@@ -179,6 +171,26 @@ impl<'a> Placer<'a> {
         chosen
     }
 
+    /// Whether a pod set fits if it is alone: what [`Placer::find`] finds out, without choosing. One domain
+    /// has to be large enough if that is required; otherwise pods may be spread, preferred levels giving
+    /// way up to the highest, so that all domains count together.
+    pub(super) fn has_room(&mut self, request: &PlacementRequest<'_>) -> bool {
+        let Ok(params) = self.params(request, false) else {
+            return false;
+        };
+        let assumed = Assumed::default();
+        let counting = Counting::new(self, request, None, &assumed, None);
+        let key = self.count(&params, &counting);
+        let level = if params.required || params.unconstrained { params.level } else { 0 };
+        let domains = self.tree.by_level.get(level).map_or(&[][..], |domains| domains);
+        let mut slices = domains.iter().map(|domain| i64::from(self.state(*domain).slices));
+        let needed = i64::from(params.slices());
+        let has_room = !domains.is_empty()
+            && if params.required { slices.any(|own| own >= needed) } else { slices.sum::<i64>() >= needed };
+        self.remember(key);
+        has_room
+    }
+
     /// Leaves with their pods.
     fn choose(&mut self, params: &Params, counting: &Counting<'_>) -> Result<Vec<DomainIdx>, String> {
         let mut chosen = None;
@@ -195,108 +207,24 @@ impl<'a> Placer<'a> {
         Ok(self.descend(level, domains, params, is_balanced))
     }
 
-    fn params(&self, workers: &PlacementRequest<'_>, with_leader: bool) -> Result<Params, String> {
-        let topology = workers.pod_set.topology.as_deref();
-        let layers = topology.map_or(&[][..], |request| &request.slices);
-        let slice_size = match layers.first() {
-            Some(layer) if layer.size <= 0 => {
-                return Err("slice topology requested, but slice size not provided".to_owned());
-            }
-            Some(layer) => layer.size,
-            None => 1,
-        };
-        let Some(lowest) = self.tree.levels.last() else {
-            return Err("topology level not specified".to_owned());
-        };
-        let key = self.level_key(workers).ok_or_else(|| "topology level not specified".to_owned())?;
-        let level = self.tree.level(key).ok_or_else(|| format!("no requested topology level: {key}"))?;
-        let slice_key = layers.first().map_or(lowest, |layer| &layer.level);
-        let slice_level = self
-            .tree
-            .level(slice_key)
-            .ok_or_else(|| format!("no requested topology level for slices: {slice_key}"))?;
-        if level > slice_level {
-            return Err(format!("podset slice topology {slice_key} is above the podset topology {key}"));
-        }
-        let inner = self.inner_sizes(layers, slice_size, slice_level)?;
-        Ok(Params {
-            count: workers.count,
-            leaders: i32::from(with_leader),
-            slice_size,
-            level,
-            slice_level,
-            required: topology.is_some_and(|request| request.required.is_some()),
-            unconstrained: workers.implied
-                || topology
-                    .is_some_and(|request| request.unconstrained == Some(true) || request.is_slice_only()),
-            layers: if inner.is_empty() { Vec::new() } else { layers.to_vec() },
-            inner,
-        })
-    }
-
-    fn inner_sizes(
-        &self,
-        layers: &[SliceLayer],
-        slice_size: i32,
-        slice_level: usize,
-    ) -> Result<BTreeMap<usize, i32>, String> {
-        let (mut size, mut level) = (slice_size, slice_level);
-        let mut inner = BTreeMap::new();
-        for layer in layers.iter().skip(1) {
-            let Some(at) = self.tree.level(&layer.level) else {
-                return Err(format!(
-                    "no requested topology level for additional slice layer: {}",
-                    layer.level
-                ));
-            };
-            if at <= level {
-                let above = self.tree.levels.get(level).map_or("", |name| name);
-                return Err(format!(
-                    "additional slice layer topology {} must be at a lower level than {above}",
-                    layer.level
-                ));
-            }
-            if layer.size <= 0 || size % layer.size != 0 {
-                return Err(format!(
-                    "additional slice layer size {} must evenly divide parent layer size {size}",
-                    layer.size
-                ));
-            }
-            inner.extend((level + 1..=at).map(|level| (level, layer.size)));
-            (size, level) = (layer.size, at);
-        }
-        Ok(inner)
-    }
-
-    /// The level asked for: the one named, the highest for slices alone, the lowest if anywhere will do.
-    pub(super) fn level_key<'r>(&'r self, request: &'r PlacementRequest<'_>) -> Option<&'r str> {
-        let lowest = self.tree.levels.last().map(|level| &**level);
-        let Some(topology) = request.pod_set.topology.as_deref() else {
-            return lowest.filter(|_| request.implied);
-        };
-        if let Some(level) = topology.required.as_deref().or(topology.preferred.as_deref()) {
-            Some(level)
-        } else if topology.is_slice_only() {
-            self.tree.levels.first().map(|level| &**level)
-        } else if topology.unconstrained == Some(true) || request.implied {
-            lowest
-        } else {
-            None
-        }
-    }
-
     /// Counts every leaf and sums up the tree.
     pub(super) fn count_all(&mut self, params: &Params, counting: &Counting<'_>) {
         self.states.clear();
         self.states.resize(self.tree.domains.len(), DomainState::default());
-        for (position, leaf) in self.tree.leaves.iter().enumerate() {
-            let Some(affinity) = counting.admits(self, position) else {
-                continue;
-            };
-            let state = counting.count(self, position);
-            *self.state_mut(leaf.domain) = DomainState { affinity, ..state };
+        self.shortages = Shortages::none(self.tree.leaves.len());
+        for position in 0..self.tree.leaves.len() {
+            self.count_leaf(position, counting);
         }
         self.sum_up(params);
+    }
+
+    /// Counts a leaf; says which domain that is.
+    pub(super) fn count_leaf(&mut self, position: usize, counting: &Counting<'_>) -> Option<DomainIdx> {
+        let domain = self.tree.leaves.get(position)?.domain;
+        let (state, lacking) = counting.count(self, position);
+        *self.state_mut(domain) = state;
+        self.shortages.set(position, lacking);
+        Some(domain)
     }
 
     /// Sums leaf counts up the tree.

@@ -3,6 +3,40 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::names::ResourceId;
+
+/// The resource every leaf lacks that can take no pod, and how many leaves lack it. Kept with the counts of
+/// pods, so that saying why there is no room does not cost a look at every node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shortages {
+    by_leaf: Vec<Option<ResourceId>>,
+    counts: BTreeMap<ResourceId, usize>,
+}
+
+impl Shortages {
+    pub(super) fn none(leaves: usize) -> Self {
+        Self { by_leaf: vec![None; leaves], counts: BTreeMap::new() }
+    }
+
+    pub(super) fn set(&mut self, leaf: usize, lacking: Option<ResourceId>) {
+        let Some(known) = self.by_leaf.get_mut(leaf).filter(|known| **known != lacking) else {
+            return;
+        };
+        if let Some(before) = std::mem::replace(known, lacking)
+            && let Some(count) = self.counts.get_mut(&before)
+        {
+            *count -= 1;
+        }
+        if let Some(lacking) = lacking {
+            *self.counts.entry(lacking).or_default() += 1;
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ResourceId, usize)> {
+        self.counts.iter().map(|(id, count)| (*id, *count)).filter(|(_, count)| *count > 0)
+    }
+}
+
 /// Counts of nodes by what excluded them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exclusions {

@@ -29,6 +29,14 @@ impl TasUse {
     }
 }
 
+/// What pods of an admitted workload use of one leaf, where it is accounted.
+#[derive(Clone, Debug)]
+pub struct LeafUse {
+    pub(super) ledger: usize,
+    pub(super) slot: Slot,
+    pub(super) amount: Arc<Requests>,
+}
+
 /// Changes remembered at most: more than any topology has leaves worth recounting one by one.
 const MOST_CHANGES: usize = 1 << 16;
 

@@ -2,13 +2,17 @@
 
 #![allow(dead_code, reason = "every test target uses a part of it")]
 #![allow(unreachable_pub, reason = "shared by test targets")]
-#![allow(clippy::expect_used, reason = "a test may stop where it is wrong")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may stop where it is wrong")]
+
+use std::sync::Arc;
 
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::{CycleReport, Outcome};
+use quintet_queue_engine::cycle::{CycleReport, Outcome, evaluate};
+use quintet_queue_engine::flavors::{Assignment, Subject};
 use quintet_queue_engine::model::Fr;
-use quintet_queue_engine::names::WorkloadId;
+use quintet_queue_engine::names::{QueueId, WorkloadId};
 use quintet_queue_engine::preemption::PreemptionReason;
+use quintet_queue_engine::queue::PendingQueue;
 use quintet_queue_engine::quota::NodeId;
 use quintet_queue_engine::settings::Settings;
 use quintet_queue_engine::testing;
@@ -116,3 +120,74 @@ pub fn unadmitted(engine: &Engine, report: &CycleReport, name: &str) -> Option<(
 pub fn is_admitted(engine: &Engine, name: &str) -> bool {
     engine.state.held(id(engine, name)).is_some()
 }
+
+/// Fair sharing with both strategies.
+pub fn fair() -> Settings {
+    Settings { fair_sharing: Some(Settings::DEFAULT_STRATEGIES.to_vec()), ..Settings::default() }
+}
+
+pub fn pending_queue<'e>(engine: &'e Engine, name: &str) -> &'e PendingQueue {
+    let id = engine.state.names.queues.get(name).unwrap();
+    engine.pending(id).unwrap()
+}
+
+pub fn queue_id(engine: &Engine, name: &str) -> QueueId {
+    engine.state.names.queues.get(name).unwrap()
+}
+
+pub fn strict(mut queue: Value) -> Value {
+    queue["spec"]["queueingStrategy"] = "StrictFIFO".into();
+    queue
+}
+
+/// A queue with the given flavors and cores.
+pub fn flavored(name: &str, cohort: &str, flavors: &[(&str, i64)]) -> Value {
+    let flavors: Vec<Value> = flavors
+        .iter()
+        .map(|(name, cpu)| json!({ "name": name, "resources": [{ "name": "cpu", "nominalQuota": cpu.to_string() }] }))
+        .collect();
+    queue_with(name, cohort, &json!([{ "coveredResources": ["cpu"], "flavors": flavors }]))
+}
+
+pub fn evaluated(engine: &mut Engine, name: &str, queue: &str) -> (Assignment, usize) {
+    let workload = Arc::clone(engine.state.workload(id(engine, name)).unwrap());
+    let mut subject = Subject::new(workload, queue_id(engine, queue), 1);
+    let (assignment, targets) = evaluate(&mut engine.state, &mut subject, NOW);
+    (assignment, targets.len())
+}
+
+/// A cluster of hosts with a topology, as objects.
+pub fn cluster(levels: &[&str], hosts: &[(&str, i64)]) -> Vec<Value> {
+    let mut objects = vec![
+        json!({ "kind": "Topology", "metadata": { "name": "t" },
+            "spec": { "levels": levels.iter().map(|level| json!({ "nodeLabel": level })).collect::<Vec<_>>() } }),
+        json!({ "kind": "ResourceFlavor", "metadata": { "name": "default" }, "spec": { "topologyName": "t" } }),
+        queue("cq", "", 100, json!({})),
+        local_queue("cq"),
+    ];
+    for (path, cpu) in hosts {
+        let values: Vec<&str> = path.split('/').collect();
+        let labels: serde_json::Map<String, Value> =
+            levels.iter().zip(&values).map(|(level, value)| ((*level).to_owned(), json!(value))).collect();
+        objects.push(json!({ "kind": "Node", "metadata": { "name": values.last(), "labels": labels },
+            "status": { "allocatable": { "cpu": cpu.to_string(), "pods": "100" },
+                "conditions": [{ "type": "Ready", "status": "True" }] } }));
+    }
+    objects
+}
+
+pub fn with_topology(count: i32, request: Value) -> Value {
+    let mut workload = pending("w", "cq", 1000, 0);
+    workload["spec"]["podSets"][0]["count"] = count.into();
+    workload["spec"]["podSets"][0]["topologyRequest"] = request;
+    workload
+}
+
+pub fn places(engine: &Engine) -> Option<Vec<(String, i32)>> {
+    let admission = engine.state.workload(id(engine, "w"))?.admission.clone()?;
+    let topology = admission.pod_sets[0].topology.clone()?;
+    let place = |domain: &quintet_queue_engine::tas::DomainAssignment| (domain.domain_id(), domain.count);
+    Some(topology.domains.iter().map(place).collect())
+}
+
+pub const HOST: &str = "kubernetes.io/hostname";

@@ -1,10 +1,10 @@
 //! Amounts, requests and quantities.
 
+use quintet_api::Quantity;
 use quintet_queue_engine::amount::Amount;
 use quintet_queue_engine::intake;
 use quintet_queue_engine::names::{Names, ResourceId, format_resource};
-use quintet_queue_engine::quantity::Quantity;
-use quintet_queue_engine::requests::Requests;
+use quintet_queue_engine::requests::{Requests, request_of};
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
@@ -48,7 +48,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
     let want = case.want();
     let mut names = Names::default();
     let result = |got: Value| Verdict::equal("result", &got, &want["result"]);
-    let quantity = |value: &Value| Quantity::parse(value.as_str().unwrap_or("")).expect("quantity");
+    let quantity = |value: &Value| -> Quantity { value.as_str().unwrap_or("").parse().expect("quantity") };
     match case.op() {
         "addOrSub" | "saturatingAddOrSub" => {
             let plain = case.op() == "addOrSub";
@@ -72,7 +72,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
             result(if got.is_infinite() { "+Inf".into() } else { json!(got) })
         }
         "amountFromQuantity" => {
-            let got = quantity(&args["quantity"]).amount(args["resource"] == "cpu");
+            let got = Amount::of(quantity(&args["quantity"]), args["resource"] == "cpu");
             let value = if got.is_unlimited() { 0 } else { got.get() };
             Verdict::equal("amount", &json!({ "unlimited": got.is_unlimited(), "value": value }), want)
         }
@@ -125,7 +125,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
             let binary = args["binaryFormatted"] == true;
             result(json!(format_resource(name, args["value"].as_i64().unwrap_or(0), binary)))
         }
-        "resourceValue" => result(json!(quantity(&args["quantity"]).request(args["resource"] == "cpu"))),
+        "resourceValue" => result(json!(request_of(quantity(&args["quantity"]), args["resource"] == "cpu"))),
         _ => {
             let requests = read(&args["requests"], &mut names).unwrap_or_default();
             result(quintet_queue_engine::outlet::resource_list(&requests, &names))

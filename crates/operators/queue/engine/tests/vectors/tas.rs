@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use quintet_api::kueue::v1beta2;
 use quintet_queue_engine::intake;
 use quintet_queue_engine::model::{Flavor, PodSet, PodShape};
 use quintet_queue_engine::names::FlavorId;
-use quintet_queue_engine::tas::encoding::{self, EncodedAssignment};
 use quintet_queue_engine::tas::{
     Assumed, DomainAssignment, PlaceOptions, PlacementRequest, TasUse, TopologyAssignment,
 };
@@ -26,17 +26,20 @@ pub fn run(case: &Case<'_>) -> Verdict {
         "findTopologyAssignments" => find(case),
         "decodeTopologyAssignment" => {
             let input = first_of(case, &["encoded"]);
-            let encoded: EncodedAssignment = serde_json::from_value(input).expect("encoded");
-            let got = internal_json(encoding::decode(&encoded).as_ref());
+            let encoded: v1beta2::TopologyAssignment = serde_json::from_value(input).expect("encoded");
+            let got = internal_json(TopologyAssignment::decoded(encoded).as_ref());
             Verdict::equal("assignment", &got, &want_of(case))
         }
         op => {
             let input = internal(&first_of(case, &["assignment", "topologyAssignment"])).unwrap_or_default();
             let got = if op == "encodeTopologyAssignment" {
                 let on = crate::world::settings(case, &mut quintet_queue_engine::names::Names::default());
-                encoding::encode(&input, on.gates.tas_prefix_encoding)
+                input.encoded(on.gates.tas_prefix_encoding)
             } else {
-                encoding::encode_prefix_runs(&input)
+                {
+                    let (levels, domains) = input.plain();
+                    v1beta2::TopologyAssignment::in_runs(levels, &domains)
+                }
             };
             Verdict::equal("encoded", &serde_json::to_value(got).expect("json"), &want_of(case))
         }
@@ -131,8 +134,8 @@ fn find(case: &Case<'_>) -> Verdict {
             if encoded.is_null() {
                 return None;
             }
-            let encoded: EncodedAssignment = serde_json::from_value(encoded.clone()).expect("encoded");
-            encoding::decode(&encoded)
+            let encoded = serde_json::from_value(encoded.clone()).expect("encoded");
+            TopologyAssignment::decoded(encoded)
         })
         .collect();
     let workload =

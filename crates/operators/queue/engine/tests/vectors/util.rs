@@ -1,9 +1,10 @@
 //! Small functions with a counterpart here.
 
+use quintet_api::Quantity;
+use quintet_api::quantity::Notation;
 use quintet_queue_engine::afs::{self, Consumed};
 use quintet_queue_engine::intake::{self, LimitSummary};
 use quintet_queue_engine::names::Names;
-use quintet_queue_engine::quantity::Quantity;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
@@ -87,15 +88,14 @@ pub fn run(case: &Case<'_>) -> Verdict {
             }
             let factor = args["factor"].as_f64().unwrap_or(0.0);
             let list = consumed(&args["resourceList"], &mut names);
-            let scaled: Consumed =
-                list.iter().map(|(id, quantity)| (*id, quantity.times_f64(factor))).collect();
+            let scaled = afs::scaled(&list, factor);
             Verdict::equal("result", &consumed_json(&scaled, &names), &want["result"])
         }
         "quantityToFloat" => {
             let Some(text) = args["quantity"].as_str() else {
                 return Verdict::equal("result", &json!(0.0), &want["result"]);
             };
-            let got = Quantity::parse(text).expect("quantity").as_f64();
+            let got = quintet_queue_engine::float::as_f64(text.parse().expect("quantity"));
             let same = want["result"].as_f64().is_some_and(|want| (got - want).abs() <= want.abs() * 1e-12);
             if same { Verdict::Same } else { Verdict::equal("result", &json!(got), &want["result"]) }
         }
@@ -104,5 +104,6 @@ pub fn run(case: &Case<'_>) -> Verdict {
 }
 
 fn text(name: &str, quantity: Quantity) -> Value {
-    if name == "memory" { quantity.to_binary_string().into() } else { quantity.to_string().into() }
+    let notation = if name == "memory" { Notation::BinarySi } else { Notation::DecimalSi };
+    quantity.in_notation(notation).to_string().into()
 }
