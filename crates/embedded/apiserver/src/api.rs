@@ -10,13 +10,17 @@ use quintet_api::{
     crd::Maker,
     duration::{GoDuration, ParseDurationError},
 };
-use quintet_objects::{field_selector::FieldSelector, table::IncludeObject};
+use quintet_objects::table::IncludeObject;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     admission, aggregation,
-    auth::{self, Caller, rbac},
+    auth::{
+        self, Caller,
+        permit::{self, Permitted},
+        rbac,
+    },
     chance::Chance,
     clock::Clock,
     collector, compression, crd, decode, discovery,
@@ -26,7 +30,7 @@ use crate::{
         body::Answer,
         negotiate::{self, Accepted, Offer},
         options::{DeleteOptions, ListOptions, Since, WriteOptions},
-        url::{self, Place, Query, ResourcePath},
+        url::{Place, Query, ResourcePath},
     },
     resources::{Registry, Resource},
     show::{self, Wanted},
@@ -423,50 +427,66 @@ impl Api {
 
     /// Answers a request of somebody whose identity is known.
     pub async fn handle(&self, request: Request<Bytes>, caller: Caller) -> Response<Answer> {
-        let warnings = Arc::default();
         let (parts, body) = request.into_parts();
+        match self.permit(&parts, caller) {
+            Ok(permitted) => self.answer(&parts, permitted, body).await,
+            Err(failure) => self.refuse(&failure),
+        }
+    }
+
+    /// Answers a request that is permitted.
+    pub(crate) async fn answer(
+        &self,
+        parts: &http::request::Parts,
+        permitted: Permitted,
+        body: Bytes,
+    ) -> Response<Answer> {
+        let warnings = Arc::default();
         let mut response = self
-            .dispatch(&parts, body, caller, &warnings)
+            .dispatch(parts, permitted, body, &warnings)
             .await
             .unwrap_or_else(|failure| show::failure(&failure));
+        self.sign(&mut response);
+        show::warnings(response.headers_mut(), &warnings.lock());
+        compression::compress(parts, response).await
+    }
+
+    /// The answer to a request that is not.
+    pub(crate) fn refuse(&self, failure: &Failure) -> Response<Answer> {
+        let mut response = show::failure(failure);
+        self.sign(&mut response);
+        response
+    }
+
+    /// Adds what every answer has.
+    fn sign(&self, response: &mut Response<Answer>) {
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         if let Ok(id) = HeaderValue::from_str(&self.chance().uuid()) {
             headers.insert("audit-id", id);
         }
-        show::warnings(headers, &warnings.lock());
-        compression::compress(&parts, response).await
     }
 
     async fn dispatch(
         &self,
         parts: &http::request::Parts,
+        Permitted { caller, query, place }: Permitted,
         body: Bytes,
-        caller: Caller,
         warnings: &Arc<parking_lot::Mutex<Vec<String>>>,
     ) -> Result<Response<Answer>, Failure> {
         if body.len() > decode::BODY_AT_MOST {
             return Err(Failure::too_large(decode::BODY_AT_MOST));
         }
-        let caller = auth::impersonation::effective(self, caller, &parts.headers)?;
-        let query = Query::parse(parts.uri.query());
-        let place = url::place(parts.uri.path()).ok_or_else(Failure::no_page)?;
         if let Place::Version { group, version } | Place::Resource(ResourcePath { group, version, .. }) =
             &place
             && let Some(service) = self.services().remote(self, group, version)
         {
-            match &place {
-                Place::Resource(path) => authorize(self, &caller, &parts.method, path, &query)?,
-                _ => auth::authorize_path(self, &caller, &parts.method, parts.uri.path())?,
-            }
             return aggregation::pass_on(self, &service, &caller, parts, body).await;
         }
         let Place::Resource(path) = place else {
-            auth::authorize_path(self, &caller, &parts.method, parts.uri.path())?;
             return discovery::serve(self, parts, &place, &query);
         };
         if path.subresource.as_deref() == Some("proxy") && path.group.is_empty() {
-            authorize(self, &caller, &parts.method, &path, &query)?;
             let registry = self.registry();
             let resource = registry.get("", &path.version, &path.resource);
             let is_served = resource.is_some_and(|resource| {
@@ -499,57 +519,6 @@ struct Call<'a> {
     warnings: Arc<parking_lot::Mutex<Vec<String>>>,
 }
 
-/// The verb of a request, as authorization names it.
-fn verb(method: &Method, path: &ResourcePath, is_watch: bool) -> &'static str {
-    match (method.as_str(), &path.name) {
-        ("GET" | "HEAD", Some(_)) => "get",
-        ("GET" | "HEAD", None) if is_watch => "watch",
-        ("GET" | "HEAD", None) => "list",
-        ("POST", _) => "create",
-        ("PUT", _) => "update",
-        ("PATCH", _) => "patch",
-        ("DELETE", Some(_)) => "delete",
-        ("DELETE", None) => "deletecollection",
-        _ => "",
-    }
-}
-
-/// Refuses what the caller may not do to a resource.
-fn authorize(
-    api: &Api,
-    caller: &Caller,
-    method: &Method,
-    path: &ResourcePath,
-    query: &Query,
-) -> Result<(), Failure> {
-    let is_watch = path.name.is_none() && (path.is_watch || query.is_set("watch"));
-    let namespace = match &path.namespace {
-        Some(namespace) => namespace.as_str(),
-        None if path.group.is_empty() && path.resource == "namespaces" => {
-            path.name.as_deref().unwrap_or_default()
-        }
-        None => "",
-    };
-    // A list of one name is a request for that name.
-    let fields = query.get("fieldSelector").and_then(|fields| FieldSelector::parse(fields).ok());
-    let field_name = fields.as_ref().and_then(|fields| fields.required("metadata.name"));
-    let verb = verb(method, path, is_watch);
-    let attributes = rbac::Attributes {
-        verb,
-        group: &path.group,
-        version: &path.version,
-        resource: &path.resource,
-        subresource: path.subresource.as_deref().unwrap_or_default(),
-        namespace,
-        name: path
-            .name
-            .as_deref()
-            .or_else(|| field_name.filter(|_| matches!(verb, "list" | "watch")))
-            .unwrap_or_default(),
-    };
-    auth::authorize(api, caller, &attributes)
-}
-
 impl Call<'_> {
     fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -557,9 +526,7 @@ impl Call<'_> {
 
     async fn serve(self, path: ResourcePath, body: Bytes) -> Result<Response<Answer>, Failure> {
         let registry = self.api.registry();
-        let is_watch = path.name.is_none() && (path.is_watch || self.query.is_set("watch"));
-        let verb = verb(self.method, &path, is_watch);
-        authorize(&self.api, &self.caller, self.method, &path, &self.query)?;
+        let verb = permit::verb(self.method, &path, &self.query);
         let Some(resource) = registry.get(&path.group, &path.version, &path.resource) else {
             return Err(match registry.group(&path.group) {
                 Some(_) => Failure::no_resource(),

@@ -1,11 +1,17 @@
 //! Requests that ask for more than there is: levels, copies, time, warnings.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
 use http::Request;
+use quintet_apiserver::{Cluster, Settings};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use serde_json::{Value, json};
 use support::{api, send};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// A field of the wire format with bytes in it.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
@@ -125,4 +131,31 @@ async fn what_could_not_be_read_back_is_not_stored() {
     let path = format!("{widgets}/w");
     support::send_typed(&api, "PATCH", &path, "application/merge-patch+json", more).await.expect(413);
     assert!(send(&api, "GET", &path, None).await.expect(200).get("more").is_none());
+}
+
+#[tokio::test]
+async fn who_may_not_ask_is_told_so_before_they_have_said_all() {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let cluster = Cluster::start(Settings { data_dir: None, address, converter: None }).await.unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(cluster.authority().certificate.as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(cluster.address()).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    let head = "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // Nothing of the body is ever sent.
+    let mut answer = Vec::new();
+    let reading = stream.read_to_end(&mut answer);
+    let _ = tokio::time::timeout(Duration::from_secs(4), reading).await.expect("an answer");
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+    cluster.stop().await;
 }

@@ -65,6 +65,7 @@ impl Caller {
 }
 
 pub mod impersonation;
+pub(crate) mod permit;
 pub mod rbac;
 pub mod tokens;
 

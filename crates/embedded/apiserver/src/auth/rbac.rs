@@ -162,18 +162,31 @@ impl Binding {
         }
     }
 
-    /// The subject through which the binding applies to somebody, as reasons print it.
-    fn applies_to(&self, caller: &Caller) -> Option<String> {
-        self.subjects.iter().find_map(|(kind, namespace, name)| {
-            let is_it = match kind.as_str() {
-                "User" => *name == caller.name,
-                "Group" => caller.is_in(name),
-                "ServiceAccount" => caller.name == format!("system:serviceaccount:{namespace}:{name}"),
-                _ => false,
-            };
-            let shown = if kind == "ServiceAccount" { format!("{name}/{namespace}") } else { name.clone() };
-            is_it.then(|| format!("{kind} \"{shown}\""))
+    /// The subject through which the binding applies to somebody.
+    fn subject_of(&self, caller: &Caller) -> Option<&(String, String, String)> {
+        self.subjects.iter().find(|(kind, namespace, name)| match kind.as_str() {
+            "User" => *name == caller.name,
+            "Group" => caller.is_in(name),
+            "ServiceAccount" => {
+                let account = caller.name.strip_prefix("system:serviceaccount:");
+                account.and_then(|account| account.split_once(':')) == Some((namespace, name))
+            }
+            _ => false,
         })
+    }
+
+    /// Why somebody is allowed something, as reviews tell it.
+    fn reason(&self, (kind, namespace, name): &(String, String, String)) -> String {
+        let subject = if kind == "ServiceAccount" { format!("{name}/{namespace}") } else { name.clone() };
+        let (binding, place) = if self.namespace.is_empty() {
+            ("ClusterRoleBinding", self.name.clone())
+        } else {
+            ("RoleBinding", format!("{}/{}", self.name, self.namespace))
+        };
+        format!(
+            "RBAC: allowed by {binding} \"{place}\" of {} \"{}\" to {kind} \"{subject}\"",
+            self.role_kind, self.role
+        )
     }
 }
 
@@ -219,26 +232,24 @@ impl Index {
         rules.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The rules somebody has in a namespace (or cluster-wide), each with its reason.
-    fn rules<'a>(&'a self, caller: &'a Caller, namespace: &str) -> impl Iterator<Item = (&'a Rule, String)> {
+    /// The bindings that apply to somebody in a namespace (or cluster-wide), each with its subject and rules.
+    fn bound<'a>(
+        &'a self,
+        caller: &'a Caller,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&'a Binding, &'a (String, String, String), &'a [Rule])> {
         let local = self.bindings.get(namespace).into_iter().flatten();
-        self.cluster_bindings.iter().chain(local).flat_map(move |binding| {
-            let subject = binding.applies_to(caller);
-            let reason = subject.map(|subject| {
-                let (kind, name) = if binding.namespace.is_empty() {
-                    ("ClusterRoleBinding", binding.name.clone())
-                } else {
-                    ("RoleBinding", format!("{}/{}", binding.name, binding.namespace))
-                };
-                format!(
-                    "RBAC: allowed by {kind} \"{name}\" of {} \"{}\" to {subject}",
-                    binding.role_kind, binding.role
-                )
-            });
-            reason
-                .into_iter()
-                .flat_map(move |reason| self.rules_of(binding).iter().map(move |rule| (rule, reason.clone())))
+        self.cluster_bindings.iter().chain(local).filter_map(move |binding| {
+            let subject = binding.subject_of(caller)?;
+            Some((binding, subject, self.rules_of(binding)))
         })
+    }
+
+    /// Why somebody is allowed what a rule must allow; `None` if nothing does.
+    fn reason(&self, caller: &Caller, namespace: &str, allows: impl Fn(&Rule) -> bool) -> Option<String> {
+        let mut bound = self.bound(caller, namespace);
+        let (binding, subject, _) = bound.find(|(_, _, rules)| rules.iter().any(&allows))?;
+        Some(binding.reason(subject))
     }
 }
 
@@ -267,7 +278,7 @@ pub(crate) fn allows(api: &Api, caller: &Caller, wanted: &Attributes<'_>) -> Opt
         return Some(String::new());
     }
     let index = api.rbac().index(api.store());
-    index.rules(caller, wanted.namespace).find(|(rule, _)| rule.allows(wanted)).map(|(_, reason)| reason)
+    index.reason(caller, wanted.namespace, |rule| rule.allows(wanted))
 }
 
 /// Whether somebody may use a path that is no resource.
@@ -276,7 +287,7 @@ pub(crate) fn allows_path(api: &Api, caller: &Caller, verb: &str, path: &str) ->
         return Some(String::new());
     }
     let index = api.rbac().index(api.store());
-    index.rules(caller, "").find(|(rule, _)| rule.allows_path(verb, path)).map(|(_, reason)| reason)
+    index.reason(caller, "", |rule| rule.allows_path(verb, path))
 }
 
 /// All rules somebody has in a namespace.
@@ -289,7 +300,7 @@ pub(crate) fn rules_for(api: &Api, caller: &Caller, namespace: &str) -> Vec<Rule
         ];
     }
     let index = api.rbac().index(api.store());
-    index.rules(caller, namespace).map(|(rule, _)| rule.clone()).collect()
+    index.bound(caller, namespace).flat_map(|(_, _, rules)| rules).cloned().collect()
 }
 
 impl Rule {

@@ -13,7 +13,9 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// How much of a body that is too large is read and forgotten. Most clients do not look at the answer before they have
 /// sent all; one whose connection is closed meanwhile would not see why.
 const FORGOTTEN_AT_MOST: usize = 4 * BODY_AT_MOST;
-/// How long that may take.
+/// How much is read of a body that nobody wants, as its sender may not do what they ask for.
+const SKIPPED_AT_MOST: usize = 64 << 10;
+/// How long either may take.
 const FORGETTING: Duration = Duration::from_secs(5);
 
 /// A body to its end, if it is not too large.
@@ -36,7 +38,7 @@ where
         length += data.len();
         if length > BODY_AT_MOST {
             drop(pieces);
-            let _ = tokio::time::timeout(FORGETTING, forget(body)).await;
+            let _ = tokio::time::timeout(FORGETTING, forget(body, FORGOTTEN_AT_MOST)).await;
             return Err(Failure::too_large(BODY_AT_MOST));
         }
         pieces.push(data);
@@ -48,11 +50,23 @@ where
     })
 }
 
-async fn forget<B: Body<Data = Bytes> + Unpin>(mut body: B) {
-    let mut left = FORGOTTEN_AT_MOST;
-    while let Some(Ok(frame)) = body.frame().await {
+/// Reads the body of a request that is refused, unless it is long; whether it was read to its end, so that the
+/// connection can be used again.
+pub(super) async fn skip<B: Body<Data = Bytes> + Unpin>(body: B) -> bool {
+    if body.size_hint().lower() > SKIPPED_AT_MOST as u64 {
+        return false;
+    }
+    tokio::time::timeout(FORGETTING, forget(body, SKIPPED_AT_MOST)).await.unwrap_or(false)
+}
+
+/// Reads and forgets up to so many bytes; whether that was all.
+async fn forget<B: Body<Data = Bytes> + Unpin>(mut body: B, most: usize) -> bool {
+    let mut left = most;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
         let length = frame.data_ref().map_or(0, Bytes::len);
-        let Some(rest) = left.checked_sub(length) else { return };
+        let Some(rest) = left.checked_sub(length) else { return false };
         left = rest;
     }
+    true
 }

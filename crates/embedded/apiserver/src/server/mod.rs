@@ -201,12 +201,17 @@ async fn respond(
     };
     let Ok(_room) = limits.admit(&caller, &request) else { return too_many() };
     let (parts, body) = request.into_parts();
+    let permitted = match api.permit(&parts, caller) {
+        Ok(permitted) => permitted,
+        Err(failure) if body::skip(body).await => return api.refuse(&failure),
+        Err(failure) => return unread(version, &failure),
+    };
     let body = match body::read(body).await {
         Ok(body) => body,
         Err(failure) => return unread(version, &failure),
     };
     let is_head = parts.method == http::Method::HEAD;
-    let mut response = api.handle(Request::from_parts(parts, body), caller).await;
+    let mut response = api.answer(&parts, permitted, body).await;
     if is_head {
         *response.body_mut() = Answer::whole(Bytes::new());
     }
