@@ -283,8 +283,8 @@ impl Api {
     }
 }
 
-/// The field manager of narrow patches and creates; applies name their own.
-const FIELD_MANAGER: &str = "quintet";
+/// The field manager of everything that is Quintet's own; applies may name another.
+pub const FIELD_MANAGER: &str = "quintet";
 
 /// A request in the making.
 struct Call {

@@ -4,7 +4,10 @@ use std::{
     borrow::Cow, collections::BTreeMap, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
 use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -17,12 +20,12 @@ use crate::{
     error::{Class, Error},
     events::{Recorder, Regarding},
     executor::Executor,
-    leader::Leadership,
+    leader::{Election, Leadership, LeaseSettings},
     limiter::{Limiter, LimiterSettings},
     metrics::{Metrics, MetricsRegistry},
     object::{ApiKind, ObjectKey},
     plan::{Action, Event, Next, Plan, Setback},
-    queue::{Job, LaneId, Outcome, Queue, Reason},
+    queue::{Failure, Job, LaneId, Outcome, Queue, Reason},
     tasks::{Tasks, panic_text},
 };
 
@@ -122,17 +125,44 @@ impl Runtime {
         instance: &str,
         seed: Option<u64>,
     ) -> (Self, MetricsRegistry) {
+        Self::assemble(client, clock, instance, seed, None)
+    }
+
+    /// The same for one of several replicas, which contend for a lease.
+    pub fn replica(
+        client: kube::Client,
+        clock: &Clock,
+        lease: LeaseSettings,
+        seed: Option<u64>,
+    ) -> (Self, MetricsRegistry) {
+        let instance = lease.identity.clone();
+        Self::assemble(client, clock, &instance, seed, Some(lease))
+    }
+
+    fn assemble(
+        client: kube::Client,
+        clock: &Clock,
+        instance: &str,
+        seed: Option<u64>,
+        lease: Option<LeaseSettings>,
+    ) -> (Self, MetricsRegistry) {
         let registry = MetricsRegistry::new();
         let metrics = Metrics::register(&registry);
         let limiter = Limiter::adaptive(LimiterSettings::default());
         let api = Api::new(client, limiter, ApiSettings::default(), Arc::clone(&metrics));
         let tasks = Tasks::new();
         let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, instance);
+        let leadership = lease.map_or_else(Leadership::always, |lease| {
+            let election = Election::new(api.clone(), clock.clone(), lease);
+            let leadership = election.leadership();
+            tasks.spawn("leader election", election.run(tasks.clone()));
+            leadership
+        });
         let parts = RuntimeParts {
             caches: Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), seed),
             queue: Queue::new(Arc::clone(&metrics), seed),
             recorder,
-            leadership: Leadership::always(),
+            leadership,
             metrics,
             tasks,
             api,
@@ -195,6 +225,7 @@ impl Runtime {
             name: C::NAME,
             trigger: self.trigger(lane),
             synced: Vec::new(),
+            caught_up: Vec::new(),
         };
         setup.watches(root, |entry| vec![entry.key.clone()])
     }
@@ -238,6 +269,7 @@ pub struct Setup {
     name: &'static str,
     trigger: Trigger,
     synced: Vec<BoxFuture<'static, ()>>,
+    caught_up: Vec<BoxFuture<'static, ()>>,
 }
 
 impl Setup {
@@ -277,8 +309,9 @@ impl Setup {
                 trigger.queue.add(trigger.lane, root, reason);
             }
         });
-        let cache = cache.clone();
-        self.synced.push(async move { cache.synced().await }.boxed());
+        let (first, again) = (cache.clone(), cache.clone());
+        self.synced.push(async move { first.synced().await }.boxed());
+        self.caught_up.push(async move { again.caught_up().await }.boxed());
         self
     }
 
@@ -287,14 +320,22 @@ impl Setup {
         self.trigger.clone()
     }
 
-    /// The controller is complete: it begins when its caches are.
+    /// The controller is complete: it begins when its caches are. Where replicas take turns, it first makes sure
+    /// that they show what the last leader did: a cache that lags behind would make it do the same again.
     pub fn done(self) {
-        let Self { shared, name, trigger, synced } = self;
-        let tasks = shared.tasks.clone();
+        let Self { shared, name, trigger, synced, caught_up } = self;
+        let (tasks, leadership) = (shared.tasks.clone(), shared.leadership.clone());
+        let knows_everything = async move {
+            join_all(synced).await;
+            if leadership.is_contended() {
+                leadership.acquired().await;
+                join_all(caught_up).await;
+            }
+        };
         shared.tasks.spawn(format!("start of {name}"), async move {
             tokio::select! {
                 () = tasks.stopping() => {}
-                _ = futures::future::join_all(synced) => trigger.queue.open(trigger.lane),
+                () = knows_everything => trigger.queue.open(trigger.lane),
             }
         });
     }
@@ -344,11 +385,11 @@ async fn turn(shared: &Shared, reconciler: &dyn Reconciler, job: &Job) -> Outcom
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => {
             shared.metrics.panicked(name);
-            Err(Error::new(Class::Bug, attempt(), format!("panic: {}", panic_text(&*panic))))
+            Err(Error::new(Class::Bug, attempt(), format!("panic: {}", panic_text(&*panic))).into())
         }
         Err(_) => {
             let cause = format!("not finished after {:?}", shared.settings.turn_deadline);
-            Err(Error::new(Class::Transient, attempt(), cause))
+            Err(Error::new(Class::Transient, attempt(), cause).into())
         }
     };
     let took = started.elapsed();
@@ -362,7 +403,7 @@ async fn turn(shared: &Shared, reconciler: &dyn Reconciler, job: &Job) -> Outcom
             shared.metrics.reconciled(name, label, took);
             outcome
         }
-        Err(error) => {
+        Err(FailedTurn { error, next }) => {
             shared.metrics.reconciled(name, "error", took);
             shared.metrics.failed(name, error.class());
             span.in_scope(|| match error.class() {
@@ -374,7 +415,11 @@ async fn turn(shared: &Shared, reconciler: &dyn Reconciler, job: &Job) -> Outcom
                 let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
                 report(shared, reconciler, regarding(shared, reconciler, &job.key).as_ref(), &[event]);
             }
-            Outcome::Failed(error.class(), error.retry_after())
+            let next = match next {
+                Next::AwaitChange => None,
+                Next::After(wait) => Some(wait),
+            };
+            Outcome::Failed(Failure { class: error.class(), asked: error.retry_after(), next })
         }
     }
 }
@@ -398,11 +443,23 @@ fn report(shared: &Shared, reconciler: &dyn Reconciler, regarding: Option<&Regar
     }
 }
 
+/// A turn that failed, and when its plan wanted to look again.
+struct FailedTurn {
+    error: Error,
+    next: Next,
+}
+
+impl From<Error> for FailedTurn {
+    fn from(error: Error) -> Self {
+        Self { error, next: Next::AwaitChange }
+    }
+}
+
 /// A controller without its type.
 trait Reconciler: Send + Sync {
     fn name(&self) -> &'static str;
     fn kind(&self) -> &ApiKind;
-    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, Error>>;
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, FailedTurn>>;
 }
 
 struct Running<C> {
@@ -420,7 +477,7 @@ impl<C: Controller> Reconciler for Running<C> {
         &self.kind
     }
 
-    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, Error>> {
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, FailedTurn>> {
         async move {
             let Some(shared) = self.shared.upgrade() else {
                 return Ok(Outcome::Done);
@@ -444,12 +501,13 @@ impl<C: Controller> Reconciler for Running<C> {
                     // The failure that counts is the first one.
                     let status = setback.status.as_ref();
                     let _ = shared.executor.set_status(&self.kind, key, status, Vec::new()).await;
-                    return Err(failed.error);
+                    return Err(FailedTurn { error: failed.error, next: plan.next });
                 }
             };
             // The steps took place, whatever becomes of the status.
             report(&shared, self, regarding.as_ref(), &plan.events);
-            let done = shared.executor.set_status(&self.kind, key, plan.status.as_ref(), written).await?;
+            let done = shared.executor.set_status(&self.kind, key, plan.status.as_ref(), written).await;
+            let done = done.map_err(|error| FailedTurn { error, next: plan.next })?;
             Ok(match plan.next {
                 _ if done.status_waits => Outcome::Again,
                 Next::AwaitChange => Outcome::Done,

@@ -85,6 +85,11 @@ impl Leadership {
         Self(watch::Sender::new(Standing::Always).subscribe())
     }
 
+    /// Whether others may have led before us.
+    pub fn is_contended(&self) -> bool {
+        *self.0.borrow() != Standing::Always
+    }
+
     /// How long we may go on writing without a renewal; zero if not at all.
     pub fn time_left(&self, now: Instant) -> Duration {
         match *self.0.borrow() {

@@ -218,17 +218,36 @@ fn a_watch_that_would_select_an_object_knows_that_it_is_not_there() {
 }
 
 #[test]
-fn one_namespace_is_looked_at_if_one_is_named() {
+fn only_the_namespaces_that_are_named_are_looked_at() {
     simulate(async {
         let server = Server::new(1);
         let process = Process::bare(&server, 1, None);
-        let caches = process.runtime.caches().clone().in_namespace("there");
+        let all = process.runtime.caches().clone();
+        let namespaces = ["here", "there"].map(str::to_owned);
+        let caches = all.in_namespaces(&namespaces);
+        let object = |name: &str| json!({"metadata": {"name": name}, "data": {}});
+        let place =
+            |namespace: &str, name: &str| ("v1/configmaps".to_owned(), namespace.to_owned(), name.to_owned());
+        for namespace in ["here", "there", "elsewhere"] {
+            server.store(|store| store.create(&place(namespace, "one"), object("one")).unwrap());
+        }
         let spec = WatchSpec::projected(config_map_kind(), |text| serde_json::from_str::<Value>(text));
-        caches.watch(spec).unwrap().synced().await;
+        let cache = caches.watch(spec).unwrap();
+        cache.synced().await;
+        let held = || cache.all().iter().map(|entry| entry.key.to_string()).collect::<Vec<_>>();
+        assert_eq!(held(), ["here/one", "there/one"]);
         let lists: Vec<_> =
             server.take_requests().into_iter().filter(|request| request.contains("configmaps")).collect();
-        assert!(!lists.is_empty());
-        assert!(lists.iter().all(|request| request.contains("/namespaces/there/configmaps")), "{lists:?}");
+        let is_named = |request: &String| {
+            request.contains("/namespaces/here/") || request.contains("/namespaces/there/")
+        };
+        assert!(!lists.is_empty() && lists.iter().all(is_named), "{lists:?}");
+
+        server.store(|store| store.create(&place("there", "two"), object("two")).unwrap());
+        server.store(|store| store.delete(&place("here", "one"), None).unwrap());
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert_eq!(held(), ["there/one", "there/two"]);
+        assert_eq!(caches.report().len(), 1, "one cache, whatever feeds it");
         process.stop().await;
     });
 }

@@ -1,17 +1,21 @@
 //! `quintet manifests`.
 
+use std::fs;
+
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use quintet_api::config::{Process, Webhook};
+use quintet_api::config::{Component, Configuration, Process, Webhook};
 use quintet_api::crd::{self, WebhookService};
 use quintet_api::names::{MAX_LABEL, is_dns_label};
 use serde_json::{Value, json};
 
+use crate::operator::{Duties, ray_settings};
 use crate::output::{self, Format};
 
 /// Print everything needed to install Quintet on a cluster.
 ///
-/// Pipe it into `kubectl apply --server-side -f -`: some definitions are too large for a client-side apply.
+/// Pipe it into `kubectl apply --server-side -f -`: some definitions are too large for a client-side apply. Give the
+/// configuration and the feature gates that the operator is to run with: it gets them, and the rights they need.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The namespace to install into.
@@ -23,6 +27,11 @@ pub(crate) struct Arguments {
     /// How many replicas to run; one leads, the others stand by and answer webhooks.
     #[arg(long, default_value_t = 2)]
     replicas: u32,
+    /// The cluster is OpenShift: Ray dashboards get Routes.
+    #[arg(long)]
+    openshift: bool,
+    #[command(flatten)]
+    duties: Duties,
     /// Leave out the CustomResourceDefinitions.
     #[arg(long)]
     no_crds: bool,
@@ -36,17 +45,22 @@ const NAME: &str = "quintet";
 /// The least Kubernetes wants to know of a pod's user.
 const NOBODY: i64 = 65532;
 
+/// Where the operator finds its configuration file.
+const CONFIGURATION: &str = "/etc/quintet/config.yaml";
+
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { namespace, image, replicas, no_crds, output } = arguments;
+    let Arguments { namespace, image, replicas, openshift, duties, no_crds, output } = arguments;
     ensure!(
         is_dns_label(&namespace),
         "\"{namespace}\" is no name of a namespace; use lower-case letters, digits and hyphens, at most {MAX_LABEL}"
     );
-    let process = Process::default();
+    let file = duties.config.as_deref().map(fs::read_to_string).transpose();
+    let file = file.context("cannot read the configuration file")?;
+    let flags = duties.flags()?;
+    let configuration = duties.into_configuration()?;
+    let process = &configuration.process;
     let service = WebhookService { namespace: namespace.clone(), name: process.webhook.service_name.clone() };
     let crds = crd::all(&service);
-    let converted = crd::converted();
-    let converted: Vec<&str> = converted.iter().map(String::as_str).collect();
 
     let mut objects =
         vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } })];
@@ -54,9 +68,24 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         let crds = crds.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>();
         objects.extend(crds.context("cannot write the definitions")?);
     }
-    objects.extend(permissions(&namespace, &converted, &process));
-    objects.extend(services(&namespace, &process));
-    objects.push(deployment(&namespace, &image, replicas, &process));
+    objects.extend(permissions(&namespace, &configuration, openshift)?);
+    objects.extend(services(&namespace, process));
+    let mut deployment = deployment(&namespace, &image, replicas, process);
+    let pod = &mut deployment["spec"]["template"]["spec"];
+    let mut command = vec!["operator".to_owned()];
+    if let Some(text) = file {
+        let data = json!({ "config.yaml": text });
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(&namespace, NAME), "data": data,
+        }));
+        pod["volumes"] = json!([{ "name": "configuration", "configMap": { "name": NAME } }]);
+        let mount = json!({ "name": "configuration", "mountPath": "/etc/quintet", "readOnly": true });
+        pod["containers"][0]["volumeMounts"] = json!([mount]);
+        command.push(format!("--config={CONFIGURATION}"));
+    }
+    command.extend(flags);
+    pod["containers"][0]["args"] = json!(command);
+    objects.push(deployment);
     output::print_objects(&objects, output)
 }
 
@@ -68,52 +97,72 @@ fn metadata(namespace: &str, name: &str) -> Value {
     json!({ "name": name, "namespace": namespace, "labels": labels() })
 }
 
-/// The least that the machinery needs; each component adds what it looks after.
-fn permissions(namespace: &str, converted: &[&str], process: &Process) -> Vec<Value> {
-    let Process { leader_election, webhook, .. } = process;
-    let lease = &leader_election.resource_name;
-    let subject = json!([{ "kind": "ServiceAccount", "name": NAME, "namespace": namespace }]);
-    let reference =
-        |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME });
-    let rule = |group: &str, resources: &[&str], names: &[&str], verbs: &[&str]| {
-        let mut rule = json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
-        if !names.is_empty() {
-            rule["resourceNames"] = json!(names);
-        }
-        rule
+/// A rule of a role.
+fn rule(group: &str, resources: &[&str], names: &[&str], verbs: &[&str]) -> Value {
+    let mut rule = json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    if !names.is_empty() {
+        rule["resourceNames"] = json!(names);
+    }
+    rule
+}
+
+/// What the components need where they look after something.
+fn component_rules(configuration: &Configuration, openshift: bool) -> anyhow::Result<Vec<Value>> {
+    let mut rules = vec![rule("events.k8s.io", &["events"], &[], &["create", "patch"])];
+    if configuration.components().contains(&Component::Ray) {
+        let mut settings = ray_settings(configuration)?;
+        settings.platform.routes = openshift;
+        rules.extend(quintet_ray::permissions::rules(&settings).iter().map(|rule| json!(rule)));
+    }
+    Ok(rules)
+}
+
+/// The least that the operator needs: for the cluster, in its own namespace, and in those it looks after, which are all
+/// unless some are named.
+fn permissions(
+    namespace: &str,
+    configuration: &Configuration,
+    openshift: bool,
+) -> anyhow::Result<Vec<Value>> {
+    let Process { leader_election, webhook, watch_namespaces, .. } = &configuration.process;
+    let role = |kind: &str, metadata: Value, rules: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
+        })
     };
-    let mut rules = vec![
-        rule("apiextensions.k8s.io", &["customresourcedefinitions"], converted, &["get", "patch"]),
-        rule("events.k8s.io", &["events"], &[], &["create", "patch"]),
-    ];
-    let ray = quintet_ray::permissions::rules(&quintet_ray::settings::Settings::default());
-    rules.extend(ray.iter().map(|rule| json!(rule)));
-    vec![
-        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(namespace, NAME) }),
+    let binding = |kind: &str, metadata: Value| {
         json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": { "name": NAME, "labels": labels() },
-            "rules": rules,
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": { "name": NAME, "labels": labels() },
-            "roleRef": reference("ClusterRole"), "subjects": subject,
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata(namespace, NAME),
-            "rules": [
-                rule("coordination.k8s.io", &["leases"], &[], &["create"]),
-                rule("coordination.k8s.io", &["leases"], &[lease], &["get", "update"]),
-                rule("", &["secrets"], &[], &["create"]),
-                rule("", &["secrets"], &[&webhook.secret_name], &["get", "update"]),
-            ],
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata(namespace, NAME),
-            "roleRef": reference("Role"), "subjects": subject,
-        }),
-    ]
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": metadata["name"] },
+            "subjects": [{ "kind": "ServiceAccount", "name": NAME, "namespace": namespace }],
+        })
+    };
+    let both = |kind: &str, metadata: Value, rules: Value| {
+        [role(kind, metadata.clone(), rules), binding(kind, metadata)]
+    };
+    let converted = crd::converted();
+    let converted: Vec<&str> = converted.iter().map(String::as_str).collect();
+    let mut for_all =
+        vec![rule("apiextensions.k8s.io", &["customresourcedefinitions"], &converted, &["get", "patch"])];
+    let where_it_looks = component_rules(configuration, openshift)?;
+    if watch_namespaces.is_empty() {
+        for_all.extend(where_it_looks.clone());
+    }
+    let lease = &leader_election.resource_name;
+    let at_home = json!([
+        rule("coordination.k8s.io", &["leases"], &[], &["create"]),
+        rule("coordination.k8s.io", &["leases"], &[lease], &["get", "update"]),
+        rule("", &["secrets"], &[], &["create"]),
+        rule("", &["secrets"], &[&webhook.secret_name], &["get", "update"]),
+    ]);
+    let mut objects =
+        vec![json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(namespace, NAME) })];
+    objects.extend(both("ClusterRole", json!({ "name": NAME, "labels": labels() }), json!(for_all)));
+    objects.extend(both("Role", metadata(namespace, NAME), at_home));
+    for watched in watch_namespaces {
+        objects.extend(both("Role", metadata(watched, "quintet-operator"), json!(where_it_looks)));
+    }
+    Ok(objects)
 }
 
 fn services(namespace: &str, process: &Process) -> Vec<Value> {
@@ -153,7 +202,7 @@ fn deployment(namespace: &str, image: &str, replicas: u32, process: &Process) ->
                         "runAsNonRoot": true, "runAsUser": NOBODY, "seccompProfile": { "type": "RuntimeDefault" },
                     },
                     "containers": [{
-                        "name": NAME, "image": image, "args": ["operator"],
+                        "name": NAME, "image": image,
                         "ports": [
                             { "name": "webhook", "containerPort": process.webhook.port },
                             { "name": "metrics", "containerPort": port(&process.metrics_bind_address) },

@@ -153,6 +153,52 @@ fn manifests_hold_all_that_an_installation_needs() {
 }
 
 #[test]
+fn manifests_give_the_rights_that_the_configuration_needs() {
+    let objects = |arguments: &[&str]| -> Vec<serde_json::Value> {
+        let output = quintet(&[&["manifests", "--no-crds"], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_saphyr::from_multiple(&text(&output.stdout)).unwrap()
+    };
+    let roles = |objects: &[serde_json::Value], kind: &str, namespace: Option<&str>| -> String {
+        let is_it = |object: &&serde_json::Value| {
+            object["kind"] == kind && object["metadata"]["namespace"].as_str() == namespace
+        };
+        objects.iter().filter(is_it).map(|role| role["rules"].to_string()).collect()
+    };
+    let plain = roles(&objects(&[]), "ClusterRole", None);
+    assert!(
+        plain.contains("rayclusters")
+            && !plain.contains("networkpolicies")
+            && !plain.contains("route.openshift.io")
+    );
+    let gated = objects(&["--feature-gates", "RayClusterNetworkPolicy=true", "--openshift"]);
+    let rules = roles(&gated, "ClusterRole", None);
+    assert!(rules.contains("networkpolicies") && rules.contains("route.openshift.io"), "{rules}");
+    let deployment = gated.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert_eq!(arguments[1], "--feature-gates=RayClusterNetworkPolicy=true");
+
+    let file = std::env::temp_dir().join(format!("quintet-manifests-{}.yaml", std::process::id()));
+    let configuration = "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nbatchScheduler: volcano\n";
+    std::fs::write(&file, configuration).unwrap();
+    let configured = objects(&["--config", file.to_str().unwrap(), "--watch-namespaces", "a,b"]);
+    std::fs::remove_file(&file).unwrap();
+    assert!(!roles(&configured, "ClusterRole", None).contains("rayclusters"));
+    for namespace in ["a", "b"] {
+        let rules = roles(&configured, "Role", Some(namespace));
+        assert!(rules.contains("scheduling.volcano.sh"), "{namespace}: {rules}");
+    }
+    let is_ours = |object: &&serde_json::Value| object["kind"] == "ConfigMap";
+    let map = configured.iter().find(is_ours).unwrap();
+    assert_eq!(map["data"]["config.yaml"], configuration);
+    complains(
+        &["manifests", "--feature-gates", "RayCronJobs=true"],
+        1,
+        "there is no feature gate RayCronJobs; for Ray there are",
+    );
+}
+
+#[test]
 fn help_teaches_and_has_no_colours_in_a_pipe() {
     for arguments in [&["--help"][..], &["operator", "--help"], &["crds", "--help"]] {
         let output = quintet(arguments);

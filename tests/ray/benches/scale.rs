@@ -7,7 +7,6 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement says what it found, or stops")]
 
 use std::{
-    collections::BTreeMap,
     io::Read as _,
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -15,21 +14,13 @@ use std::{
 };
 
 use futures::StreamExt as _;
-use k8s_openapi::{
-    NamespaceResourceScope, api::core::v1::Namespace,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
 use kube::{
-    Client, Config,
-    api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
+    Client,
+    api::{Api, DeleteParams, ListParams, PostParams},
 };
-use quintet_api::{
-    crd,
-    ray::v1::{RayCluster, RayJob},
-};
+use quintet_api::ray::v1::{RayCluster, RayJob};
 use quintet_controller::{Runtime, clock::Clock, metrics::MetricsRegistry};
-use quintet_node::{NodeShape, Settings as NodeSettings, Simulation};
 use quintet_ray::{
     Context,
     dashboard::{
@@ -38,6 +29,7 @@ use quintet_ray::{
     },
     settings::Settings,
 };
+use quintet_ray_tests::cluster;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -47,10 +39,9 @@ const WORKERS: i32 = 4;
 const AT_A_TIME: usize = 16;
 
 fn main() {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    if std::env::var_os("KUBECONFIG_UNDER_TEST").is_none() {
+    if cluster::under_test().is_none() {
         println!("scale: set KUBECONFIG_UNDER_TEST, or run it with tests/kubernetes/with-cluster");
         return;
     }
@@ -61,26 +52,14 @@ fn main() {
 }
 
 async fn connect() -> Client {
-    let path = std::env::var_os("KUBECONFIG_UNDER_TEST").unwrap();
-    let kubeconfig = Kubeconfig::read_from(path).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    Client::try_from(config).unwrap()
+    Client::try_from(cluster::config(cluster::under_test().unwrap()).await).unwrap()
 }
 
 /// The other process: nodes, until whoever started it ends.
 async fn nodes() {
     let client = connect().await;
     let capacity = [("cpu", "256"), ("memory", "1Ti"), ("pods", "500")];
-    let shape = NodeShape {
-        name: NAMESPACE.to_owned(),
-        count: 20,
-        capacity: capacity.map(|(name, amount)| (name.to_owned(), amount.parse().unwrap())).into(),
-        labels: BTreeMap::new(),
-        levels: Vec::new(),
-    };
-    let has_scheduler = !client.apiserver_version().await.unwrap().git_version.contains("quintet");
-    let settings = NodeSettings { nodes: shape, schedule: !has_scheduler };
-    let simulation = Simulation::start(client, settings).await.unwrap();
+    let simulation = cluster::add_nodes(&client, NAMESPACE, 20, &capacity).await;
     println!("ready");
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await.unwrap().unwrap();
     simulation.stop().await.unwrap();
@@ -110,7 +89,7 @@ impl Nodes {
 async fn measure(count: usize) {
     let client = connect().await;
     let version = client.apiserver_version().await.unwrap().git_version;
-    install(&client).await;
+    cluster::install(&client).await;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = json!({"metadata": {"name": NAMESPACE}});
     let _ = namespaces.create(&PostParams::default(), &typed(namespace)).await;
@@ -123,7 +102,7 @@ async fn measure(count: usize) {
         "{:<12} {:>10} {:>12} {:>12} {:>10} {:>10}",
         "what", "seconds", "per second", "writes each", "CPU s", "peak MB"
     );
-    let clusters = (0..count).map(|number| cluster(&format!("c{number}")));
+    let clusters = (0..count).map(|number| raycluster(&format!("c{number}")));
     operator
         .run::<RayCluster>(&client, "clusters", clusters.collect(), |cluster| {
             cluster.status.as_ref().is_some_and(|status| {
@@ -254,7 +233,7 @@ fn spec() -> Value {
     })
 }
 
-fn cluster(name: &str) -> Value {
+fn raycluster(name: &str) -> Value {
     json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": name}, "spec": spec()})
 }
 
@@ -263,20 +242,6 @@ fn job(name: &str) -> Value {
         "apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": name},
         "spec": {"entrypoint": "python train.py", "submissionMode": "HTTPMode", "rayClusterSpec": spec()},
     })
-}
-
-async fn install(client: &Client) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let service = crd::WebhookService { namespace: "quintet-system".into(), name: "quintet".into() };
-    for definition in crd::all(&service).into_iter().filter(|crd| crd.spec.group == "ray.io") {
-        let name = definition.metadata.name.clone().unwrap();
-        let wish = PatchParams::apply("quintet").force();
-        definitions.patch(&name, &wish, &Patch::Apply(&definition)).await.unwrap();
-    }
-    let jobs: Api<RayJob> = Api::all(client.clone());
-    while jobs.list(&ListParams::default()).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }
 
 fn typed<T: DeserializeOwned>(value: Value) -> T {

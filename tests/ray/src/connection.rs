@@ -19,7 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::json;
 use tower::Service;
 
-use crate::Dice;
+use crate::{Dice, Rights, World};
 
 /// What goes wrong, in thousandths of all requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,13 +34,16 @@ pub struct Odds {
     pub crash: u64,
     /// A request takes up to a minute.
     pub slow: u64,
+    /// Carried out at once, but answered only when watches have long shown it.
+    pub late: u64,
     /// Watches show what happened up to so many seconds ago.
     pub watch_lag: u64,
 }
 
 impl Odds {
     /// Everything goes wrong now and then.
-    pub const ROUGH: Self = Self { refused: 30, conflict: 30, lost: 30, crash: 15, slow: 30, watch_lag: 20 };
+    pub const ROUGH: Self =
+        Self { refused: 30, conflict: 30, lost: 30, crash: 15, slow: 30, late: 30, watch_lag: 20 };
 }
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
@@ -51,6 +54,8 @@ type Answer = Response<UnsyncBoxBody<Bytes, Fault>>;
 pub struct Connection(Arc<State>);
 
 struct State {
+    world: World,
+    rights: Rights,
     inner: kube::Client,
     dice: Dice,
     odds: RwLock<Odds>,
@@ -59,11 +64,13 @@ struct State {
 }
 
 impl Connection {
-    /// Connects to an API.
-    pub fn new(inner: kube::Client, dice: Dice, odds: Odds) -> Self {
+    /// Connects to the API of a world.
+    pub fn new(world: &World, rights: Rights, odds: Odds) -> Self {
         Self(Arc::new(State {
-            inner,
-            dice,
+            inner: world.api.admin_client(),
+            dice: world.dice.clone(),
+            world: world.clone(),
+            rights,
             odds: RwLock::new(odds),
             is_dead: AtomicBool::new(false),
             writes: Mutex::default(),
@@ -102,6 +109,10 @@ impl Connection {
         let is_write = request.method() != Method::GET;
         let path = request.uri().path().to_owned();
         let write = format!("{} {path}", request.method());
+        let query = request.uri().query().unwrap_or_default();
+        if let Err(missing) = state.rights.check(request.method(), &path, query) {
+            state.world.note_broken_promise(format!("an operator may not {missing}"));
+        }
         self.alive().await;
         if state.dice.happens(odds.crash) {
             self.kill();
@@ -122,12 +133,17 @@ impl Connection {
             Err(error) => panic!("the API of a world always answers: {error}"),
         };
         if is_write && !path.contains("/events") && answer.status().is_success() {
-            state.writes.lock().push(write);
+            let age = state.world.begun.elapsed().as_secs();
+            state.writes.lock().push(format!("{write} after {age} s"));
+            state.world.look_for_broken_promises(&path).await;
         }
         // By what goes wrong now: there may be peace since the request was sent.
         let odds = *state.odds.read();
         if is_write && state.dice.happens(odds.crash) {
             self.kill();
+        }
+        if is_write && state.dice.happens(odds.late) {
+            tokio::time::sleep(Duration::from_secs(1 + state.dice.roll(10))).await;
         }
         self.alive().await;
         if is_write && state.dice.happens(odds.lost) {

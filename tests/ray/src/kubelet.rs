@@ -23,12 +23,11 @@ impl Kubelet {
         Self { pods: world.objects(), world: world.clone(), failing: 0, next_address: 1 }
     }
 
-    /// Looks after all pods so many times, `seconds` apart; `each` sees them every time.
-    pub async fn work(&mut self, times: u64, seconds: u64, mut each: impl FnMut(&[Pod])) {
+    /// Looks after all pods so many times, `seconds` apart, in a world where all promises hold.
+    pub async fn work(&mut self, times: u64, seconds: u64) {
         for _ in 0..times {
-            let pods = self.world.list::<Pod>().await;
-            each(&pods);
-            for pod in &pods {
+            self.world.expect_no_broken_promises();
+            for pod in &self.world.list::<Pod>().await {
                 self.look_after(pod).await;
             }
             tokio::time::sleep(Duration::from_secs(seconds)).await;

@@ -9,19 +9,26 @@
     reason = "a world that cannot go on says so by panicking"
 )]
 
+pub mod cluster;
 mod connection;
 mod dice;
 mod kubelet;
+mod mortal;
 mod operator;
+mod rights;
 
 pub use connection::{Connection, Odds};
 pub use dice::Dice;
 pub use kubelet::Kubelet;
-pub use operator::Operator;
+pub use mortal::Mortal;
+pub use operator::{Operator, Start};
+pub use rights::Rights;
 
-use std::{future::Future, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api as Objects, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use parking_lot::Mutex;
 use quintet_api::{crd, ray::v1::RayCluster};
 use quintet_apiserver::{Api, Chance, Clock};
 use serde_json::Value;
@@ -48,6 +55,21 @@ pub fn simulate<T>(test: impl Future<Output = T>) -> T {
     result
 }
 
+/// Tries worlds one after the other, each of its own seed: `QUINTET_SEED` says which, or `QUINTET_SEEDS` how many.
+pub fn try_worlds(default: u64, mut world: impl AsyncFnMut(&Api, u64)) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = match number("QUINTET_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("QUINTET_SEEDS").unwrap_or(default),
+    };
+    simulate(async {
+        let template = template().await;
+        for seed in seeds {
+            world(&template, seed).await;
+        }
+    });
+}
+
 /// One world.
 #[derive(Clone)]
 pub struct World {
@@ -55,13 +77,45 @@ pub struct World {
     pub api: Api,
     /// Its chance.
     pub dice: Dice,
+    /// Its number.
+    pub seed: u64,
+    begun: tokio::time::Instant,
+    broken: Arc<Mutex<Vec<String>>>,
 }
 
 impl World {
     /// The world of a seed.
     pub fn new(template: &Api, seed: u64) -> Self {
         let clock = Clock::simulated(START.parse().unwrap());
-        Self { api: template.fork(clock, Chance::seeded(seed)), dice: Dice::new(seed) }
+        let api = template.fork(clock, Chance::seeded(seed));
+        let begun = tokio::time::Instant::now();
+        Self { api, dice: Dice::new(seed), seed, begun, broken: Arc::default() }
+    }
+
+    /// After every write of an operator: no cluster ever has two heads, not for a moment.
+    pub(crate) async fn look_for_broken_promises(&self, path: &str) {
+        if !path.ends_with("/pods") {
+            return;
+        }
+        let heads = ListParams::default().labels("ray.io/node-type=head");
+        let mut by_cluster = BTreeMap::<String, Vec<String>>::new();
+        for pod in self.objects::<Pod>().list(&heads).await.unwrap().items {
+            let labels = pod.metadata.labels.unwrap_or_default();
+            let cluster = labels.get("ray.io/cluster").cloned().unwrap_or_default();
+            by_cluster.entry(cluster).or_default().push(pod.metadata.name.unwrap_or_default());
+        }
+        let several = by_cluster.into_iter().filter(|(_, heads)| heads.len() > 1);
+        self.broken.lock().extend(several.map(|(cluster, heads)| format!("heads of {cluster}: {heads:?}")));
+    }
+
+    pub(crate) fn note_broken_promise(&self, what: String) {
+        self.broken.lock().push(what);
+    }
+
+    /// What an operator does wrong is noted when it happens, in the middle of its work, and told here.
+    pub fn expect_no_broken_promises(&self) {
+        let broken = self.broken.lock();
+        assert!(broken.is_empty(), "seed {}: {broken:?}", self.seed);
     }
 
     /// A user's view of a kind.

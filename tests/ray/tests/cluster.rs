@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
 
 mod bed;
+mod takeover;
 
 use std::collections::BTreeSet;
 
@@ -26,6 +27,8 @@ async fn the_operator_keeps_its_promises() {
     let bed = Bed::new().await;
     let before = bed.place("takeover").await;
     let taken_over = Box::pin(what_upstream_left(&before)).await;
+    let workloads = bed.place("takeover").await;
+    let left = Box::pin(takeover::what_upstream_left(&workloads, &bed.ray)).await.unwrap();
     let operator = bed.start_operator().await;
     let mut broken = Vec::new();
     if let Err(missing) = bed::synced(&operator).await {
@@ -33,6 +36,9 @@ async fn the_operator_keeps_its_promises() {
     }
     if let Err(error) = is_taken_over(&before, taken_over).await {
         broken.push(format!("a cluster of another operator is taken over without a restart: {error:#}"));
+    }
+    if let Err(error) = takeover::is_taken_over(&workloads, left, &bed.ray).await {
+        broken.push(format!("jobs and services of another operator are taken over as they are: {error:#}"));
     }
     let cases = CASES.iter().map(|(promise, check)| {
         let place = bed.place("ray");
@@ -44,6 +50,7 @@ async fn the_operator_keeps_its_promises() {
         }
     }
     before.end().await;
+    workloads.end().await;
     bed.end(operator).await;
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }

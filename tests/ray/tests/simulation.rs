@@ -8,9 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use quintet_api::ray::v1::RayCluster;
 use quintet_apiserver::Api;
-use quintet_controller::clock::Clock;
-use quintet_ray::settings::Settings;
-use quintet_ray_tests::{Kubelet, Odds, Operator, World, simulate, template};
+use quintet_ray_tests::{Kubelet, Odds, Operator, Start, World, simulate, try_worlds};
 use serde_json::{Value, json};
 
 fn cluster(name: &str, workers: u64, hosts: u64) -> Value {
@@ -31,77 +29,88 @@ fn label<'a>(pod: &'a Pod, name: &str) -> &'a str {
     pod.metadata.labels.as_ref().and_then(|labels| labels.get(name)).map_or("", String::as_str)
 }
 
-/// Heads by cluster.
-fn heads(pods: &[Pod]) -> BTreeMap<String, usize> {
-    let mut heads = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| label(pod, "ray.io/node-type") == "head") {
-        *heads.entry(label(pod, "ray.io/cluster").to_owned()).or_default() += 1;
+/// What happens to a cluster in the next moment.
+async fn change_minds(world: &World, wanted: &mut BTreeMap<&str, u64>) {
+    let name = if world.dice.happens(500) { "plain" } else { "slices" };
+    let replicas = world.dice.roll(4);
+    match world.dice.roll(4) {
+        0 => world.change(name, &json!({"spec": {"suspend": true}})).await,
+        1 => world.change(name, &json!({"spec": {"suspend": false}})).await,
+        _ => {
+            wanted.insert(name, replicas);
+            scale(world, name, replicas).await;
+        }
     }
-    heads
 }
 
-/// One world: users change their minds, pods die, the operator dies and comes back; then peace.
-async fn live(template: &Api, seed: u64, odds: Odds) {
+/// One world: users change their minds, pods die, operators die and come back; then peace. With a standby there are two
+/// operators, and one leads.
+async fn live(template: &Api, seed: u64, odds: Odds, has_standby: bool) {
     let world = World::new(template, seed);
-    let clock = Operator::clock();
-    let settings = Settings::default();
+    let mut how = Start::alone(odds);
     let mut kubelet = Kubelet::new(&world);
     kubelet.failing = 10;
-    let mut operator = Operator::start(&world, &settings, &clock, odds);
+    let mut replicas = 0;
+    let mut start = |how: &mut Start| {
+        replicas += 1;
+        how.identity = has_standby.then(|| format!("replica-{replicas}"));
+        Operator::start(&world, how)
+    };
+    let mut operators: Vec<_> = (0..=u8::from(has_standby)).map(|_| start(&mut how)).collect();
     world.create(cluster("plain", 2, 1)).await;
     world.create(cluster("slices", 1, 2)).await;
     let mut wanted = BTreeMap::from([("plain", 2), ("slices", 1)]);
     for _ in 0..12 {
-        let one_head_each = |pods: &[Pod]| {
-            let heads = heads(pods);
-            assert!(heads.values().all(|count| *count <= 1), "seed {seed}: {heads:?}");
-        };
-        kubelet.work(world.dice.roll(6), 1 + world.dice.roll(6), one_head_each).await;
-        if operator.connection.is_dead() || world.dice.happens(150) {
-            operator.kill();
-            world.pass(Duration::from_secs(world.dice.roll(60))).await;
-            operator = Operator::start(&world, &settings, &clock, odds);
-        }
-        let name = if world.dice.happens(500) { "plain" } else { "slices" };
-        let replicas = world.dice.roll(4);
-        match world.dice.roll(4) {
-            0 => world.change(name, &json!({"spec": {"suspend": true}})).await,
-            1 => world.change(name, &json!({"spec": {"suspend": false}})).await,
-            _ => {
-                wanted.insert(name, replicas);
-                scale(&world, name, replicas).await;
+        kubelet.work(world.dice.roll(6), 1 + world.dice.roll(6)).await;
+        for operator in &mut operators {
+            if operator.is_over() || world.dice.happens(150) {
+                operator.kill();
+                world.pass(Duration::from_secs(world.dice.roll(60))).await;
+                *operator = start(&mut how);
             }
         }
+        change_minds(&world, &mut wanted).await;
     }
     for name in wanted.keys() {
         world.change(name, &json!({"spec": {"suspend": false}})).await;
     }
     kubelet.failing = 0;
-    operator.connection.set_odds(Odds::default());
-    if operator.connection.is_dead() {
-        operator.kill();
-        operator = Operator::start(&world, &settings, &clock, Odds::default());
+    how.odds = Odds::default();
+    for operator in &mut operators {
+        operator.connection.set_odds(how.odds);
+        if operator.is_over() {
+            operator.kill();
+            *operator = start(&mut how);
+        }
     }
     settle(&world, &mut kubelet, &wanted, seed).await;
     // What is right already may still be news to the operator, whose watches lag behind.
-    kubelet.work(3, 60, |_| ()).await;
-    operator.connection.take_writes();
-    kubelet.work(10, 120, |_| ()).await;
-    let writes = operator.connection.take_writes();
+    kubelet.work(3, 60).await;
+    take_writes(&operators);
+    kubelet.work(10, 120).await;
+    let writes = take_writes(&operators);
     assert!(writes.is_empty(), "seed {seed}: a settled world sees no writes, and not {writes:#?}");
     for name in wanted.keys() {
         world.delete(name).await;
     }
     for _ in 0..60 {
-        kubelet.work(1, 10, |_| ()).await;
+        kubelet.work(1, 10).await;
         if world.list::<Pod>().await.is_empty() {
             break;
         }
     }
     let left = world.list::<Pod>().await;
     assert!(left.is_empty(), "seed {seed}: children go with their owner, not {left:#?}");
-    operator.kill();
+    for operator in &operators {
+        operator.kill();
+    }
     world.api.stop().await;
+}
+
+/// What operators wrote, beside the renewals of their lease.
+fn take_writes(operators: &[Operator]) -> Vec<String> {
+    let writes = operators.iter().flat_map(|operator| operator.connection.take_writes());
+    writes.filter(|write| !write.contains("/leases/")).collect()
 }
 
 async fn scale(world: &World, name: &str, replicas: u64) {
@@ -115,7 +124,7 @@ async fn settle(world: &World, kubelet: &mut Kubelet, wanted: &BTreeMap<&str, u6
     let mut wrong = String::new();
     // Backoff after a bad time may be a quarter of an hour.
     for round in 0..120 {
-        kubelet.work(1, if round < 20 { 2 } else { 20 }, |_| ()).await;
+        kubelet.work(1, if round < 20 { 2 } else { 20 }).await;
         wrong = what_is_wrong(world, wanted).await;
         if wrong.is_empty() {
             return;
@@ -139,6 +148,14 @@ async fn what_is_wrong(world: &World, wanted: &BTreeMap<&str, u64>) -> String {
             let _ =
                 write!(wrong, "{name} has {head} heads and {} pods instead of {}; ", mine.len(), workers + 1);
         }
+        // A pod that is going, or has not come yet, is news to come.
+        let is_on_the_move = |pod: &&&Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            pod.metadata.deletion_timestamp.is_some() || phase != Some("Running")
+        };
+        if let Some(pod) = mine.iter().find(is_on_the_move) {
+            let _ = write!(wrong, "{:?} is coming or going; ", pod.metadata.name);
+        }
         let status = cluster.status.unwrap_or_default();
         if status.state.as_deref() != Some("ready")
             || status.ready_worker_replicas != i32::try_from(workers).ok()
@@ -159,47 +176,46 @@ async fn what_is_wrong(world: &World, wanted: &BTreeMap<&str, u64>) -> String {
     wrong
 }
 
-fn seeds(default: u64) -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("QUINTET_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("QUINTET_SEEDS").unwrap_or(default)).collect(),
-    }
-}
-
 fn try_all(odds: Odds, default: u64) {
-    simulate(async {
-        let template = template().await;
-        for seed in seeds(default) {
-            live(&template, seed, odds).await;
-        }
-    });
+    try_worlds(default, async |template, seed| live(template, seed, odds, false).await);
 }
 
 #[test]
 fn a_world_without_faults_ends_right() {
-    try_all(Odds::default(), 5);
+    try_all(Odds::default(), 100);
 }
 
 #[test]
 fn a_rough_world_ends_right() {
-    try_all(Odds::ROUGH, 20);
+    try_all(Odds::ROUGH, 250);
 }
 
 #[test]
 fn a_world_whose_operator_dies_ends_right() {
-    try_all(Odds { crash: 60, ..Odds::default() }, 20);
+    try_all(Odds { crash: 60, ..Odds::default() }, 150);
 }
 
 #[test]
 fn a_world_that_loses_answers_and_sees_the_past_ends_right() {
-    try_all(Odds { lost: 200, watch_lag: 60, ..Odds::default() }, 20);
+    try_all(Odds { lost: 200, watch_lag: 60, ..Odds::default() }, 150);
+}
+
+#[test]
+fn a_world_whose_watches_are_faster_than_answers_ends_right() {
+    try_all(Odds { late: 300, lost: 30, crash: 20, ..Odds::default() }, 150);
+}
+
+/// The next leader knows what the last one did, though its watches lag behind.
+#[test]
+fn a_world_with_a_standby_ends_right() {
+    let odds = Odds { crash: 20, late: 30, watch_lag: 60, ..Odds::default() };
+    try_worlds(150, async |template, seed| live(template, seed, odds, true).await);
 }
 
 #[test]
 fn the_clock_of_a_world_is_its_own() {
     simulate(async {
-        let clock: Clock = Operator::clock();
+        let clock = Start::alone(Odds::default()).clock;
         let before = clock.now();
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(clock.now().duration_since(before).as_secs(), 60);

@@ -4,8 +4,6 @@
 //! `QUINTET_SEEDS` says how many worlds to try; `QUINTET_SEED` tries one again.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
-mod mortal;
-
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
@@ -14,20 +12,15 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
 };
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use mortal::Mortal;
 use parking_lot::Mutex;
 use quintet_api::ray::v1::{RayCluster, RayCronJob, RayJob, RayService};
 use quintet_apiserver::Api;
-use quintet_controller::{Runtime, clock::Clock, metrics::MetricsRegistry};
-use quintet_ray::{
-    Context,
-    dashboard::{
-        Pollers, SecretTokens, Tokens as _,
-        simulated::{Faults, SimulatedDashboard},
-    },
-    settings::Settings,
+use quintet_controller::clock::Clock;
+use quintet_ray::dashboard::{
+    SecretTokens, Tokens as _,
+    simulated::{Faults, SimulatedDashboard},
 };
-use quintet_ray_tests::{Connection, Kubelet, Odds, World, simulate, template};
+use quintet_ray_tests::{Kubelet, Odds, Operator, Start, World, simulate, template, try_worlds};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -42,55 +35,31 @@ struct Stage {
     clock: Clock,
     kubelet: Kubelet,
     operator: Operator,
-    odds: Odds,
+    /// How the operator is started when it has died.
+    how: Start,
     seed: u64,
     /// Since when submitters have known that their job has ended.
     ended: Mutex<BTreeMap<String, jiff::Timestamp>>,
+    /// The RayJob that each name of a job in Ray was seen in.
+    announced: BTreeMap<String, String>,
 }
 
 /// Submitters end this long after their job, having shown the last of its logs.
 const SUBMITTER_LAG: Duration = Duration::from_secs(4);
 
-/// A process, until it dies.
-struct Operator {
-    connection: Connection,
-    runtime: Runtime,
-    metrics: MetricsRegistry,
-}
-
-impl Operator {
-    fn kill(&self) {
-        self.connection.kill();
-        self.runtime.queue().close();
-        self.runtime.tasks().stop();
-    }
-}
-
-fn start(world: &World, ray: &Arc<SimulatedDashboard>, clock: &Clock, odds: Odds) -> Operator {
-    let connection = Connection::new(world.api.admin_client(), world.dice.clone(), odds);
-    let seed = world.dice.roll(u64::MAX);
-    let (runtime, metrics) = Runtime::alone(connection.client(), clock, "simulated", Some(seed));
-    let mut settings = Settings::default();
-    settings.gates.cron_job = true;
-    let context =
-        Context { settings: Arc::new(settings), clock: clock.clone(), seed: Some(seed), concurrency: 4 };
-    let dashboard = Arc::new(Mortal { ray: Arc::clone(ray), connection: connection.clone() });
-    let pollers = Pollers { dashboard, clock: clock.clone(), tasks: runtime.tasks().clone() };
-    quintet_ray::add(&runtime, &context).unwrap();
-    quintet_ray::add_workloads(&runtime, &context, &pollers, Some(&metrics)).unwrap();
-    runtime.start();
-    Operator { connection, runtime, metrics }
-}
-
 impl Stage {
     fn new(template: &Api, seed: u64, odds: Odds, faults: Faults) -> Self {
         let world = World::new(template, seed);
-        let clock = quintet_ray_tests::Operator::clock();
+        let mut how = Start::alone(odds);
+        how.settings.gates.cron_job = true;
+        let clock = how.clock.clone();
         let ray = Arc::new(SimulatedDashboard::new(clock.clone(), seed));
         ray.set_faults(faults);
-        let operator = start(&world, &ray, &clock, odds);
+        how.ray = Some(Arc::clone(&ray));
+        let operator = Operator::start(&world, &how);
         let kubelet = Kubelet::new(&world);
-        Self { world, ray, clock, kubelet, operator, odds, seed, ended: Mutex::default() }
+        let (ended, announced) = (Mutex::default(), BTreeMap::new());
+        Self { world, ray, clock, kubelet, operator, how, seed, ended, announced }
     }
 
     /// The operator that has died, or dies now by chance, comes back after a while.
@@ -98,25 +67,25 @@ impl Stage {
         if self.operator.connection.is_dead() || self.world.dice.happens(100) {
             self.operator.kill();
             self.world.pass(Duration::from_secs(self.world.dice.roll(60))).await;
-            self.operator = start(&self.world, &self.ray, &self.clock, self.odds);
+            self.operator = Operator::start(&self.world, &self.how);
         }
     }
 
     /// The same, for worlds that are looked at every second.
     async fn maybe_restart_rarely(&mut self) {
-        if self.operator.connection.is_dead() || (self.odds.crash > 0 && self.world.dice.happens(10)) {
+        if self.operator.connection.is_dead() || (self.how.odds.crash > 0 && self.world.dice.happens(10)) {
             self.maybe_restart().await;
         }
     }
 
     /// From now on nothing goes wrong.
     fn make_peace(&mut self) {
-        self.odds = Odds::default();
+        self.how.odds = Odds::default();
         self.ray.set_faults(Faults::default());
-        self.operator.connection.set_odds(self.odds);
+        self.operator.connection.set_odds(self.how.odds);
         if self.operator.connection.is_dead() {
             self.operator.kill();
-            self.operator = start(&self.world, &self.ray, &self.clock, self.odds);
+            self.operator = Operator::start(&self.world, &self.how);
         }
     }
 
@@ -147,10 +116,41 @@ impl Stage {
     /// Kubelets, submitters, endpoints and gateways do their work for some seconds.
     async fn live(&mut self, seconds: u64) {
         for _ in 0..seconds {
-            self.kubelet.work(1, 1, |_| ()).await;
+            self.kubelet.work(1, 1).await;
             self.run_submitters().await;
             self.slice_endpoints().await;
             self.route_requests().await;
+            self.expect_no_submission_lost_or_doubled().await;
+        }
+    }
+
+    /// A job in Ray has been announced in the status of its RayJob, and is submitted once; and what a RayJob says of its
+    /// job is about one that Ray has accepted.
+    async fn expect_no_submission_lost_or_doubled(&mut self) {
+        let seed = self.seed;
+        for (name, job) in self.jobs().await {
+            let status = job.status.unwrap_or_default();
+            let id = status.job_id.unwrap_or_default();
+            if status.job_status.is_some_and(|status| !status.is_empty()) {
+                assert_eq!(
+                    self.ray.accepted(&id),
+                    1,
+                    "seed {seed}: {name} tells of {id}, which Ray does not know"
+                );
+            }
+            self.announced.insert(id, name);
+        }
+        let mut attempts = BTreeMap::<&str, u64>::new();
+        for (id, times) in self.ray.all_accepted() {
+            assert_eq!(times, 1, "seed {seed}: {id} was submitted more than once");
+            let owner = self.announced.get(&id);
+            let owner =
+                owner.unwrap_or_else(|| panic!("seed {seed}: {id} was submitted and never announced"));
+            *attempts.entry(owner).or_default() += 1;
+        }
+        for name in ["posted", "submitted", "unwanted"] {
+            let attempts = attempts.get(name).copied().unwrap_or_default();
+            assert!(attempts <= 1, "seed {seed}: {name} was submitted {attempts} times");
         }
     }
 
@@ -351,9 +351,6 @@ async fn jobs_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
     stage.change::<RayJob>("paused", &json!({"spec": {"suspend": false}})).await;
     stage.make_peace();
     stage.settle(async |stage: &Stage| what_is_wrong_with_jobs(stage).await).await;
-    for (id, times) in stage.ray.all_accepted() {
-        assert_eq!(times, 1, "seed {seed}: {id} was submitted more than once");
-    }
     stage.expect_rest().await;
     let metrics = stage.operator.metrics.encode();
     for series in [
@@ -508,7 +505,7 @@ async fn steps_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
             what_is_wrong_with_the_service(stage, "ray:0", &["chat-head-svc"]).await
         })
         .await;
-    stage.odds = odds;
+    stage.how.odds = odds;
     stage.ray.set_faults(faults);
     stage.operator.connection.set_odds(odds);
 
@@ -594,30 +591,12 @@ async fn cron_jobs_live(template: &Api, seed: u64, odds: Odds) {
     stage.end().await;
 }
 
-fn seeds(default: u64) -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("QUINTET_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("QUINTET_SEEDS").unwrap_or(default)).collect(),
-    }
-}
-
 fn jobs(odds: Odds, faults: Faults, default: u64) {
-    simulate(async {
-        let template = template().await;
-        for seed in seeds(default) {
-            jobs_live(&template, seed, odds, faults).await;
-        }
-    });
+    try_worlds(default, async |template, seed| jobs_live(template, seed, odds, faults).await);
 }
 
 fn services(odds: Odds, faults: Faults, default: u64) {
-    simulate(async {
-        let template = template().await;
-        for seed in seeds(default) {
-            services_live(&template, seed, odds, faults).await;
-        }
-    });
+    try_worlds(default, async |template, seed| services_live(template, seed, odds, faults).await);
 }
 
 #[test]
@@ -644,17 +623,17 @@ fn tokens_come_from_secrets() {
 
 #[test]
 fn jobs_in_a_world_without_faults() {
-    jobs(Odds::default(), Faults::default(), 1);
+    jobs(Odds::default(), Faults::default(), 2);
 }
 
 #[test]
 fn jobs_with_a_rough_ray() {
-    jobs(Odds::default(), ROUGH_RAY, 2);
+    jobs(Odds::default(), ROUGH_RAY, 5);
 }
 
 #[test]
 fn jobs_in_a_rough_world() {
-    jobs(Odds::ROUGH, ROUGH_RAY, 5);
+    jobs(Odds::ROUGH, ROUGH_RAY, 15);
 }
 
 /// A job is over as soon as Ray and its submitter say so.
@@ -720,22 +699,17 @@ fn orders_in_vain_are_paced() {
 
 #[test]
 fn services_in_a_world_without_faults() {
-    services(Odds::default(), Faults::default(), 1);
+    services(Odds::default(), Faults::default(), 2);
 }
 
 #[test]
 fn services_in_a_rough_world() {
-    services(Odds::ROUGH, ROUGH_RAY, 3);
+    services(Odds::ROUGH, ROUGH_RAY, 10);
 }
 
 #[test]
 fn cron_jobs_in_a_rough_world() {
-    simulate(async {
-        let template = template().await;
-        for seed in seeds(3) {
-            cron_jobs_live(&template, seed, Odds::ROUGH).await;
-        }
-    });
+    try_worlds(20, async |template, seed| cron_jobs_live(template, seed, Odds::ROUGH).await);
 }
 
 /// Without the Gateway API a service that is upgraded in steps has no routing, and says so; the rest is there.
@@ -763,12 +737,7 @@ fn a_service_in_steps_without_gateways() {
 }
 
 fn steps(odds: Odds, faults: Faults, default: u64) {
-    simulate(async {
-        let template = template().await;
-        for seed in seeds(default) {
-            steps_live(&template, seed, odds, faults).await;
-        }
-    });
+    try_worlds(default, async |template, seed| steps_live(template, seed, odds, faults).await);
 }
 
 #[test]
@@ -778,5 +747,5 @@ fn upgrades_in_steps_in_a_world_without_faults() {
 
 #[test]
 fn upgrades_in_steps_in_a_rough_world() {
-    steps(Odds::ROUGH, ROUGH_RAY, 2);
+    steps(Odds::ROUGH, ROUGH_RAY, 5);
 }

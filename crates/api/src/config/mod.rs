@@ -18,6 +18,7 @@
 
 pub mod codeflare;
 mod document;
+pub mod gates;
 pub mod kueue;
 mod kueue_document;
 mod process;
@@ -84,6 +85,7 @@ impl Configuration {
         if self.process.concurrency == 0 {
             return Err("concurrency (reconcileConcurrency in KubeRay's format) must be at least 1".into());
         }
+        gates::check(&self.feature_gates)?;
         self.queue.check()
     }
 

@@ -246,3 +246,17 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
         assert_eq!(message.lines().count(), 1, "{message}");
     }
 }
+
+#[test]
+fn a_gate_that_nobody_knows_is_refused_with_those_that_are_known() {
+    let switched = |name: &str| Configuration {
+        feature_gates: [(name.to_owned(), true)].into(),
+        ..Configuration::default()
+    };
+    for known in ["RayCronJob", "PartialAdmission"] {
+        assert_eq!(switched(known).check(), Ok(()), "{known}");
+    }
+    let error = switched("RayCronJobs").check().unwrap_err();
+    assert!(error.starts_with("there is no feature gate RayCronJobs; for Ray there are "), "{error}");
+    assert!(error.contains("RayCronJob,") && error.contains("PartialAdmission"), "{error}");
+}

@@ -65,12 +65,25 @@ struct Inner<T> {
     /// their order, and may read the cache while they do.
     subscribers: Mutex<Vec<Subscriber<T>>>,
     health: Mutex<Health>,
-    synced: signal::Sender<bool>,
+    /// By stream.
+    progress: signal::Sender<Vec<Progress>>,
+    /// Whether every stream has to make sure that it misses nothing.
+    must_catch_up: signal::Sender<bool>,
     metrics: Arc<Metrics>,
 }
 
+/// How far one of the watches that feed a cache has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Its first list is complete.
+    synced: bool,
+    /// It has shown everything that was there when it was asked to catch up.
+    caught_up: bool,
+}
+
 struct Health {
-    phase: Phase,
+    /// By stream.
+    phases: Vec<Phase>,
     last_event: Option<Instant>,
     lists: u64,
     unreadable: HashMap<String, String>,
@@ -138,14 +151,22 @@ impl<T: Send + Sync + 'static> Cache<T> {
 
     /// Resolves when the first list is complete, or an optional kind is known to be absent.
     pub async fn synced(&self) {
-        let mut synced = self.0.synced.subscribe();
+        let mut progress = self.0.progress.subscribe();
         // The sender lives in the cache that we hold.
-        let _ = synced.wait_for(|synced| *synced).await;
+        let _ = progress.wait_for(|streams| streams.iter().all(|stream| stream.synced)).await;
     }
 
     /// Whether the first list is complete.
     pub fn is_synced(&self) -> bool {
-        *self.0.synced.borrow()
+        self.0.is_synced()
+    }
+
+    /// Resolves when the cache shows everything that others had written before the first call: a watch may lag behind,
+    /// and who begins to act must know what was done before.
+    pub async fn caught_up(&self) {
+        self.0.must_catch_up.send_if_modified(|asked| !std::mem::replace(asked, true));
+        let mut progress = self.0.progress.subscribe();
+        let _ = progress.wait_for(|streams| streams.iter().all(|stream| stream.caught_up)).await;
     }
 
     /// The state of the watch.
@@ -196,6 +217,10 @@ impl<T: Send + Sync + 'static> Inner<T> {
         }
     }
 
+    fn is_synced(&self) -> bool {
+        self.progress.borrow().iter().all(|stream| stream.synced)
+    }
+
     fn selects(&self, head: &Head<'_>) -> bool {
         let selector = &self.spec.selector;
         let labels = if selector.has_rules() { head.labels() } else { BTreeMap::new() };
@@ -204,6 +229,17 @@ impl<T: Send + Sync + 'static> Inner<T> {
 }
 
 impl Health {
+    /// The phase of the stream that is worst off.
+    fn worst(&self) -> Phase {
+        let severity = |phase: &&Phase| match phase {
+            Phase::Watching => 0,
+            Phase::Starting => 1,
+            Phase::Absent => 2,
+            Phase::Failing(_) => 3,
+        };
+        self.phases.iter().max_by_key(severity).cloned().unwrap_or(Phase::Starting)
+    }
+
     fn note_unreadable(&mut self, kind: &ApiKind, name: &str, error: &serde_json::Error) {
         let text = error.to_string();
         if self.unreadable.get(name) != Some(&text) {
@@ -248,7 +284,7 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
                 applied: entry.applied.load(Ordering::Relaxed),
             }),
             // A selector says nothing about objects outside of it.
-            None if *self.synced.borrow() && self.spec.selector.matches(key.namespace(), labels) => {
+            None if self.is_synced() && self.spec.selector.matches(key.namespace(), labels) => {
                 Knowledge::Absent
             }
             None => Knowledge::Unknown,
@@ -265,7 +301,7 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
             kind: self.spec.kind.to_string(),
             selector: self.spec.selector.clone(),
             form: self.spec.form,
-            phase: health.phase.clone(),
+            phase: health.worst(),
             optional: self.spec.optional,
             objects,
             checksum: format!("{checksum:016x}"),
@@ -277,11 +313,11 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
     }
 
     fn missing(&self) -> Option<String> {
-        if *self.synced.borrow() {
+        if self.is_synced() {
             return None;
         }
         let kind = &self.spec.kind;
-        Some(match &self.health.lock().phase {
+        Some(match &self.health.lock().worst() {
             Phase::Absent => format!("the cluster does not serve {kind}: install its CRD"),
             Phase::Failing(error) => error.clone(),
             Phase::Starting | Phase::Watching => format!("the first list of {kind} is not complete"),

@@ -9,7 +9,11 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as signal;
 
-use super::{AnyCache, Cache, Health, Inner, Phase, Selector, WatchReport, WatchSpec, store::Store, watch};
+use super::{
+    AnyCache, Cache, Health, Inner, Phase, Progress, Selector, WatchReport, WatchSpec,
+    store::{Store, StreamId},
+    watch,
+};
 use crate::{
     api::Api,
     backoff::Random,
@@ -31,8 +35,8 @@ struct Registry {
     /// In the order of their making; there are tens of them, and looking one up is for start-up and
     /// debug state.
     caches: Mutex<Vec<Registered>>,
-    /// The only namespace that is looked at, if not all are.
-    namespace: Option<String>,
+    /// The only namespaces that are looked at, if not all are.
+    namespaces: Vec<String>,
     /// Who wants to hear of writes to a kind.
     by_kind: RwLock<HashMap<ApiKind, Vec<Arc<dyn AnyCache>>>>,
 }
@@ -84,12 +88,16 @@ impl Caches {
     pub fn new(api: Api, tasks: Tasks, metrics: Arc<Metrics>, seed: Option<u64>) -> Self {
         let random = seed.map_or_else(Random::from_entropy, Random::seeded);
         let (caches, by_kind) = (Mutex::default(), RwLock::default());
-        Self(Arc::new(Registry { api, tasks, metrics, random, caches, namespace: None, by_kind }))
+        Self(Arc::new(Registry { api, tasks, metrics, random, caches, namespaces: Vec::new(), by_kind }))
     }
 
-    /// The same without any watch yet, for one namespace only: kinds that live in namespaces are watched there.
+    /// The same without any watch yet, for these namespaces only, or for all if none are named: kinds that live in
+    /// namespaces are watched in each of them.
     #[must_use]
-    pub fn in_namespace(self, namespace: &str) -> Self {
+    pub fn in_namespaces(self, namespaces: &[String]) -> Self {
+        let mut namespaces = namespaces.to_vec();
+        namespaces.sort();
+        namespaces.dedup();
         let Registry { api, tasks, metrics, random, .. } = &*self.0;
         let random = Random::seeded(random.next());
         Self(Arc::new(Registry {
@@ -98,7 +106,7 @@ impl Caches {
             metrics: Arc::clone(metrics),
             random,
             caches: Mutex::default(),
-            namespace: Some(namespace.to_owned()),
+            namespaces,
             by_kind: RwLock::default(),
         }))
     }
@@ -110,8 +118,8 @@ impl Caches {
     /// projection.
     pub fn watch<T: Send + Sync + 'static>(&self, mut spec: WatchSpec<T>) -> Result<Cache<T>, Error> {
         let registry = &self.0;
-        if spec.kind.namespaced && spec.selector.namespace.is_none() {
-            spec.selector.namespace.clone_from(&registry.namespace);
+        if spec.kind.namespaced && spec.selector.namespaces.is_empty() {
+            spec.selector.namespaces.clone_from(&registry.namespaces);
         }
         let mut caches = registry.caches.lock();
         let same = caches.iter().find(|other| {
@@ -132,29 +140,36 @@ impl Caches {
             drop(store);
             return Ok(Cache(inner));
         }
-        let mut store = Store::default();
+        let mut store = Store::new(&spec.selector.namespaces);
         for (name, keys_of) in &spec.indexes {
             store.add_index(name, *keys_of);
         }
+        let streams = spec.selector.namespaces.len().max(1);
         let inner = Arc::new(Inner {
             store: RwLock::new(store),
             subscribers: Mutex::default(),
             health: Mutex::new(Health {
-                phase: Phase::Starting,
+                phases: vec![Phase::Starting; streams],
                 last_event: None,
                 lists: 0,
                 unreadable: HashMap::new(),
             }),
-            synced: signal::Sender::new(false),
+            progress: signal::Sender::new(vec![Progress::default(); streams]),
+            must_catch_up: signal::Sender::new(false),
             metrics: Arc::clone(&registry.metrics),
             spec,
         });
         let (kind, selector, form) = (inner.spec.kind.clone(), inner.spec.selector.clone(), inner.spec.form);
         let erased: Arc<dyn AnyCache> = Arc::clone(&inner) as _;
         registry.by_kind.write().entry(kind.clone()).or_default().push(Arc::clone(&erased));
-        let random = Random::seeded(registry.random.next());
-        let task = watch::Task::new(registry.api.clone(), Arc::clone(&inner), registry.tasks.clone(), random);
-        registry.tasks.spawn(format!("watch {kind}"), task.run());
+        for stream in (0..streams).map(StreamId) {
+            let (api, tasks) = (registry.api.clone(), registry.tasks.clone());
+            let random = Random::seeded(registry.random.next());
+            let task = watch::Task::new(api, Arc::clone(&inner), stream, tasks, random);
+            let namespace = inner.spec.selector.namespaces.get(stream.0);
+            let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+            registry.tasks.spawn(format!("watch {kind}{place}"), task.run());
+        }
         let typed: Arc<dyn Any + Send + Sync> = Arc::clone(&inner) as _;
         caches.push(Registered { kind, selector, form, erased, typed });
         Ok(Cache(inner))

@@ -7,8 +7,8 @@ use serde::Serialize;
 /// Typed rather than text, because a write's answer has to be judged by the same rule as the watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Selector {
-    /// One namespace, or all of them.
-    pub namespace: Option<String>,
+    /// Only these namespaces; all of them, if none are named.
+    pub namespaces: Vec<String>,
     labels: Vec<LabelRule>,
 }
 
@@ -25,10 +25,10 @@ impl Selector {
         Self::default()
     }
 
-    /// Only in this namespace.
+    /// Only in this namespace, beside those named before.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
+        self.namespaces.push(namespace.to_owned());
         self
     }
 
@@ -63,7 +63,8 @@ impl Selector {
     }
 
     pub(super) fn matches(&self, namespace: Option<&str>, labels: &BTreeMap<String, String>) -> bool {
-        let in_namespace = self.namespace.is_none() || self.namespace.as_deref() == namespace;
+        let is_named = |namespace: &str| self.namespaces.iter().any(|one| one == namespace);
+        let in_namespace = self.namespaces.is_empty() || namespace.is_some_and(is_named);
         in_namespace
             && self.labels.iter().all(|rule| match rule {
                 LabelRule::Equals(name, value) => labels.get(name) == Some(value),

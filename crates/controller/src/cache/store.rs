@@ -103,8 +103,22 @@ pub(super) struct Store<T> {
     entries: HashMap<ObjectKey, Arc<Entry<T>>>,
     indexes: Vec<Index<T>>,
     tombstones: HashMap<ObjectKey, Tombstone>,
-    epoch: u64,
     checksum: u64,
+    /// What feeds the store: one watch of everything, or one of each namespace. Each moves at its own pace.
+    streams: Vec<Stream>,
+}
+
+/// Which of a store's streams is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamId(pub(super) usize);
+
+/// How far a watch has come.
+#[derive(Default)]
+struct Stream {
+    /// The only namespace it shows, if it does not show all.
+    namespace: Option<String>,
+    /// Its lists so far.
+    epoch: u64,
     /// The newest version seen, of whatever object.
     newest: ResourceVersion,
     /// The newest version that the watch has shown: it has nothing more to say of what is older.
@@ -113,22 +127,35 @@ pub(super) struct Store<T> {
     rewound: bool,
 }
 
-impl<T> Default for Store<T> {
-    fn default() -> Self {
+impl<T> Store<T> {
+    /// An empty store of objects in these namespaces, or in all if none are named.
+    pub(super) fn new(namespaces: &[String]) -> Self {
+        let of = |namespace| Stream { namespace, ..Stream::default() };
+        let streams = if namespaces.is_empty() {
+            vec![of(None)]
+        } else {
+            namespaces.iter().cloned().map(Some).map(of).collect()
+        };
         Self {
             entries: HashMap::new(),
             indexes: Vec::new(),
             tombstones: HashMap::new(),
-            epoch: 0,
             checksum: 0,
-            newest: ResourceVersion::default(),
-            shown: ResourceVersion::default(),
-            rewound: false,
+            streams,
         }
     }
-}
 
-impl<T> Store<T> {
+    /// The stream that shows an object.
+    fn stream_of(&self, key: &ObjectKey) -> StreamId {
+        let shows = |stream: &Stream| stream.namespace.as_deref() == key.namespace();
+        let is_one_of_several = self.streams.len() > 1;
+        StreamId(is_one_of_several.then(|| self.streams.iter().position(shows)).flatten().unwrap_or_default())
+    }
+
+    fn stream(&mut self, id: StreamId) -> &mut Stream {
+        &mut self.streams[id.0]
+    }
+
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<Entry<T>>> {
         self.entries.get(key)
     }
@@ -171,6 +198,12 @@ impl<T> Store<T> {
 
     /// Takes a newer state in; `None` if it is not newer than what we know.
     pub(super) fn put(&mut self, entry: Entry<T>, cause: Cause) -> Option<Change<T>> {
+        let id = self.stream_of(&entry.key);
+        let stream = self.stream(id);
+        let (rewound, shown) = (stream.rewound, stream.shown);
+        if cause == Cause::Watch {
+            stream.shown = shown.max(entry.version);
+        }
         if let Some(tombstone) = self.tombstones.get(&entry.key) {
             let same = tombstone.uid == entry.uid;
             if entry.version <= if same { tombstone.until } else { tombstone.floor } {
@@ -181,18 +214,16 @@ impl<T> Store<T> {
         match self.entries.get(&entry.key) {
             Some(known) => {
                 let comparable = entry.version != ResourceVersion::default();
-                if comparable && entry.version <= known.version && !self.rewound {
+                if comparable && entry.version <= known.version && !rewound {
                     return None;
                 }
             }
             // The watch was faster than the answer, and has shown the end of the object as well.
-            None if cause == Cause::Write && entry.version <= self.shown => return None,
+            None if cause == Cause::Write && entry.version <= shown => return None,
             None => {}
         }
-        if cause == Cause::Watch {
-            self.shown = self.shown.max(entry.version);
-        }
-        self.newest = self.newest.max(entry.version);
+        let stream = self.stream(id);
+        stream.newest = stream.newest.max(entry.version);
         let entry = Arc::new(entry);
         let old = self.take(&entry.key);
         if let Some(old) = &old
@@ -215,7 +246,9 @@ impl<T> Store<T> {
         uid: &Uid,
         version: ResourceVersion,
     ) -> Option<Change<T>> {
-        self.shown = self.shown.max(version);
+        let id = self.stream_of(key);
+        let stream = self.stream(id);
+        stream.shown = stream.shown.max(version);
         if self.tombstones.get(key).is_some_and(|tombstone| tombstone.uid == *uid) {
             self.tombstones.remove(key);
         }
@@ -236,30 +269,32 @@ impl<T> Store<T> {
         if known.uid != *uid || known.version > until {
             return None;
         }
-        let tombstone = Tombstone { uid: uid.clone(), until, floor: known.version, epoch: self.epoch };
+        let epoch = self.streams[self.stream_of(key).0].epoch;
+        let tombstone = Tombstone { uid: uid.clone(), until, floor: known.version, epoch };
         self.tombstones.insert(key.clone(), tombstone);
         let old = self.take(key)?;
         Some(Change { old: Some(old), new: None, cause: Cause::Write })
     }
 
     /// A list begins: what is buried from now on may still be in it.
-    pub(super) fn begin_list(&mut self) {
-        self.epoch += 1;
+    pub(super) fn begin_list(&mut self, id: StreamId) {
+        self.stream(id).epoch += 1;
     }
 
     /// The list at hand is of this version: if that is long past, the server was restored from a backup.
-    pub(super) fn list_is_at(&mut self, version: ResourceVersion) {
-        if version < self.newest && version != ResourceVersion::default() {
-            self.rewound = true;
-            self.newest = version;
-            self.tombstones.clear();
+    pub(super) fn list_is_at(&mut self, id: StreamId, version: ResourceVersion) {
+        let stream = self.stream(id);
+        stream.shown = version;
+        if version < stream.newest && version != ResourceVersion::default() {
+            stream.rewound = true;
+            stream.newest = version;
+            self.forget_tombstones(id, |_| true);
         }
-        self.shown = version;
     }
 
     /// One listed object.
     pub(super) fn put_listed(&mut self, entry: Entry<T>, cause: Cause) -> Option<Change<T>> {
-        let epoch = self.epoch;
+        let epoch = self.streams[self.stream_of(&entry.key).0].epoch;
         // A list that began after the burial shows the object: it is not gone after all.
         if self.tombstones.get(&entry.key).is_some_and(|tombstone| tombstone.epoch < epoch) {
             self.tombstones.remove(&entry.key);
@@ -270,17 +305,35 @@ impl<T> Store<T> {
     /// The list is complete: what it lacks is gone, unless it is newer than the list.
     pub(super) fn end_list(
         &mut self,
+        id: StreamId,
         listed: &HashSet<ObjectKey>,
         version: ResourceVersion,
     ) -> Vec<Change<T>> {
-        let epoch = self.epoch;
-        self.tombstones.retain(|_, tombstone| tombstone.epoch >= epoch);
-        let rewound = std::mem::take(&mut self.rewound);
-        let is_gone =
-            |entry: &&Arc<Entry<T>>| !listed.contains(&entry.key) && (entry.version <= version || rewound);
-        let gone: Vec<_> = self.entries.values().filter(is_gone).map(|entry| entry.key.clone()).collect();
+        let stream = self.stream(id);
+        // What was made and has gone before the list was made will not be shown any more.
+        stream.shown = stream.shown.max(version);
+        let (epoch, rewound) = (stream.epoch, std::mem::take(&mut stream.rewound));
+        self.forget_tombstones(id, |tombstone| tombstone.epoch < epoch);
+        self.drop_entries(id, |entry| !listed.contains(&entry.key) && (entry.version <= version || rewound))
+    }
+
+    /// The server does not serve the kind: nothing of it is there.
+    pub(super) fn clear(&mut self, id: StreamId) -> Vec<Change<T>> {
+        self.forget_tombstones(id, |_| true);
+        self.drop_entries(id, |_| true)
+    }
+
+    fn drop_entries(&mut self, id: StreamId, is_gone: impl Fn(&Entry<T>) -> bool) -> Vec<Change<T>> {
+        let entries = self.entries.values().filter(|entry| self.stream_of(&entry.key) == id);
+        let gone: Vec<_> = entries.filter(|entry| is_gone(entry)).map(|entry| entry.key.clone()).collect();
         let remove = |key: ObjectKey| Change { old: self.take(&key), new: None, cause: Cause::Relist };
         gone.into_iter().map(remove).collect()
+    }
+
+    fn forget_tombstones(&mut self, id: StreamId, is_over: impl Fn(&Tombstone) -> bool) {
+        let mut tombstones = std::mem::take(&mut self.tombstones);
+        tombstones.retain(|key, tombstone| self.stream_of(key) != id || !is_over(tombstone));
+        self.tombstones = tombstones;
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<Arc<Entry<T>>> {

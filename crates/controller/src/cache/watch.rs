@@ -5,9 +5,9 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use futures::AsyncBufReadExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::{sync::watch as signal, time::Instant};
 
-use super::{Cause, Inner, Phase};
+use super::{Cause, Inner, Phase, Progress, store::StreamId};
 use crate::{
     api::{Api, Page},
     backoff::{Backoff, Random},
@@ -39,6 +39,9 @@ const RETRY: Backoff = Backoff { first: Duration::from_millis(200), cap: Duratio
 pub(super) struct Task<T> {
     api: Api,
     cache: Arc<Inner<T>>,
+    /// Which of the streams that feed the cache this is.
+    stream: StreamId,
+    must_catch_up: signal::Receiver<bool>,
     tasks: Tasks,
     random: Random,
     failures: u32,
@@ -54,6 +57,8 @@ enum End {
     Closed,
     /// The last version is too old: list again.
     Gap,
+    /// We were asked to make sure that nothing is missing.
+    Asked,
 }
 
 #[derive(Deserialize)]
@@ -85,8 +90,15 @@ struct Bookmark {
 }
 
 impl<T: Send + Sync + 'static> Task<T> {
-    pub(super) fn new(api: Api, cache: Arc<Inner<T>>, tasks: Tasks, random: Random) -> Self {
-        Self { api, cache, tasks, random, failures: 0, barren: 0, unwatchable: false }
+    pub(super) fn new(
+        api: Api,
+        cache: Arc<Inner<T>>,
+        stream: StreamId,
+        tasks: Tasks,
+        random: Random,
+    ) -> Self {
+        let must_catch_up = cache.must_catch_up.subscribe();
+        Self { api, cache, stream, must_catch_up, tasks, random, failures: 0, barren: 0, unwatchable: false }
     }
 
     pub(super) async fn run(mut self) {
@@ -128,18 +140,35 @@ impl<T: Send + Sync + 'static> Task<T> {
             if self.barren > 1 && opened.elapsed() < Duration::from_secs(1) {
                 tokio::time::sleep(RETRY.wait(self.barren, &self.random)).await;
             }
-            if matches!(ended, End::Gap) {
-                return;
+            match ended {
+                End::Closed => {}
+                End::Asked if self.is_up_to_date(&version).await => {
+                    self.note(|stream| stream.caught_up = true);
+                }
+                End::Asked | End::Gap => return,
             }
         }
+    }
+
+    /// Whether the server has nothing newer than `version`. Where it has, of whatever kind, only a list can tell
+    /// what we miss: a watch of a kind in which little happens may not say for a minute how far it is.
+    async fn is_up_to_date(&self, version: &str) -> bool {
+        let labels = self.cache.spec.selector.labels_text();
+        let Ok(text) = self.api.list(&self.cache.spec.kind, Page { limit: 1, ..self.page(&labels) }).await
+        else {
+            return false;
+        };
+        let newest = serde_json::from_str::<ListPage<'_>>(&text).map(|page| page.metadata.resource_version);
+        newest.is_ok_and(|newest| ResourceVersion::from(version) >= ResourceVersion::from(newest.as_str()))
     }
 
     /// Lists everything, page by page, and returns the version to watch from.
     async fn list(&mut self) -> Result<String, Error> {
         let labels = self.cache.spec.selector.labels_text();
-        let first = !*self.cache.synced.borrow();
+        let first = !self.progress().synced;
+        let catches_up = *self.must_catch_up.borrow_and_update();
         let cause = if first { Cause::Initial } else { Cause::Relist };
-        self.cache.store.write().begin_list();
+        self.cache.store.write().begin_list(self.stream);
         let mut listed = HashSet::new();
         let mut token: Option<String> = None;
         let version = loop {
@@ -148,7 +177,10 @@ impl<T: Send + Sync + 'static> Task<T> {
             let page: ListPage<'_> =
                 serde_json::from_str(&text).map_err(|error| self.garbled("list", &error))?;
             if token.is_none() && self.unwatchable {
-                self.cache.store.write().list_is_at(page.metadata.resource_version.as_str().into());
+                self.cache
+                    .store
+                    .write()
+                    .list_is_at(self.stream, page.metadata.resource_version.as_str().into());
             }
             for item in page.items.into_iter().flatten() {
                 self.take_listed(item.get(), cause, &mut listed);
@@ -159,10 +191,23 @@ impl<T: Send + Sync + 'static> Task<T> {
             }
         };
         let up_to = ResourceVersion::from(version.as_str());
-        self.cache.health.lock().unreadable.retain(|name, _| listed.iter().any(|key| key.as_str() == name));
-        self.cache.update(|store| store.end_list(&listed, up_to));
+        let namespace = self.namespace().map(str::to_owned);
+        let is_elsewhere = |name: &str| {
+            namespace
+                .as_deref()
+                .is_some_and(|namespace| name.split_once('/').map(|(one, _)| one) != Some(namespace))
+        };
+        self.cache
+            .health
+            .lock()
+            .unreadable
+            .retain(|name, _| is_elsewhere(name) || listed.iter().any(|key| key.as_str() == name));
+        self.cache.update(|store| store.end_list(self.stream, &listed, up_to));
         self.unwatchable = false;
         self.in_step(true);
+        if catches_up {
+            self.note(|stream| stream.caught_up = true);
+        }
         Ok(version)
     }
 
@@ -190,7 +235,13 @@ impl<T: Send + Sync + 'static> Task<T> {
         loop {
             line.clear();
             let silence = end.min(Instant::now() + SILENCE);
-            match tokio::time::timeout_at(silence, lines.read_until(b'\n', &mut line)).await {
+            let read = tokio::time::timeout_at(silence, lines.read_until(b'\n', &mut line));
+            let read = tokio::select! {
+                biased;
+                Ok(()) = self.must_catch_up.changed() => return Ok(End::Asked),
+                read = read => read,
+            };
+            match read {
                 Err(_) | Ok(Ok(0)) => return Ok(End::Closed),
                 Ok(Err(error)) => {
                     let error = kube::Error::ReadEvents(error);
@@ -247,16 +298,17 @@ impl<T: Send + Sync + 'static> Task<T> {
 
     /// The kind is not served: an optional one counts as complete and empty meanwhile.
     async fn wait_for_kind(&mut self) {
-        self.cache.update(|store| store.end_list(&HashSet::new(), ResourceVersion(u64::MAX)));
-        self.cache.health.lock().phase = Phase::Absent;
-        self.cache.synced.send_replace(self.cache.spec.optional);
+        self.cache.update(|store| store.clear(self.stream));
+        self.set_phase(Phase::Absent);
+        let (optional, catches_up) = (self.cache.spec.optional, *self.must_catch_up.borrow());
+        self.note(|stream| *stream = Progress { synced: optional, caught_up: catches_up });
         self.failures = 0;
-        tokio::time::sleep(ABSENT_POLL).await;
+        let _ = tokio::time::timeout(ABSENT_POLL, self.must_catch_up.changed()).await;
     }
 
     async fn wait_after(&mut self, error: &Error) {
         self.failures = self.failures.saturating_add(1);
-        self.cache.health.lock().phase = Phase::Failing(error.to_string());
+        self.set_phase(Phase::Failing(error.to_string()));
         self.cache.metrics.watch_failed(&self.cache.spec.kind, error.class());
         let wait = RETRY.wait(self.failures, &self.random).max(error.retry_after().unwrap_or_default());
         tracing::warn!(?wait, "{error}; trying again");
@@ -265,18 +317,34 @@ impl<T: Send + Sync + 'static> Task<T> {
 
     fn in_step(&mut self, listed: bool) {
         self.failures = 0;
+        self.set_phase(Phase::Watching);
         let mut health = self.cache.health.lock();
-        health.phase = Phase::Watching;
         health.last_event = Some(Instant::now());
         health.lists += u64::from(listed);
         drop(health);
-        self.cache.synced.send_replace(true);
+        self.note(|stream| stream.synced = true);
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.cache.health.lock().phases[self.stream.0] = phase;
+    }
+
+    fn progress(&self) -> Progress {
+        self.cache.progress.borrow()[self.stream.0]
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Progress)) {
+        self.cache.progress.send_modify(|streams| change(&mut streams[self.stream.0]));
+    }
+
+    /// The only namespace that is watched, if not all are.
+    fn namespace(&self) -> Option<&str> {
+        self.cache.spec.selector.namespaces.get(self.stream.0).map(String::as_str)
     }
 
     fn page<'a>(&'a self, labels: &'a str) -> Page<'a> {
         let spec = &self.cache.spec;
-        let namespace = spec.selector.namespace.as_deref();
-        Page { namespace, labels, form: spec.form, limit: spec.page, token: None }
+        Page { namespace: self.namespace(), labels, form: spec.form, limit: spec.page, token: None }
     }
 
     /// An object without a name: all we can do is to say so.

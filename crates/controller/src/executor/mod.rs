@@ -240,6 +240,11 @@ impl Executor {
         or_anybodys: bool,
     ) -> Result<Option<Written>, Error> {
         let key = key_of(kind, object)?;
+        let is_known =
+            || matches!(self.caches.knowledge(kind, &key, &labels_of(object)), Knowledge::Present(_));
+        if or_anybodys && is_known() {
+            return Ok(None);
+        }
         match self.api.create(kind, &key, object).await {
             Ok(answer) => Ok(Some(self.wrote(kind, &key, &answer))),
             Err(error) if error.status().is_some_and(kube::core::Status::is_already_exists) => {

@@ -89,8 +89,26 @@ pub enum Outcome {
     Again,
     /// Look again after this long, or when something changes.
     After(Duration),
-    /// Try again after a backoff, at least as long as the server asked for.
-    Failed(Class, Option<Duration>),
+    /// Try again after a backoff.
+    Failed(Failure),
+}
+
+/// How a turn failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind of error it was.
+    pub class: Class,
+    /// How long the server asked us to wait at least.
+    pub asked: Option<Duration>,
+    /// When the plan wanted to look again, whatever came of it: a deadline passes though a write is refused.
+    pub next: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure of which nothing else is known.
+    pub fn of(class: Class) -> Self {
+        Self { class, asked: None, next: None }
+    }
 }
 
 /// The first wait and the longest, per class of error.
@@ -109,6 +127,9 @@ fn backoff(class: Class) -> Backoff {
 
 /// When something changed while an object was being refused, it may have been mended: look soon.
 const MENDED: Duration = Duration::from_secs(5);
+
+/// A plan whose write is refused is not repeated more often than this for the sake of its timer.
+const PACED: Duration = Duration::from_secs(30);
 
 /// So few timers are not worth tidying up.
 const FEW_TIMERS: usize = 64;
@@ -238,11 +259,17 @@ impl Queue {
                 None
             }
             Outcome::After(wait) => lane.pause(&job.key, Reason::Timer).then_some(wait),
-            Outcome::Failed(class, asked) => lane.fail(&job.key).map(|(failures, has_changed)| {
-                let wait = backoff(class).wait(failures, &self.0.random).max(asked.unwrap_or_default());
-                let may_be_mended = has_changed && matches!(class, Class::Invalid | Class::Bug);
-                if may_be_mended { wait.min(MENDED) } else { wait }
-            }),
+            Outcome::Failed(Failure { class, asked, next }) => {
+                lane.fail(&job.key).map(|(failures, has_changed)| {
+                    let wait = backoff(class).wait(failures, &self.0.random).max(asked.unwrap_or_default());
+                    let is_refused = matches!(class, Class::Invalid | Class::Bug);
+                    match next {
+                        _ if is_refused && has_changed => wait.min(MENDED),
+                        Some(next) if is_refused => wait.min(next.max(PACED)),
+                        _ => wait,
+                    }
+                })
+            }
         };
         if let Some(wait) = wait {
             state.tickets += 1;

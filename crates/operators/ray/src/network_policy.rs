@@ -12,6 +12,7 @@ use quintet_api::owners::{controller_of, controller_reference};
 use quintet_api::ray::v1::{NetworkPolicyMode, NetworkPolicyOptions, RayCluster};
 use quintet_controller::{
     Action, ApiKind, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback,
+    api::FIELD_MANAGER,
     cache::{Cache, Entry, ObjectMetadata, Selector, WatchSpec},
 };
 
@@ -20,8 +21,6 @@ use crate::{
     services::DASHBOARD_PORT,
     watches::{self, BY_CLUSTER},
 };
-
-const MANAGER: &str = "quintet";
 
 /// Looks after the NetworkPolicies of RayClusters.
 struct PolicyController {
@@ -120,7 +119,7 @@ fn plan(seen: &Seen) -> Plan {
         };
         let step = match seen.policies.iter().find(|live| live.key.name() == name) {
             Some(live) if is_ours(seen, live) => {
-                Action::apply(kind.clone(), MANAGER, policy).telling(told("Update"))
+                Action::apply(kind.clone(), FIELD_MANAGER, policy).telling(told("Update"))
             }
             Some(_) | None => Action::create(kind.clone(), policy).telling(told("Create")),
         };

@@ -16,6 +16,8 @@ pub struct PodView {
     pub annotations: BTreeMap<String, String>,
     /// UID of the object that controls it.
     pub controller: Option<Box<str>>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
     /// Where it is in its life.
     pub phase: Phase,
     /// Condition `Ready`, if the kubelet has set it.
@@ -164,6 +166,7 @@ mod raw {
         pub(super) annotations: BTreeMap<String, String>,
         #[serde(default)]
         pub(super) owner_references: Vec<Owner>,
+        pub(super) creation_timestamp: Option<Timestamp>,
     }
 
     #[derive(Deserialize)]
@@ -275,6 +278,7 @@ impl From<raw::Pod> for PodView {
                 .into_iter()
                 .find(|owner| owner.controller)
                 .map(|owner| owner.uid),
+            created: metadata.creation_timestamp,
             phase: status.phase,
             ready: ready.map(|ready| Readiness {
                 holds: &*ready.status == "True",

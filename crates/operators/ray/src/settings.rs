@@ -231,6 +231,20 @@ impl Settings {
         })
     }
 
+    /// Whether a server of this version has what the gates need; the error is the user's to mend.
+    pub fn check_server(&self, major: &str, minor: &str) -> Result<(), String> {
+        // Managed clusters append to the number: `35+`.
+        let number = |text: &str| text.trim_end_matches(|last: char| !last.is_ascii_digit()).parse::<u32>();
+        let version = (number(major).unwrap_or_default(), number(minor).unwrap_or_default());
+        if self.gates.sidecar_submitter_restart && version < (1, 35) {
+            return Err(format!(
+                "the feature gate SidecarSubmitterRestart needs Kubernetes 1.35 or newer, and this is {major}.{minor}; \
+                 switch it off, or update the cluster"
+            ));
+        }
+        Ok(())
+    }
+
     /// The shell that runs generated commands.
     pub fn shell(&self) -> Vec<String> {
         let flags = if self.login_shell { "-cl" } else { "-c" };
@@ -292,6 +306,25 @@ mod tests {
             RayConfiguration { batch_scheduler: Some("default".into()), ..RayConfiguration::default() };
         let error = Settings::read(&configuration, &BTreeMap::new(), |_| None).unwrap_err();
         assert!(error.contains("choose volcano, yunikorn, kai-scheduler or scheduler-plugins"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_for_a_gate_is_refused() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.check_server("1", "30"), Ok(()));
+        settings.gates.sidecar_submitter_restart = true;
+        for good in ["35", "35+", "40"] {
+            assert_eq!(settings.check_server("1", good), Ok(()), "{good}");
+        }
+        let error = settings.check_server("1", "34+").unwrap_err();
+        assert!(error.contains("needs Kubernetes 1.35 or newer, and this is 1.34+"), "{error}");
+    }
+
+    #[test]
+    fn the_configuration_knows_all_gates() {
+        let mut names = Gates::NAMES.to_vec();
+        names.sort_unstable();
+        assert_eq!(names, quintet_api::config::gates::RAY);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
 
 use quintet_api::ray::v1::{RayCluster, RayJob, RayService};
 use quintet_ray::{
-    cluster::preview,
+    cluster, job, service,
     settings::{Gates, Settings},
 };
 use serde_json::Value;
@@ -39,14 +39,40 @@ fn documents(file: &Path) -> Vec<Value> {
     all.into_iter().filter(|document| !document.is_null()).collect()
 }
 
+/// What the API server fills in.
+fn fill_in(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.contains_key("groupName") {
+                for (field, default) in [("minReplicas", 0), ("maxReplicas", i32::MAX), ("numOfHosts", 1)] {
+                    fields.entry(field).or_insert(default.into());
+                }
+            }
+            fields.values_mut().for_each(fill_in);
+        }
+        Value::Array(items) => items.iter_mut().for_each(fill_in),
+        _ => {}
+    }
+}
+
+/// What comes of a manifest; `None` if it is of a kind that makes nothing at once.
+fn made_of(mut document: Value) -> Option<Vec<Value>> {
+    fill_in(&mut document);
+    let made = match document["kind"].as_str()? {
+        "RayCluster" => cluster::preview(&serde_json::from_value(document).unwrap(), &settings()),
+        "RayJob" => job::preview(&serde_json::from_value(document).unwrap(), &settings()),
+        "RayService" => service::preview(&serde_json::from_value(document).unwrap(), &settings()),
+        _ => return None,
+    };
+    Some(made.unwrap())
+}
+
 #[test]
-fn clusters_become_what_the_golden_files_say() {
+fn examples_become_what_the_golden_files_say() {
     let bless = std::env::var_os("QUINTET_BLESS").is_some();
     let mut compared = 0;
     for file in yaml_files(&here("../../../examples/ray")) {
-        for document in documents(&file).into_iter().filter(|one| one["kind"] == "RayCluster") {
-            let cluster: RayCluster = serde_json::from_value(document).unwrap();
-            let objects = preview(&cluster, &settings()).unwrap();
+        for objects in documents(&file).into_iter().filter_map(made_of) {
             let texts: Vec<_> =
                 objects.iter().map(|object| serde_saphyr::to_string(object).unwrap()).collect();
             let text = texts.join("---\n");
@@ -64,7 +90,11 @@ fn clusters_become_what_the_golden_files_say() {
             compared += 1;
         }
     }
-    assert!(compared > 0);
+    assert_eq!(
+        compared,
+        fs::read_dir(here("tests/golden")).unwrap().count(),
+        "a golden file is of no example"
+    );
 }
 
 fn first_difference(expected: &str, found: &str) -> String {
@@ -116,8 +146,8 @@ fn foreign_manifests_are_planned_without_an_error() {
     let settings = Settings { gates: Gates::switched(&gates), ..settings() };
     let (mut planned, mut problems) = (0, Vec::new());
     for file in yaml_files(Path::new(&directory)) {
-        for cluster in documents(&file).iter().filter_map(clusters).map(defaulted) {
-            match preview(&cluster, &settings) {
+        for planned_cluster in documents(&file).iter().filter_map(clusters).map(defaulted) {
+            match cluster::preview(&planned_cluster, &settings) {
                 Ok(objects) => planned += objects.len(),
                 Err(error) => problems.push(format!("{}: {error}", file.display())),
             }

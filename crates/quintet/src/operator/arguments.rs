@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Error};
+use anyhow::{Context as _, Error, bail};
 use clap::{ArgAction, Args};
 use quintet_api::config::{Component, Configuration};
 
@@ -16,22 +16,11 @@ use crate::cluster::ClusterArguments;
 /// keep their caches warm and answer webhooks. Stops cleanly on SIGTERM and Ctrl-C.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// A configuration file: Quintet's own format, KubeRay's, Kueue's or CodeFlare's, or several of them as
-    /// YAML documents of one file.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The components to run: ray, queue, codeflare, registry, mlflow. All, unless some are named.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = component)]
-    components: Option<Vec<Component>>,
+    #[command(flatten)]
+    duties: Duties,
     /// The namespace Quintet keeps its Lease and its Secret in; otherwise the pod's own.
     #[arg(long)]
     namespace: Option<String>,
-    /// Look after this namespace only; all, unless one is named.
-    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
-    watch_namespaces: Option<Vec<String>>,
-    /// Switch feature gates, by upstream's names: RayCronJob=true,PartialAdmission=false.
-    #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',', value_parser = gate)]
-    feature_gates: Vec<(String, bool)>,
     /// Whether replicas elect a leader.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     leader_elect: Option<bool>,
@@ -66,15 +55,65 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
+/// What an operator has to do; the rights it needs follow from it.
+#[derive(Args)]
+pub(crate) struct Duties {
+    /// A configuration file: Quintet's own format, KubeRay's, Kueue's or CodeFlare's, or several of them as
+    /// YAML documents of one file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The components to run: ray, queue, codeflare, registry, mlflow. All, unless some are named.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = component)]
+    components: Option<Vec<Component>>,
+    /// Look after these namespaces only; all, unless some are named.
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    watch_namespaces: Option<Vec<String>>,
+    /// Switch feature gates, by upstream's names: RayCronJob=true,PartialAdmission=false.
+    #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',', value_parser = gate)]
+    feature_gates: Vec<(String, bool)>,
+}
+
+impl Duties {
+    /// The configuration file with the flags laid over it.
+    pub(crate) fn into_configuration(self) -> anyhow::Result<Configuration> {
+        let Self { config, components, watch_namespaces, feature_gates } = self;
+        let mut configuration = config.as_deref().map(read).transpose()?.unwrap_or_default();
+        configuration.components = components.or(configuration.components);
+        configuration.feature_gates.extend(feature_gates.into_iter().collect::<BTreeMap<_, _>>());
+        if let Some(namespaces) = watch_namespaces {
+            configuration.process.watch_namespaces = namespaces;
+        }
+        configuration.check().map_err(Error::msg)?;
+        Ok(configuration)
+    }
+
+    /// The flags, as an operator takes them.
+    pub(crate) fn flags(&self) -> anyhow::Result<Vec<String>> {
+        let mut flags = Vec::new();
+        if let Some(components) = &self.components {
+            let names = components.iter().map(|component| match serde_json::to_value(component) {
+                Ok(serde_json::Value::String(name)) => Ok(name),
+                other => bail!("a component without a name: {other:?}"),
+            });
+            flags.push(format!("--components={}", names.collect::<Result<Vec<_>, _>>()?.join(",")));
+        }
+        if let Some(namespaces) = &self.watch_namespaces {
+            flags.push(format!("--watch-namespaces={}", namespaces.join(",")));
+        }
+        if !self.feature_gates.is_empty() {
+            let gates: Vec<_> = self.feature_gates.iter().map(|(name, on)| format!("{name}={on}")).collect();
+            flags.push(format!("--feature-gates={}", gates.join(",")));
+        }
+        Ok(flags)
+    }
+}
+
 impl Arguments {
     /// The configuration file with the flags laid over it.
     pub(super) fn into_configuration(self) -> anyhow::Result<(Configuration, ClusterArguments)> {
         let Self {
-            config,
-            components,
+            duties,
             namespace,
-            watch_namespaces,
-            feature_gates,
             leader_elect,
             concurrency,
             metrics_bind_address,
@@ -86,13 +125,9 @@ impl Arguments {
             log_format,
             cluster,
         } = self;
-        let mut configuration = config.as_deref().map(read).transpose()?.unwrap_or_default();
-        configuration.components = components.or(configuration.components);
-        configuration.feature_gates.extend(feature_gates.into_iter().collect::<BTreeMap<_, _>>());
+        let mut configuration = duties.into_configuration()?;
         let process = &mut configuration.process;
         process.namespace = namespace.or_else(|| process.namespace.take());
-        process.watch_namespaces =
-            watch_namespaces.unwrap_or_else(|| std::mem::take(&mut process.watch_namespaces));
         process.leader_election.leader_elect = leader_elect.unwrap_or(process.leader_election.leader_elect);
         process.concurrency = concurrency.unwrap_or(process.concurrency);
         overlay(&mut process.metrics_bind_address, metrics_bind_address);

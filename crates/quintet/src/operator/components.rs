@@ -24,9 +24,10 @@ pub(super) async fn add(
     metrics: &MetricsRegistry,
 ) -> anyhow::Result<()> {
     if configuration.components().contains(&Component::Ray) {
-        let environment = |name: &str| std::env::var(name).ok();
-        let settings = Settings::read(&configuration.ray, &configuration.feature_gates, environment);
-        let settings = Settings { platform: platform(cluster).await?, ..settings.map_err(Error::msg)? };
+        let settings = Settings { platform: platform(cluster).await?, ..ray_settings(configuration)? };
+        let version =
+            cluster.client.apiserver_version().await.context("cannot ask for the cluster's version")?;
+        settings.check_server(&version.major, &version.minor).map_err(Error::msg)?;
         let context = quintet_ray::Context {
             settings: Arc::new(settings),
             clock: clock.clone(),
@@ -39,6 +40,12 @@ pub(super) async fn add(
             .context("cannot run the Ray operator")?;
     }
     Ok(())
+}
+
+/// What the configuration and the environment say of the Ray operator.
+pub(crate) fn ray_settings(configuration: &Configuration) -> anyhow::Result<Settings> {
+    let environment = |name: &str| std::env::var(name).ok();
+    Settings::read(&configuration.ray, &configuration.feature_gates, environment).map_err(Error::msg)
 }
 
 /// What the cluster offers beyond Kubernetes.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 
-pub(crate) use arguments::Arguments;
+pub(crate) use arguments::{Arguments, Duties};
+pub(crate) use components::ray_settings;
 use process::Process;
 
 use crate::{cluster, logging, signals::Signals};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use quintet_api::config::{self, Configuration};
 use quintet_api::conversion;
@@ -72,15 +72,7 @@ impl Process {
         let identity = replica_identity(&host_name(), clock.now());
 
         let caches = Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), None);
-        let caches = match settings.watch_namespaces.as_slice() {
-            [] => caches,
-            [only] => caches.in_namespace(only),
-            several => bail!(
-                "cannot look after the namespaces {} and no others; name one with --watch-namespaces and run an \
-                 operator for each, or none for all",
-                several.join(", ")
-            ),
-        };
+        let caches = caches.in_namespaces(&settings.watch_namespaces);
         let queue = Queue::new(Arc::clone(&metrics), None);
         let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, &identity);
         let keeper = keep_certificates(&urgent, &clock, settings, &namespace, &tasks);

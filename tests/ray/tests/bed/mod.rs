@@ -2,7 +2,7 @@
 #![allow(unreachable_pub, dead_code, reason = "every test binary uses another part")]
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt::Debug,
     sync::Arc,
     sync::atomic::{AtomicU32, Ordering},
@@ -17,17 +17,16 @@ use k8s_openapi::{
         events::v1::Event,
         rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Config,
     api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::Kubeconfig,
 };
-use quintet_api::{crd, ray::v1::RayCluster};
+use quintet_api::ray::v1::RayCluster;
 use quintet_apiserver::{Cluster, Settings as ApiSettings};
 use quintet_controller::{Runtime, clock::Clock};
-use quintet_node::{NodeShape, Settings as NodeSettings, Simulation};
+use quintet_node::Simulation;
 use quintet_ray::{
     Context,
     dashboard::{
@@ -37,6 +36,7 @@ use quintet_ray::{
     permissions,
     settings::Settings,
 };
+use quintet_ray_tests::cluster;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -77,37 +77,29 @@ pub struct Bed {
     places: AtomicU32,
     simulation: Simulation,
     embedded: Option<Cluster>,
+    /// Ray on all clusters.
+    pub ray: Arc<SimulatedDashboard>,
 }
 
 impl Bed {
     pub async fn new() -> Self {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let real = std::env::var_os("KUBECONFIG_UNDER_TEST").filter(|path| !path.is_empty());
-        let (kubeconfig, embedded) = if let Some(path) = &real {
-            (Kubeconfig::read_from(path).unwrap(), None)
+        let (kubeconfig, embedded) = if let Some(real) = cluster::under_test() {
+            (real, None)
         } else {
             let address = ([127, 0, 0, 1], 0).into();
             let cluster =
                 Cluster::start(ApiSettings { data_dir: None, address, converter: None }).await.unwrap();
             (Kubeconfig::from_yaml(&cluster.kubeconfig().unwrap()).unwrap(), Some(cluster))
         };
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let config = cluster::config(kubeconfig).await;
         let client = kube::Client::try_from(config.clone()).unwrap();
-        install(&client).await;
+        tokio::time::timeout(PATIENCE, cluster::install(&client)).await.unwrap();
         let unique = format!("ray-{}", std::process::id());
         let capacity = [("cpu", "64"), ("memory", "256Gi"), ("pods", "200")];
-        let nodes = NodeShape {
-            name: unique.clone(),
-            count: 3,
-            capacity: capacity.map(|(name, amount)| (name.to_owned(), amount.parse().unwrap())).into(),
-            labels: BTreeMap::new(),
-            levels: Vec::new(),
-        };
-        // A cluster that somebody else tests may have a scheduler or not: ours has none.
-        let has_scheduler = !client.apiserver_version().await.unwrap().git_version.contains("quintet");
-        let settings = NodeSettings { nodes, schedule: !has_scheduler };
-        let simulation = Simulation::start(client.clone(), settings).await.unwrap();
-        Self { config, client, unique, places: AtomicU32::new(0), simulation, embedded }
+        let simulation = cluster::add_nodes(&client, &unique, 3, &capacity).await;
+        let ray = SimulatedDashboard::new(Clock::system(), 1);
+        ray.set_life(Life { pending: Duration::ZERO, running: Duration::from_secs(1), ..Life::default() });
+        Self { config, client, unique, places: AtomicU32::new(0), simulation, embedded, ray: Arc::new(ray) }
     }
 
     /// A namespace of its own.
@@ -122,8 +114,8 @@ impl Bed {
 
     /// The operator, with the rights that it is given when it is installed.
     pub async fn start_operator(&self) -> Runtime {
-        self.grant().await;
         let settings = with_cron_jobs();
+        self.grant(&settings).await;
         let mut config = self.config.clone();
         config.auth_info.impersonate = Some(format!("system:serviceaccount:default:{}", self.unique));
         let groups = ["system:serviceaccounts", "system:authenticated"];
@@ -133,19 +125,17 @@ impl Bed {
         let (runtime, metrics) = Runtime::alone(client, &clock, "test", None);
         let context =
             Context { settings: Arc::new(settings), clock: clock.clone(), seed: None, concurrency: 8 };
-        let ray = SimulatedDashboard::new(clock.clone(), 1);
-        ray.set_life(Life { pending: Duration::ZERO, running: Duration::from_secs(1), ..Life::default() });
-        let pollers = Pollers { dashboard: Arc::new(ray), clock, tasks: runtime.tasks().clone() };
+        let pollers =
+            Pollers { dashboard: Arc::clone(&self.ray) as _, clock, tasks: runtime.tasks().clone() };
         quintet_ray::add(&runtime, &context).unwrap();
         quintet_ray::add_workloads(&runtime, &context, &pollers, Some(&metrics)).unwrap();
         runtime.start();
         runtime
     }
 
-    async fn grant(&self) {
+    async fn grant(&self, settings: &Settings) {
         let name = &self.unique;
-        let mut rules: Vec<_> =
-            permissions::rules(&Settings::default()).into_iter().map(|rule| json!(rule)).collect();
+        let mut rules: Vec<_> = permissions::rules(settings).into_iter().map(|rule| json!(rule)).collect();
         rules.push(
             json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}),
         );
@@ -181,23 +171,6 @@ fn with_cron_jobs() -> Settings {
     let mut settings = Settings::default();
     settings.gates.cron_job = true;
     settings
-}
-
-async fn install(client: &kube::Client) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let service = crd::WebhookService { namespace: "quintet-system".into(), name: "quintet".into() };
-    for definition in crd::all(&service).into_iter().filter(|crd| crd.spec.group == "ray.io") {
-        let name = definition.metadata.name.clone().unwrap();
-        let wish = PatchParams::apply("quintet").force();
-        definitions.patch(&name, &wish, &Patch::Apply(&definition)).await.unwrap();
-        until("a definition is established", || async {
-            let live = definitions.get(&name).await?;
-            let conditions = live.status.and_then(|status| status.conditions).unwrap_or_default();
-            Ok(conditions.iter().any(|one| one.type_ == "Established" && one.status == "True").then_some(()))
-        })
-        .await
-        .unwrap();
-    }
 }
 
 /// Waits until the operator has seen everything; the error says what it lacks.
@@ -242,6 +215,16 @@ impl Place {
 
     pub async fn patch<K: Kind>(&self, name: &str, patch: Value) -> Result<()> {
         self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub async fn set_status<K: Kind>(&self, name: &str, status: Value) -> Result<()> {
+        let patch = json!({"status": status});
+        self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         Ok(())
     }
 

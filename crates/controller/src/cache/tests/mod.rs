@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::atomic::AtomicU64};
 
 use super::{
     Cause, Entry,
-    store::{Change, Store},
+    store::{Change, Store, StreamId},
 };
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
@@ -20,8 +20,15 @@ fn entry(name: &str, uid: &str, version: u64) -> Entry<u64> {
     }
 }
 
-#[derive(Default)]
+const ALL: StreamId = StreamId(0);
+
 struct Fixture(Store<u64>);
+
+impl Default for Fixture {
+    fn default() -> Self {
+        Self(Store::new(&[]))
+    }
+}
 
 impl Fixture {
     fn watch(&mut self, uid: &str, version: u64) -> Option<Change<u64>> {
@@ -41,7 +48,7 @@ impl Fixture {
     }
 
     fn relist(&mut self, objects: &[(&str, &str, u64)], version: u64) -> Vec<Change<u64>> {
-        self.0.begin_list();
+        self.0.begin_list(ALL);
         self.finish_list(objects, version)
     }
 
@@ -51,7 +58,7 @@ impl Fixture {
             .iter()
             .filter_map(|(name, uid, version)| self.0.put_listed(entry(name, uid, *version), Cause::Relist))
             .collect();
-        changes.extend(self.0.end_list(&listed, ResourceVersion(version)));
+        changes.extend(self.0.end_list(ALL, &listed, ResourceVersion(version)));
         changes
     }
 
@@ -90,7 +97,7 @@ fn a_late_answer_does_not_bring_back_what_the_watch_has_shown_to_be_gone() {
     assert_eq!(store.held(), None);
     assert!(store.written("v", 4).is_some(), "another incarnation is news");
     let mut listed = Fixture::default();
-    listed.0.list_is_at(ResourceVersion(7));
+    listed.0.list_is_at(ALL, ResourceVersion(7));
     listed.relist(&[], 7);
     assert!(listed.written("u", 6).is_none(), "a list would have had it");
 }
@@ -159,7 +166,7 @@ fn a_relist_removes_what_is_gone_and_keeps_what_is_newer_than_it() {
 fn a_list_that_began_before_a_delete_does_not_bring_the_object_back() {
     let mut store = Fixture::default();
     store.watch("u", 1);
-    store.0.begin_list();
+    store.0.begin_list(ALL);
     store.deleted("u");
     store.finish_list(&[("a", "u", 1)], 5);
     assert_eq!(store.held(), None);
@@ -232,11 +239,40 @@ fn a_server_restored_from_a_backup_is_believed() {
     let mut store = Fixture::default();
     store.watch("u", 100);
     store.0.put(entry("b", "v", 101), Cause::Watch);
-    store.0.begin_list();
-    store.0.list_is_at(ResourceVersion(50));
+    store.0.begin_list(ALL);
+    store.0.list_is_at(ALL, ResourceVersion(50));
     let changes = store.finish_list(&[("a", "u", 40)], 50);
     assert_eq!(store.held(), Some(("u".to_owned(), 40)));
     assert_eq!((changes.len(), store.0.len()), (2, 1), "what the backup lacks is gone");
     assert!(store.watch("u", 51).is_some(), "and time goes on from there");
     assert!(store.watch("u", 45).is_none());
+}
+
+#[test]
+fn a_late_answer_does_not_bring_back_what_came_and_went_between_two_lists() {
+    let mut store = Fixture::default();
+    store.relist(&[], 3);
+    store.relist(&[], 9);
+    assert!(store.written("u", 5).is_none(), "made and gone while nobody watched");
+    assert!(store.written("u", 10).is_some());
+}
+
+#[test]
+fn streams_of_namespaces_move_on_their_own() {
+    let mut store = Store::new(&["m".to_owned(), "n".to_owned()]);
+    let (m, n) = (StreamId(0), StreamId(1));
+    let other = |name: &str, version| Entry { key: ObjectKey::new("m", name), ..entry(name, "m", version) };
+    store.put(entry("a", "u", 9), Cause::Watch);
+    assert!(store.put(other("a", 4), Cause::Write).is_some(), "the watch of m has not come so far");
+    assert!(store.put(entry("b", "u", 4), Cause::Write).is_none(), "the watch of n has");
+    store.bury(&ObjectKey::new("n", "a"), &Uid::from("u"), ResourceVersion(u64::MAX));
+    store.begin_list(m);
+    assert!(store.end_list(m, &HashSet::new(), ResourceVersion(20)).len() == 1, "what m lacks is gone");
+    assert_eq!(store.tombstones().count(), 1, "a list of m says nothing of n");
+    store.begin_list(n);
+    assert!(store.end_list(n, &HashSet::new(), ResourceVersion(20)).is_empty());
+    assert_eq!(store.tombstones().count(), 0);
+    store.put(other("a", 30), Cause::Watch);
+    assert_eq!(store.clear(n).len(), 0);
+    assert_eq!(store.clear(m).len(), 1);
 }

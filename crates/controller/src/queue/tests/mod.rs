@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Job, LaneId, Outcome, Queue, Reason};
+use super::{Failure, Job, LaneId, Outcome, Queue, Reason};
 use crate::{
     error::Class,
     metrics::{Metrics, MetricsRegistry},
@@ -12,6 +12,10 @@ use crate::{
 };
 
 const CHANGED: Reason = Reason::Changed("Thing");
+
+fn failure(class: Class) -> Outcome {
+    Outcome::Failed(Failure::of(class))
+}
 
 fn queue(lanes: &[(&'static str, usize)]) -> (Queue, Vec<LaneId>) {
     let queue = Queue::new(Metrics::register(&MetricsRegistry::new()), Some(1));
@@ -120,7 +124,7 @@ async fn failures_back_off_further_and_success_forgets_them() {
             assert_eq!(job.reason, Reason::Retry);
         }
         assert_eq!(job.failures, failures);
-        queue.finish(job, Outcome::Failed(Class::Transient, None));
+        queue.finish(job, failure(Class::Transient));
         if failures > 0 {
             nominal *= 2;
         }
@@ -136,7 +140,10 @@ async fn the_server_is_given_as_long_as_it_asks_for() {
     let (queue, lanes) = queue(&[("a", 4)]);
     queue.add(lanes[0], key("x"), CHANGED);
     let job = take(&queue).await;
-    queue.finish(job, Outcome::Failed(Class::Throttled, Some(Duration::from_secs(9))));
+    queue.finish(
+        job,
+        Outcome::Failed(Failure { asked: Some(Duration::from_secs(9)), ..Failure::of(Class::Throttled) }),
+    );
     let started = Instant::now();
     take(&queue).await;
     assert!(started.elapsed() >= Duration::from_secs(9));
@@ -163,7 +170,7 @@ async fn a_failed_turns_own_changes_do_not_cut_its_backoff_short() {
     queue.add(lanes[0], key("x"), CHANGED);
     let job = take(&queue).await;
     queue.add(lanes[0], key("x"), CHANGED);
-    queue.finish(job, Outcome::Failed(Class::Invalid, None));
+    queue.finish(job, failure(Class::Invalid));
     assert!(is_still(&queue).await);
     let started = Instant::now();
     take(&queue).await;
@@ -258,7 +265,7 @@ async fn nothing_is_lost_and_nothing_runs_twice_at_once() {
                 seen.lock().insert(id.clone(), now);
                 running.lock().remove(&id);
                 let outcome = match now % 3 {
-                    0 => Outcome::Failed(Class::Conflict, None),
+                    0 => failure(Class::Conflict),
                     _ => Outcome::Done,
                 };
                 queue.finish(job, outcome);
@@ -289,12 +296,12 @@ async fn what_was_mended_while_it_was_refused_is_looked_at_soon() {
     queue.add(lanes[0], key("x"), CHANGED);
     for _ in 0..12 {
         let job = take(&queue).await;
-        queue.finish(job, Outcome::Failed(Class::Invalid, None));
+        queue.finish(job, failure(Class::Invalid));
     }
     let job = take(&queue).await;
     queue.add(lanes[0], key("x"), CHANGED);
     let failed = Instant::now();
-    queue.finish(job, Outcome::Failed(Class::Invalid, None));
+    queue.finish(job, failure(Class::Invalid));
     take(&queue).await;
     assert!(failed.elapsed() <= Duration::from_secs(5), "{:?}", failed.elapsed());
 }
@@ -308,4 +315,20 @@ async fn timers_do_not_pile_up_for_an_object_that_changes_often() {
         queue.finish(job, Outcome::After(Duration::from_hours(24)));
     }
     assert!(queue.0.state.lock().timers.len() < 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_that_a_plan_waits_for_is_not_missed_because_a_turn_was_refused() {
+    let (queue, lanes) = queue(&[("a", 1)]);
+    queue.add(lanes[0], key("x"), CHANGED);
+    for _ in 0..12 {
+        let job = take(&queue).await;
+        queue.finish(job, failure(Class::Invalid));
+    }
+    let job = take(&queue).await;
+    let start = Instant::now();
+    let next = Some(Duration::from_secs(1));
+    queue.finish(job, Outcome::Failed(Failure { next, ..Failure::of(Class::Invalid) }));
+    take(&queue).await;
+    assert_eq!(start.elapsed().as_secs(), 30, "a plan that is refused again and again is no hot loop");
 }

@@ -34,7 +34,7 @@ use crate::{
     mtls::Pki,
     names, pod,
     pod_view::PodView,
-    schedulers::native,
+    schedulers::{self, native},
     services::head_service_name,
     settings::Settings,
     watches::{self, BY_CLUSTER, JobView, ServiceView},
@@ -42,6 +42,9 @@ use crate::{
 use pod_names::Memory;
 use seen::Present;
 use status::Outcome;
+
+/// Index of Routes: by the RayCluster that controls them.
+const BY_OWNER: &str = "owner";
 
 /// Looks after RayClusters.
 pub struct ClusterController {
@@ -68,6 +71,8 @@ struct Caches {
     claims: Option<Cache<ClaimView>>,
     /// Only where certificates are made.
     pki: Option<Pki>,
+    /// Only where a batch scheduler wants them.
+    pod_groups: Option<Cache<ObjectMetadata>>,
     /// Only where Kubernetes' own scheduler starts gangs.
     gangs: Option<native::Watched>,
 }
@@ -78,6 +83,9 @@ impl Caches {
         let labelled = |kind| caches.watch(WatchSpec::metadata(kind).select(ours()));
         let claims = WatchSpec::projected(ApiKind::of::<PersistentVolumeClaim>(), ClaimView::project);
         let keeps_claims = settings.gates.embedded_storage;
+        let routes = WatchSpec::metadata(objects::route_kind())
+            .select(ours())
+            .index(BY_OWNER, |route| owner_of(route).iter().map(ToString::to_string).collect());
         Ok(Self {
             clusters: caches.watch(watches::clusters())?,
             pods: caches.watch(watches::pods())?,
@@ -88,9 +96,12 @@ impl Caches {
             roles: labelled(ApiKind::of::<Role>())?,
             role_bindings: labelled(ApiKind::of::<RoleBinding>())?,
             secrets: labelled(ApiKind::of::<Secret>())?,
-            routes: settings.platform.routes.then(|| labelled(objects::route_kind())).transpose()?,
+            routes: settings.platform.routes.then(|| caches.watch(routes)).transpose()?,
             claims: keeps_claims.then(|| caches.watch(claims)).transpose()?,
             pki: Pki::watch(caches, settings)?,
+            pod_groups: schedulers::pod_group_kind(settings)
+                .map(|kind| caches.watch(WatchSpec::metadata(kind).optional()))
+                .transpose()?,
             gangs: native::Watched::watch(caches, settings)?,
         })
     }
@@ -126,13 +137,14 @@ pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
         }
     });
     let (routes, claims) = (controller.caches.routes.clone(), controller.caches.claims.clone());
+    let pod_groups = controller.caches.pod_groups.clone();
     let (pki, gangs) = (controller.caches.pki.clone(), controller.caches.gangs.clone());
     let mut setup = runtime
         .add(controller, &clusters, context.concurrency)
         .watches(&pods, |pod| watches::cluster_of(pod, &pod.object.labels).into_iter().collect())
         .watches(&services, clusters_of_service)
         .watches(&jobs, |job| watches::cluster_of(job, &job.object.labels).into_iter().collect());
-    for cache in owned.iter().chain(&routes) {
+    for cache in owned.iter().chain(&routes).chain(&pod_groups) {
         setup = setup.watches(cache, |entry| owner_of(entry).into_iter().collect());
     }
     if let Some(claims) = &claims {
@@ -198,10 +210,10 @@ impl ClusterController {
                 || is_there(&caches.service_accounts, &names::object_name(account)),
             role: is_there(&caches.roles, &own_name),
             role_binding: is_there(&caches.role_bindings, &own_name),
-            route: caches.routes.as_ref().is_some_and(|routes| {
-                let ours = |route: &Arc<Entry<ObjectMetadata>>| owner_of(route).as_ref() == Some(key);
-                routes.all().iter().any(ours)
-            }),
+            route: caches
+                .routes
+                .as_ref()
+                .is_some_and(|routes| !routes.by_index(BY_OWNER, key.as_str()).is_empty()),
         };
         let needs_token = objects::makes_token(object) && !is_there(&caches.secrets, &own_name);
         Seen {

@@ -7,7 +7,7 @@ use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quintet_api::ray::v1::{AuthMode, GcsStorage, GcsStorageDeletionPolicy, IngressPathType, RayCluster};
-use quintet_controller::{Action, ApiKind, Event};
+use quintet_controller::{Action, ApiKind, Event, api::FIELD_MANAGER};
 use serde_json::{Value, json};
 
 use super::{
@@ -21,9 +21,6 @@ use crate::{
         serve_service,
     },
 };
-
-/// Who applies Ingresses.
-const MANAGER: &str = "quintet";
 
 /// Adds what is missing; `false` if pods have to wait for something that only the user can bring.
 pub(super) fn plan(draft: &mut Draft<'_>) -> bool {
@@ -149,8 +146,11 @@ fn plan_ingress(draft: &mut Draft<'_>) {
     let (reason, verb) =
         if seen.ingress.is_some() { ("UpdatedIngress", "Update") } else { ("CreatedIngress", "Create") };
     let note = format!("{verb}d Ingress {}/{}", seen.namespace(), ingress_name(seen.name()));
-    let apply =
-        Action::apply(ApiKind::of::<Ingress>(), MANAGER, &owned(seen.object(), &ingress(seen.object())));
+    let apply = Action::apply(
+        ApiKind::of::<Ingress>(),
+        FIELD_MANAGER,
+        &owned(seen.object(), &ingress(seen.object())),
+    );
     draft.act_and_tell(apply, Event::normal(reason, verb, note));
 }
 

@@ -162,18 +162,34 @@ fn plan_head(draft: &mut Draft<'_>) {
             delete(draft, head, "DeletedHeadPod", note);
         }
         [] | [_] => {}
-        several => {
-            let names: Vec<_> = several.iter().map(|head| head.key.name()).collect();
-            draft.warn(
-                "FailedToCreateHeadPod",
-                "Reconcile",
-                format!(
-                    "RayCluster {} has {} head Pods ({}) and can have only one; delete the others",
-                    seen.key(),
-                    several.len(),
-                    names.join(", ")
-                ),
-            );
+        several => keep_one(draft, several),
+    }
+}
+
+/// Of several heads that are ours the one stays that loses most by going: one that lives, and of those the oldest. Heads
+/// that somebody else made are left to them.
+fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
+    let seen = draft.seen;
+    let is_ours = |head: &&&Pod| head.object.controller.as_deref() == Some(seen.cluster.uid.as_str());
+    let mut ours: Vec<&Pod> = heads.iter().filter(is_ours).copied().collect();
+    ours.sort_by_key(|head| (head.deleting, is_over(&head.object), head.object.created, &head.key));
+    if ours.len() < heads.len() {
+        let names: Vec<_> = heads.iter().map(|head| head.key.name()).collect();
+        draft.warn(
+            "FailedToCreateHeadPod",
+            "Reconcile",
+            format!(
+                "RayCluster {} has {} head Pods ({}) and can have only one; delete the others",
+                seen.key(),
+                heads.len(),
+                names.join(", ")
+            ),
+        );
+    }
+    if let [kept, others @ ..] = ours.as_slice() {
+        for head in others {
+            let note = format!("Deleted head Pod {}, because the head is {}", head.key, kept.key);
+            delete(draft, head, "DeletedHeadPod", note);
         }
     }
 }

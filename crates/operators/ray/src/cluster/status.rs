@@ -78,16 +78,35 @@ pub(super) fn compute(seen: &Seen, outcome: &Outcome) -> Option<RayClusterStatus
 
 /// What clients act on. Sums of resources and timestamps alone are not worth waking everybody up for.
 fn is_worth_a_write(before: &RayClusterStatus, after: &RayClusterStatus) -> bool {
-    let telling = |status: &RayClusterStatus| RayClusterStatus {
-        desired_cpu: None,
-        desired_memory: None,
-        desired_gpu: None,
-        desired_tpu: None,
-        observed_generation: None,
-        last_update_time: None,
-        state_transition_times: None,
-        ..status.clone()
-    };
+    fn telling(status: &RayClusterStatus) -> impl PartialEq {
+        let RayClusterStatus {
+            available_worker_replicas,
+            conditions,
+            desired_worker_replicas,
+            endpoints,
+            head,
+            max_worker_replicas,
+            min_worker_replicas,
+            ready_worker_replicas,
+            reason,
+            state,
+            desired_cpu: _,
+            desired_gpu: _,
+            desired_memory: _,
+            desired_tpu: _,
+            last_update_time: _,
+            observed_generation: _,
+            state_transition_times: _,
+        } = status;
+        let counts = [
+            available_worker_replicas,
+            desired_worker_replicas,
+            max_worker_replicas,
+            min_worker_replicas,
+            ready_worker_replicas,
+        ];
+        (counts, conditions, endpoints, head, reason, state)
+    }
     telling(before) != telling(after)
 }
 
@@ -108,26 +127,24 @@ fn count_workers(seen: &Seen, status: &mut RayClusterStatus) {
 }
 
 /// What all wanted pods ask for together, by the templates alone.
-pub(crate) fn sum_of_templates(
-    head: &PodTemplateSpec,
-    workers: impl IntoIterator<Item = (i64, PodTemplateSpec)>,
+pub(crate) fn sum_of_templates<'a>(
+    head: &'a PodTemplateSpec,
+    workers: impl IntoIterator<Item = (i64, &'a PodTemplateSpec)>,
 ) -> BTreeMap<String, Quantity> {
     let mut sums = BTreeMap::new();
-    let mut add = |count: i64, template: &PodTemplateSpec| {
+    for (count, template) in std::iter::once((1, head)).chain(workers) {
         for container in template.spec.iter().flat_map(|pod| &pod.containers) {
-            let resources = container.resources.clone().unwrap_or_default();
-            let mut amounts = resources.limits.unwrap_or_default();
-            amounts.extend(resources.requests.unwrap_or_default());
+            let resources = container.resources.as_ref();
+            let limits = resources.and_then(|resources| resources.limits.as_ref());
+            let requests = resources.and_then(|resources| resources.requests.as_ref());
+            let mut amounts: BTreeMap<_, _> = limits.into_iter().flatten().collect();
+            amounts.extend(requests.into_iter().flatten());
             for (name, amount) in amounts {
-                if let Ok(amount) = Quantity::try_from(&amount) {
-                    *sums.entry(name).or_insert(Quantity::ZERO) += amount.times(count);
+                if let Ok(amount) = Quantity::try_from(amount) {
+                    *sums.entry(name.clone()).or_insert(Quantity::ZERO) += amount.times(count);
                 }
             }
         }
-    };
-    add(1, head);
-    for (count, template) in workers {
-        add(count, &template);
     }
     sums
 }
@@ -136,7 +153,7 @@ fn sum_resources(seen: &Seen, status: &mut RayClusterStatus) {
     let groups = seen.groups().iter().filter(|group| group.suspend != Some(true));
     let workers = groups.map(|group| {
         let count = i64::from(group.replicas.unwrap_or_default()) * i64::from(hosts(group));
-        (count, group.template.clone())
+        (count, &group.template)
     });
     let sums = sum_of_templates(&seen.object().spec.head_group_spec.template, workers);
     let of = |is_it: &dyn Fn(&str) -> bool| {

@@ -473,11 +473,35 @@ fn the_head_of_a_sidecar_job_is_not_made_twice() {
 }
 
 #[test]
-fn two_heads_are_somebody_elses_mistake() {
-    let scene = Scene::new().complete().pod("other", "head", "headgroup", json!({}));
+fn a_head_that_somebody_else_made_is_left_to_them() {
+    let foreign = json!({"/metadata/ownerReferences": []});
+    let scene = Scene::new().complete().pod("other", "head", "headgroup", foreign);
     let plan = scene.plan();
     assert!(plan.steps.is_empty());
     assert!(plan.events[0].note.contains("has 2 head Pods (head, other)"), "{}", plan.events[0].note);
+}
+
+#[test]
+fn of_two_heads_the_older_one_that_lives_stays() {
+    let created = |time: &str| json!({"/metadata/creationTimestamp": time});
+    let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+    let with = |first: Value, second: Value| {
+        let workers = Scene::new().worker("w0", 0, json!({})).worker("w1", 1, json!({}));
+        workers.pod("a", "head", "headgroup", first).pod("b", "head", "headgroup", second).deeds()
+    };
+    assert_eq!(with(created(early), created(late)), ["delete b"]);
+    assert_eq!(with(created(late), created(early)), ["delete a"]);
+    assert_eq!(
+        with(created(early), created(early)),
+        ["delete b"],
+        "by name, if nothing else tells them apart"
+    );
+    let mut failed = created(early);
+    failed["/status/phase"] = "Failed".into();
+    assert_eq!(with(failed, created(late)), ["delete a"]);
+    let mut going = created(early);
+    going["deleting"] = true.into();
+    assert!(with(going, created(late)).is_empty());
 }
 
 #[test]

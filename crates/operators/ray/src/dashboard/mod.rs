@@ -3,13 +3,14 @@
 //! Nobody waits for a dashboard while deciding: a [`Poller`] asks in the background, and its last answer is an
 //! observation like any other. Orders (submit, stop, deploy) are given in the turn that decided on them.
 
+mod agenda;
 mod http;
 mod poller;
 pub mod simulated;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -300,6 +301,13 @@ pub struct HealthQuestion(pub ProxyAddress);
 
 impl Question for HealthQuestion {
     type Answer = bool;
+
+    // Requests go to a head as soon as its proxy is up: that is waited for, and not only looked after.
+    const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+    fn is_good(answer: &Result<bool, DashboardError>) -> bool {
+        *answer == Ok(true)
+    }
 
     async fn ask(&self, dashboard: &dyn Dashboard) -> Result<Self::Answer, DashboardError> {
         Ok(dashboard.is_healthy(&self.0).await)

@@ -15,20 +15,34 @@ use quintet_controller::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-use super::{Dashboard, DashboardError, HttpDashboard, Route, SecretTokens};
+use super::{
+    Dashboard, DashboardError, HttpDashboard, Route, SecretTokens,
+    agenda::{Agenda, Fared, Item},
+};
 use crate::Context;
 
 /// Questions under way at a time, over all clusters. A question is mostly waiting.
 const ABREAST: usize = 32;
 
-/// A dashboard that does not answer is asked less and less often; it is heard of within half a minute when it
-/// is back.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Of those, questions that were not answered the last time: they mostly wait until they are given up.
+const ABREAST_IN_VAIN: usize = ABREAST / 2;
+
+/// After an event elsewhere the answer is waited for, and its absence is held against Ray: upstream's operator gives it
+/// half a minute, and asks all the time.
+const URGENT: Duration = Duration::from_secs(30);
 
 /// Something to ask Ray again and again.
 pub trait Question: Clone + Eq + Hash + Send + Sync + 'static {
     /// What Ray says.
     type Answer: Clone + PartialEq + Send + Sync + 'static;
+
+    /// Who does not answer is asked less and less often; it is heard of within this time when it is back.
+    const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+    /// Whether this is what one hopes to hear; otherwise it is asked less and less often.
+    fn is_good(answer: &Result<Self::Answer, DashboardError>) -> bool {
+        answer.is_ok()
+    }
 
     /// Asks once.
     fn ask(
@@ -54,25 +68,27 @@ struct Watched<A> {
     before_order: Option<Result<A, DashboardError>>,
     /// The latest event elsewhere that made earlier answers worthless.
     event: Option<Timestamp>,
+    /// Until then it is asked at the ordinary pace, though nobody answers: somebody waits for it.
+    urgent_until: Option<Instant>,
     /// Orders in a row that changed nothing.
     fruitless: u32,
-    due: Instant,
     failures: u32,
-    /// Which asking is under way; an answer to an earlier one is about a state that is behind us.
-    round: u64,
+    /// By which it stands on the agenda or is being asked; an answer under an earlier one is about a state that is
+    /// behind us.
+    ticket: u64,
     asking: bool,
 }
 
 impl<A> Watched<A> {
-    fn new() -> Self {
+    fn new(ticket: u64) -> Self {
         Self {
             observation: None,
             before_order: None,
             event: None,
+            urgent_until: None,
             fruitless: 0,
-            due: Instant::now(),
             failures: 0,
-            round: 0,
+            ticket,
             asking: false,
         }
     }
@@ -81,8 +97,19 @@ impl<A> Watched<A> {
 /// The questions of one root.
 type Questions<Q> = HashMap<Q, Watched<<Q as Question>::Answer>>;
 
+struct State<Q: Question> {
+    watched: HashMap<ObjectKey, Questions<Q>>,
+    agenda: Agenda<Q>,
+}
+
+impl<Q: Question> State<Q> {
+    fn find(&mut self, root: &ObjectKey, question: &Q) -> Option<&mut Watched<Q::Answer>> {
+        self.watched.get_mut(root)?.get_mut(question)
+    }
+}
+
 struct Inner<Q: Question> {
-    watched: Mutex<HashMap<ObjectKey, Questions<Q>>>,
+    state: Mutex<State<Q>>,
     changed: Notify,
     period: Duration,
     random: Random,
@@ -123,13 +150,13 @@ impl Pollers {
 }
 
 impl<Q: Question> Poller<Q> {
-    /// A poller that asks again `period` after an answer.
-    pub fn new(period: Duration) -> Self {
+    /// A poller that asks again `period` after an answer. A `seed` makes its jitter repeatable.
+    pub fn new(period: Duration, seed: Option<u64>) -> Self {
         Self(Arc::new(Inner {
-            watched: Mutex::default(),
+            state: Mutex::new(State { watched: HashMap::new(), agenda: Agenda::default() }),
             changed: Notify::new(),
             period,
-            random: Random::from_entropy(),
+            random: seed.map_or_else(Random::from_entropy, Random::seeded),
         }))
     }
 
@@ -147,7 +174,8 @@ impl<Q: Question> Poller<Q> {
         questions: &[Q],
         event: Option<Timestamp>,
     ) -> Vec<Option<Observation<Q::Answer>>> {
-        let mut watched = self.0.watched.lock();
+        let mut state = self.0.state.lock();
+        let State { watched, agenda } = &mut *state;
         if questions.is_empty() {
             watched.remove(root);
             return Vec::new();
@@ -156,15 +184,16 @@ impl<Q: Question> Poller<Q> {
         of_root.retain(|question, _| questions.contains(question));
         let mut is_due = false;
         let known = questions.iter().map(|question| {
-            let watched = of_root.entry(question.clone()).or_insert_with(|| {
+            let mut put_down = || {
                 is_due = true;
-                Watched::new()
-            });
+                agenda.add(Instant::now(), Fared::Well, root.clone(), question.clone())
+            };
+            let watched = of_root.entry(question.clone()).or_insert_with(|| Watched::new(put_down()));
             if let Some(event) = event.filter(|event| watched.event != Some(*event)) {
                 watched.event = Some(event);
                 if watched.observation.as_ref().is_none_or(|known| known.at < event) {
-                    is_due = true;
-                    *watched = Watched { event: Some(event), round: watched.round + 1, ..Watched::new() };
+                    let urgent_until = Some(Instant::now() + URGENT);
+                    *watched = Watched { event: Some(event), urgent_until, ..Watched::new(put_down()) };
                 }
             }
             watched.observation.clone()
@@ -178,22 +207,23 @@ impl<Q: Question> Poller<Q> {
 
     /// Stops asking for `root`.
     pub fn forget(&self, root: &ObjectKey) {
-        self.0.watched.lock().remove(root);
+        self.0.state.lock().watched.remove(root);
     }
 
     /// What is known for `root` is out of date, because we gave an order: asks at once. After orders that changed
     /// nothing it takes its time, because the answer brings forth the next order.
     pub fn ask_again(&self, root: &ObjectKey) {
-        let mut watched = self.0.watched.lock();
-        for watched in watched.get_mut(root).into_iter().flat_map(HashMap::values_mut) {
+        let mut state = self.0.state.lock();
+        let State { watched, agenda } = &mut *state;
+        for (question, watched) in watched.get_mut(root).into_iter().flatten() {
             let pause = if watched.fruitless == 0 { Duration::ZERO } else { self.pause(watched.fruitless) };
+            let ticket = agenda.add(Instant::now() + pause, Fared::Well, root.clone(), question.clone());
             *watched = Watched {
                 before_order: watched.observation.take().map(|known| known.answer),
                 event: watched.event,
+                urgent_until: watched.urgent_until,
                 fruitless: watched.fruitless,
-                due: Instant::now() + pause,
-                round: watched.round + 1,
-                ..Watched::new()
+                ..Watched::new(ticket)
             };
         }
         self.0.changed.notify_one();
@@ -201,7 +231,7 @@ impl<Q: Question> Poller<Q> {
 
     /// How many questions are watched.
     pub fn len(&self) -> usize {
-        self.0.watched.lock().values().map(HashMap::len).sum()
+        self.0.state.lock().watched.values().map(HashMap::len).sum()
     }
 
     /// Whether nothing is watched.
@@ -224,27 +254,27 @@ impl<Q: Question> Poller<Q> {
 
     /// Asks for ever. `tell` hears of roots about which something changed.
     pub(super) async fn run(&self, dashboard: &dyn Dashboard, clock: &Clock, tell: impl Fn(ObjectKey)) {
-        // What an earlier run was asking will not be answered any more.
-        self.0
-            .watched
-            .lock()
-            .values_mut()
-            .flat_map(HashMap::values_mut)
-            .for_each(|watched| watched.asking = false);
+        self.put_down_again();
         let mut under_way = FuturesUnordered::new();
+        let mut in_vain = 0;
         loop {
-            for (root, question, round) in self.take_due(ABREAST.saturating_sub(under_way.len())) {
+            while under_way.len() < ABREAST
+                && let Some((item, fared)) = self.take_due(in_vain < ABREAST_IN_VAIN)
+            {
+                in_vain += usize::from(fared == Fared::Badly);
                 under_way.push(async move {
                     let at = clock.now();
-                    let answer = question.ask(dashboard).await;
-                    (root, question, round, Observation { at, since: at, answer })
+                    let answer = item.question.ask(dashboard).await;
+                    (item, fared, Observation { at, since: at, answer })
                 });
             }
-            let next_due = if under_way.len() < ABREAST { self.next_due() } else { None };
+            let is_full = under_way.len() >= ABREAST;
+            let next_due = if is_full { None } else { self.next_due(in_vain < ABREAST_IN_VAIN) };
             tokio::select! {
-                Some((root, question, round, observation)) = under_way.next() => {
-                    if self.take_answer(&root, &question, round, observation) {
-                        tell(root);
+                Some((item, fared, observation)) = under_way.next() => {
+                    in_vain -= usize::from(fared == Fared::Badly);
+                    if self.take_answer(&item, observation) {
+                        tell(item.root);
                     }
                 }
                 () = self.0.changed.notified() => {}
@@ -254,57 +284,59 @@ impl<Q: Question> Poller<Q> {
     }
 
     fn pause(&self, times: u32) -> Duration {
-        Backoff { first: self.0.period, cap: LONGEST_WAIT }.wait(times, &self.0.random)
+        Backoff { first: self.0.period, cap: Q::LONGEST_WAIT }.wait(times, &self.0.random)
     }
 
-    /// Up to `limit` questions whose time has come, those that have waited longest first.
-    fn take_due(&self, limit: usize) -> Vec<(ObjectKey, Q, u64)> {
-        let now = Instant::now();
-        let mut watched = self.0.watched.lock();
-        let all = watched.iter_mut().flat_map(|(root, questions)| {
-            questions.iter_mut().map(move |(question, watched)| (root, question, watched))
-        });
-        let mut due: Vec<_> = all.filter(|(.., watched)| !watched.asking && watched.due <= now).collect();
-        due.sort_by_key(|(.., watched)| watched.due);
-        due.truncate(limit);
-        let take = |(root, question, watched): (&ObjectKey, &Q, &mut Watched<Q::Answer>)| {
-            watched.asking = true;
-            (root.clone(), question.clone(), watched.round)
-        };
-        due.into_iter().map(take).collect()
+    /// The question that has been due longest.
+    fn take_due(&self, with_bad: bool) -> Option<(Item<Q>, Fared)> {
+        let mut state = self.0.state.lock();
+        let State { watched, agenda } = &mut *state;
+        let (item, fared) = agenda.take(Instant::now(), with_bad, |item| is_valid(watched, item))?;
+        state.find(&item.root, &item.question)?.asking = true;
+        Some((item, fared))
     }
 
-    fn next_due(&self) -> Option<Instant> {
-        let watched = self.0.watched.lock();
-        let waiting = watched.values().flat_map(HashMap::values).filter(|watched| !watched.asking);
-        waiting.map(|watched| watched.due).min()
+    /// What an earlier run was asking will not be answered any more.
+    fn put_down_again(&self) {
+        let mut state = self.0.state.lock();
+        let State { watched, agenda } = &mut *state;
+        for (root, questions) in watched {
+            for (question, watched) in questions.iter_mut().filter(|(_, watched)| watched.asking) {
+                watched.asking = false;
+                watched.ticket = agenda.add(Instant::now(), Fared::Well, root.clone(), question.clone());
+            }
+        }
+    }
+
+    fn next_due(&self, with_bad: bool) -> Option<Instant> {
+        let mut state = self.0.state.lock();
+        let State { watched, agenda } = &mut *state;
+        agenda.next_due(with_bad, |item| is_valid(watched, item))
     }
 
     /// Takes an answer in, and says whether anything changed.
-    fn take_answer(
-        &self,
-        root: &ObjectKey,
-        question: &Q,
-        round: u64,
-        mut observation: Observation<Q::Answer>,
-    ) -> bool {
-        let mut watched = self.0.watched.lock();
+    fn take_answer(&self, item: &Item<Q>, mut observation: Observation<Q::Answer>) -> bool {
+        let mut state = self.0.state.lock();
         // Nobody is interested any more, or it was asked before we changed it.
-        let Some(watched) = watched.get_mut(root).and_then(|questions| questions.get_mut(question)) else {
-            return false;
-        };
-        if watched.round != round {
+        if !is_valid(&state.watched, item) {
             return false;
         }
-        watched.asking = false;
-        let wait = if observation.answer.is_ok() {
-            watched.failures = 0;
-            self.0.period
-        } else {
-            watched.failures = watched.failures.saturating_add(1);
-            self.pause(watched.failures)
+        let is_good = Q::is_good(&observation.answer);
+        let before = state.find(&item.root, &item.question);
+        let (failures, urgent_until) =
+            before.map_or((0, None), |watched| (watched.failures, watched.urgent_until));
+        let failures = if is_good { 0 } else { failures.saturating_add(1) };
+        let is_urgent = urgent_until.is_some_and(|end| Instant::now() < end);
+        let (fared, wait) = match (is_good, is_urgent) {
+            (true, _) => (Fared::Well, self.0.period),
+            (false, true) => (Fared::Badly, self.0.period),
+            (false, false) => (Fared::Badly, self.pause(failures)),
         };
-        watched.due = Instant::now() + wait;
+        let ticket = state.agenda.add(Instant::now() + wait, fared, item.root.clone(), item.question.clone());
+        let Some(watched) = state.find(&item.root, &item.question) else { return false };
+        watched.failures = failures;
+        watched.ticket = ticket;
+        watched.asking = false;
         let is_as_before = watched.before_order.take().is_some_and(|before| before == observation.answer);
         watched.fruitless = if is_as_before { watched.fruitless.saturating_add(1) } else { 0 };
         if let Some(before) = &watched.observation
@@ -320,6 +352,12 @@ impl<Q: Question> Poller<Q> {
             (before, now) => before.as_ref() != now,
         }
     }
+}
+
+/// Whether an item of the agenda stands for what its question is to be asked next.
+fn is_valid<Q: Question>(watched: &HashMap<ObjectKey, Questions<Q>>, item: &Item<Q>) -> bool {
+    let found = watched.get(&item.root).and_then(|questions| questions.get(&item.question));
+    found.is_some_and(|watched| watched.ticket == item.ticket)
 }
 
 async fn until(due: Option<Instant>) {

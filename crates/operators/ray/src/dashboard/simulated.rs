@@ -80,6 +80,8 @@ pub struct SimulatedDashboard {
     orders: Mutex<u64>,
     /// Heads that are down.
     down: Mutex<BTreeSet<String>>,
+    /// Heads that take questions and never answer.
+    silent: Mutex<BTreeSet<String>>,
 }
 
 /// Serve's applications are up this long after they were deployed.
@@ -99,6 +101,7 @@ impl SimulatedDashboard {
             accepted: Mutex::default(),
             orders: Mutex::default(),
             down: Mutex::default(),
+            silent: Mutex::default(),
         }
     }
 
@@ -125,6 +128,11 @@ impl SimulatedDashboard {
         } else {
             down.remove(host)
         };
+    }
+
+    /// The head of `host` takes questions from now on, and never answers.
+    pub fn set_silent(&self, host: &str) {
+        self.silent.lock().insert(host.to_owned());
     }
 
     /// Somebody submits a job by other means than the operator.
@@ -173,7 +181,7 @@ impl SimulatedDashboard {
         if self.down.lock().contains(&at.host) {
             return Err(DashboardError::Unreachable { url, cause: "connection refused".to_owned() });
         }
-        if hits(faults.silent) {
+        if hits(faults.silent) || self.silent.lock().contains(&at.host) {
             tokio::time::sleep(DEADLINE).await;
             return Err(DashboardError::Unreachable { url, cause: "timed out after 2 s".to_owned() });
         }

@@ -5,6 +5,7 @@ mod command;
 mod metrics;
 mod objects;
 mod plan;
+mod preview;
 mod running;
 mod state;
 mod submission;
@@ -28,6 +29,7 @@ use quintet_controller::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use preview::preview;
 pub use state::State;
 
 use crate::{
@@ -137,7 +139,7 @@ pub fn add(
         services: caches.watch(watches::services())?,
         submitters: caches.watch(watches::jobs())?,
         pods: caches.watch(watches::pods())?,
-        poller: Poller::new(plan::POLL),
+        poller: Poller::new(plan::POLL, context.seed),
         dashboard: Arc::clone(&pollers.dashboard),
         settings: Arc::clone(&context.settings),
         clock: context.clock.clone(),

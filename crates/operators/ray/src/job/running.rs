@@ -96,7 +96,7 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
                 return submitter_failed(draft, message);
             }
             if info.status.is_terminal() && (!mode.has_submitter() || progress.finished_at.is_some()) {
-                return end(draft, info);
+                return end(draft, info.status == JobStatus::Failed);
             }
             match progress.finished_at {
                 Some(at) if heard.at.duration_since(at) >= SUBMITTER_GRACE => submitter_left(draft, at),
@@ -121,6 +121,11 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
             }
             draft.done(next)
         }
+        // What Ray has said of a job's end stays true, though it cannot be asked any more.
+        Err(_) if progress.finished_at.is_some() && submission::is_terminal(recorded(&draft)) => {
+            let has_failed = recorded(&draft) == "FAILED";
+            end(draft, has_failed)
+        }
         Err(_) => {
             let since = draft.status.job_status_check_failure_start_time.get_or_insert(Time(seen.now)).0;
             // After an outage of ours, Ray gets the same time to answer as it has otherwise: what was written down
@@ -139,6 +144,11 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
             }
         }
     }
+}
+
+/// What Ray last said of the job, as far as it was written down.
+fn recorded<'a>(draft: &'a Draft<'_>) -> &'a str {
+    draft.status.job_status.as_deref().unwrap_or_default()
 }
 
 /// Look again at `next`, or at this time if that is sooner.
@@ -164,8 +174,8 @@ fn take(draft: &mut Draft<'_>, info: &JobInfo) {
         Some(RayJobInfo { start_time: time(info.start_time), end_time: time(info.end_time) });
 }
 
-fn end(mut draft: Draft<'_>, info: &JobInfo) -> Plan {
-    if info.status == JobStatus::Failed {
+fn end(mut draft: Draft<'_>, has_failed: bool) -> Plan {
+    if has_failed {
         draft.status.reason = Some(reason::APP_FAILED.to_owned());
         return draft.turn(State::Failed);
     }

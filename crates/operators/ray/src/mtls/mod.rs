@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use quintet_api::ray::v1::RayCluster;
 use quintet_controller::{
     Action, ApiKind, Controller, Error, Event, Next, ObjectKey, Plan, Runtime, Setback,
+    api::FIELD_MANAGER,
     cache::{Cache, Caches, Entry, ObjectMetadata, Selector, WatchSpec},
     clock::Clock,
     controller::Setup,
@@ -225,7 +226,7 @@ fn plan(seen: &Seen) -> Plan {
             Some(live) if live.object.names != hosts || live.object.addresses != *addresses => {
                 let what = if role == Role::Head { "head" } else { "worker" };
                 let note = format!("Updated {what} certificate for {}", join(addresses));
-                let apply = Action::apply(certificates::certificate_kind(), "quintet", &leaf);
+                let apply = Action::apply(certificates::certificate_kind(), FIELD_MANAGER, &leaf);
                 plan.steps.push(apply.telling(Event::normal("MTLSCertificatesUpdated", "Update", note)));
             }
             Some(_) => {}

@@ -12,7 +12,7 @@ pub use job::{mark_cluster, mark_submitter, prepare_job, release_job};
 
 use k8s_openapi::api::core::v1::Pod;
 use quintet_api::ray::v1::RayCluster;
-use quintet_controller::Step;
+use quintet_controller::{ApiKind, Step};
 
 use crate::{
     labels,
@@ -27,6 +27,15 @@ pub fn prepare(cluster: &RayCluster, settings: &Settings) -> Result<Vec<Step>, S
             Ok(scheduler_plugins::pod_group(cluster).into_iter().collect())
         }
         Some(BatchScheduler::Yunikorn | BatchScheduler::Kai) | None => Ok(Vec::new()),
+    }
+}
+
+/// The kind that [`prepare`] makes, to be watched: what is known to be there need not be asked about in every turn.
+pub(crate) fn pod_group_kind(settings: &Settings) -> Option<ApiKind> {
+    match settings.batch_scheduler? {
+        BatchScheduler::Volcano => Some(volcano::kind()),
+        BatchScheduler::SchedulerPlugins => Some(scheduler_plugins::kind()),
+        BatchScheduler::Yunikorn | BatchScheduler::Kai => None,
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{is_gang, volcano};
 
-fn kind() -> ApiKind {
+pub(super) fn kind() -> ApiKind {
     ApiKind {
         group: "scheduling.x-k8s.io".into(),
         version: "v1alpha1".into(),

@@ -8,7 +8,7 @@ use quintet_api::{
     owners::controller_reference,
     ray::v1::{RayCluster, RayJob},
 };
-use quintet_controller::{Action, ApiKind, Step};
+use quintet_controller::{Action, ApiKind, Step, api::FIELD_MANAGER};
 use serde_json::{Value, json};
 
 use super::{annotate, copy_label, label};
@@ -21,7 +21,6 @@ use crate::{
 const QUEUE: &str = "volcano.sh/queue-name";
 const TOPOLOGY_MODE: &str = "volcano.sh/network-topology-mode";
 const TOPOLOGY_TIER: &str = "volcano.sh/network-topology-highest-tier-allowed";
-const MANAGER: &str = "quintet";
 
 /// The kind of Volcano's PodGroups.
 pub(super) fn kind() -> ApiKind {
@@ -54,8 +53,8 @@ pub(super) fn pod_group_of_job(
 ) -> Result<Action, String> {
     let name = format!("ray-{}-pg", job.metadata.name.as_deref().unwrap_or_default());
     let needs = cluster.map(|cluster| {
-        let workers = needed(cluster).map(|(count, group)| (count, group.template.clone()));
-        let all = workers.chain(submitter.map(|template| (1, template.clone())));
+        let workers = needed(cluster).map(|(count, group)| (count, &group.template));
+        let all = workers.chain(submitter.map(|template| (1, template)));
         json!(sum_of_templates(&cluster.spec.head_group_spec.template, all))
     });
     let needs = needs.unwrap_or_else(|| json!({}));
@@ -89,7 +88,7 @@ fn group(
         },
         "spec": spec,
     });
-    Ok(Action::apply(kind(), MANAGER, &object))
+    Ok(Action::apply(kind(), FIELD_MANAGER, &object))
 }
 
 fn topology(mode: &str, tier: Option<&String>) -> Result<Value, String> {
@@ -131,7 +130,7 @@ pub(super) fn members(cluster: &RayCluster) -> i64 {
 }
 
 pub(super) fn resources(cluster: &RayCluster) -> Value {
-    let workers = needed(cluster).map(|(count, group)| (count, group.template.clone()));
+    let workers = needed(cluster).map(|(count, group)| (count, &group.template));
     json!(sum_of_templates(&cluster.spec.head_group_spec.template, workers))
 }
 

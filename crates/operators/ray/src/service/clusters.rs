@@ -203,7 +203,8 @@ fn update(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
 /// written on the cluster.
 pub(super) fn delete_dangling(draft: &mut Draft<'_>) {
     let seen = draft.seen;
-    let delay = seen.object().spec.ray_cluster_deletion_delay_seconds.unwrap_or(DELETION_DELAY);
+    let delay = seen.object().spec.ray_cluster_deletion_delay_seconds.filter(|seconds| *seconds >= 0);
+    let delay = delay.unwrap_or(DELETION_DELAY);
     let mut marks = Vec::new();
     for cluster in dangling(draft) {
         if cluster.deleting {

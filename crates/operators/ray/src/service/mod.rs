@@ -7,6 +7,7 @@ mod incremental;
 mod metrics;
 mod objects;
 mod plan;
+mod preview;
 mod serve;
 mod suspend;
 #[cfg(test)]
@@ -30,6 +31,8 @@ use quintet_controller::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use preview::preview;
 
 use crate::{
     Context,
@@ -204,8 +207,8 @@ pub fn add(
         pods: caches.watch(watches::pods())?,
         slices: caches.watch(slices())?,
         routing: routing.clone(),
-        applications: Poller::new(POLL),
-        health: Poller::new(POLL),
+        applications: Poller::new(POLL, context.seed),
+        health: Poller::new(POLL, context.seed),
         dashboard: Arc::clone(&pollers.dashboard),
         settings: Arc::clone(&context.settings),
         clock: context.clock.clone(),

@@ -186,9 +186,10 @@ fn let_go(seen: &Seen) -> Plan {
     Plan { steps, ..Plan::default() }
 }
 
-/// The user has to mend something first. What serves goes on serving.
+/// The user has to mend something first. What serves goes on serving, and what had to go before goes.
 fn refuse(seen: &Seen, reason: &str, error: &str) -> Plan {
     let mut draft = Draft::new(seen);
+    clusters::delete_dangling(&mut draft);
     draft.observe_generation();
     conditions::set(&mut draft.status, seen.now, READY, Some(false), "ValidationFailed", error);
     let mut plan = draft.done();

@@ -23,7 +23,7 @@ impl Setting {
     fn new() -> Self {
         let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap());
         Self {
-            poller: Poller::new(Duration::from_secs(3)),
+            poller: Poller::new(Duration::from_secs(3), Some(1)),
             ray: Arc::new(SimulatedDashboard::new(clock.clone(), 1)),
             clock,
             woken: Arc::default(),
@@ -113,6 +113,21 @@ async fn many_slow_dashboards_are_all_asked_in_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dashboards_that_do_not_answer_hold_the_others_up_no_longer_than_once() {
+    let setting = Setting::new();
+    for number in 0..2000 {
+        let name = format!("dead-{number}");
+        let at = address("dead", None);
+        setting.poller.watch(&ObjectKey::new("ns", &name), &[JobQuestion { at, id: name.clone() }]);
+    }
+    setting.ray.set_silent("dead");
+    setting.pass(300).await;
+    setting.known("a");
+    setting.pass(1).await;
+    assert!(setting.known("a").is_some(), "half of the places are for those who answer");
+}
+
+#[tokio::test(start_paused = true)]
 async fn orders_that_change_nothing_are_given_less_and_less_often() {
     let setting = Setting::new();
     let start = tokio::time::Instant::now();
@@ -155,4 +170,19 @@ async fn an_answer_from_before_an_event_elsewhere_is_asked_for_again_and_wakes_t
         assert!(since(event).is_some(), "{case}");
         assert_eq!(setting.woken.lock().len(), before + 1, "once: {case}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_event_elsewhere_silence_is_not_taken_for_an_answer() {
+    let setting = Setting::new();
+    setting.ray.set_down("ray", true);
+    setting.known("a");
+    setting.pass(300).await;
+    let event = setting.clock.now();
+    setting.poller.watch_since(&Setting::root(), &[question("a")], Some(event));
+    setting.pass(20).await;
+    setting.ray.set_down("ray", false);
+    setting.pass(5).await;
+    let known = setting.poller.watch_since(&Setting::root(), &[question("a")], Some(event)).pop().unwrap();
+    assert!(known.unwrap().answer.is_ok(), "it is asked every few seconds while somebody waits");
 }

@@ -395,6 +395,22 @@ fn running_by_what_ray_says() {
             ("Failed", "JobDeploymentStatusTransitionGracePeriodExceeded", "FAILED"),
         ),
         (
+            "Ray does not answer any more, but had said how the job ended",
+            world(json!({}), running(json!({"jobStatus": "SUCCEEDED"})))
+                .with_cluster("ready")
+                .with_submitter(Some((500, false)))
+                .heard_since(1, 30, silence()),
+            ("Complete", "", "SUCCEEDED"),
+        ),
+        (
+            "nor any more of one that failed",
+            world(json!({}), running(json!({"jobStatus": "FAILED"})))
+                .with_cluster("ready")
+                .with_submitter(Some((2, false)))
+                .heard(1, silence()),
+            ("Failed", "AppFailed", "FAILED"),
+        ),
+        (
             "a submitter that is gone",
             submitted().heard(1, info(JobStatus::Running)),
             ("Running", "", "RUNNING"),

@@ -450,6 +450,12 @@ fn mistakes_are_told_and_what_serves_goes_on() {
     assert!(plan.steps.is_empty());
     let told = super::world(spec, serde_json::to_value(&status).unwrap());
     assert!(told.plan().is_empty(), "once");
+    let mut old = cluster("chat-old", &cluster_spec());
+    let annotations = old.object.metadata.annotations.get_or_insert_default();
+    annotations.insert(objects::DELETE_AFTER.to_owned(), ago(0).to_string());
+    let mut leaving = super::world(json!({"rayClusterDeletionDelaySeconds": -1}), json!(status));
+    leaving.seen.clusters.push(Arc::new(old));
+    assert_eq!(steps(&leaving.plan()), ["delete RayCluster.ray.io ns/chat-old"], "its time had come before");
     let mended = super::world(json!({}), serde_json::to_value(&status).unwrap())
         .with(Side::Active, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
         .leading_to("chat-a")

@@ -7,13 +7,16 @@ use quintet_ray::dashboard::{
     Address, Answer, Applications, Dashboard, JobInfo, ProxyAddress, Submission,
     simulated::SimulatedDashboard,
 };
-use quintet_ray_tests::Connection;
 use serde_json::Value;
 
+use crate::Connection;
+
 /// Ray as a process sees it that may be dead: the dead give no orders.
-pub(crate) struct Mortal {
-    pub(crate) ray: Arc<SimulatedDashboard>,
-    pub(crate) connection: Connection,
+pub struct Mortal {
+    /// Ray.
+    pub ray: Arc<SimulatedDashboard>,
+    /// What the life of the process hangs on.
+    pub connection: Connection,
 }
 
 impl Mortal {
