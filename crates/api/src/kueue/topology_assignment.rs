@@ -11,6 +11,8 @@ use super::v1beta2::{
 /// The most domains one slice may hold, and the most slices an assignment.
 const MAX_DOMAINS: usize = 100_000;
 const MAX_SLICES: usize = 1_000;
+/// More domains than any cluster has nodes.
+const DOMAINS_AT_MOST: i64 = 1_000_000;
 
 /// The level whose domains are single nodes.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -50,9 +52,12 @@ impl TopologyAssignment {
     }
 
     /// The domains, whatever slices they were cut into; `None` if there are more slices, or more domains in
-    /// one, than the API allows, or fewer values or counts than domains.
+    /// one, than the API allows, or fewer values or counts than domains, or more domains than there are nodes in any
+    /// cluster: a short text can claim a great many.
     pub fn domains(&self) -> Option<Vec<Domain>> {
-        let is_whole = self.slices.len() <= MAX_SLICES && self.slices.iter().all(is_whole);
+        let count: i64 = self.slices.iter().map(|slice| i64::from(slice.domain_count)).sum();
+        let is_whole =
+            self.slices.len() <= MAX_SLICES && count <= DOMAINS_AT_MOST && self.slices.iter().all(is_whole);
         is_whole.then(|| self.slices.iter().flat_map(slice_domains).collect())
     }
 }
@@ -272,6 +277,11 @@ mod tests {
         assert_eq!(decoded(100_001, host, one), None);
         assert_eq!(decoded(i64::from(i32::MAX), host, one), None);
         assert_eq!(decoded(-1, host, one), None);
+        let slice =
+            r#"{"domainCount":100000,"valuesPerLevel":[{"universal":"h"}],"podCounts":{"universal":1}}"#;
+        let many = format!(r#"{{"levels":["host"],"slices":[{}]}}"#, [slice; 11].join(","));
+        let assignment: TopologyAssignment = serde_json::from_str(&many).unwrap();
+        assert_eq!(assignment.domains(), None, "together they are too many");
     }
 
     proptest! {

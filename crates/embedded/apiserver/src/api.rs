@@ -116,8 +116,8 @@ impl Api {
         Ok(api)
     }
 
-    /// An API that keeps nothing and listens nowhere, with definitions of custom kinds installed: for tests, and for
-    /// simulations to [fork](Self::fork) from.
+    /// An API that keeps nothing and listens nowhere, with definitions of custom kinds installed as they are: for
+    /// tests, and for simulations to [fork](Self::fork) from.
     pub async fn in_memory(definitions: &[Value]) -> Result<Self, Failure> {
         let (tokens, _) = auth::tokens::Tokens::generate().map_err(Failure::internal)?;
         let parts = Parts {

@@ -20,6 +20,10 @@ pub(crate) const BODY_AT_MOST: usize = 3 << 20;
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const ACCEPTED_CUSTOM: &str = "application/json, application/yaml";
 
+/// More fields that were given twice are not told: a body can have very many, at very long paths.
+const DUPLICATES_AT_MOST: usize = 100;
+const PATH_AT_MOST: usize = 1024;
+
 /// Where in a document the reader is.
 struct Place<'a> {
     /// Nothing at the top.
@@ -117,8 +121,8 @@ impl<'de> Visitor<'de> for Tracked<'_> {
         let mut map = Map::new();
         while let Some(key) = members.next_key::<String>()? {
             let place = Place { outer: Some(&self.place), step: Step::Member(&key) };
-            if map.contains_key(&key) {
-                self.duplicates.push(place.to_string());
+            if map.contains_key(&key) && self.duplicates.len() < DUPLICATES_AT_MOST {
+                self.duplicates.push(place.to_string().chars().take(PATH_AT_MOST).collect());
             }
             let value = members.next_value_seed(Tracked { place, duplicates: self.duplicates })?;
             map.insert(key, value);

@@ -163,3 +163,28 @@ async fn until_gone(api: &quintet_apiserver::Api, name: &str) {
         changes.changed().await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_claim_goes_when_no_pod_uses_it_any_more() {
+    let api = api().await;
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    send(&api, "POST", claims, claim).await.expect(201);
+    let mut pod = pod("user");
+    pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    send(&api, "POST", PODS, pod).await.expect(201);
+    let going = send(&api, "DELETE", &format!("{claims}/c"), None).await.expect(200);
+    assert_eq!(going["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
+    // What is too large by now can still go.
+    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [
+        {"type": "PersistentVolumeClaim", "max": {"storage": "1Mi"}}]}});
+    send(&api, "POST", "/api/v1/namespaces/default/limitranges", range).await.expect(201);
+    let bucket: std::sync::Arc<str> = "core/persistentvolumeclaims".into();
+    let mut changes = api.store().follow(&bucket);
+    send(&api, "GET", &format!("{claims}/c"), None).await.expect(200);
+    send(&api, "DELETE", &format!("{PODS}/user"), None).await.expect(200);
+    while api.store().get(&bucket, "default/c").is_some() {
+        changes.changed().await.unwrap();
+    }
+}

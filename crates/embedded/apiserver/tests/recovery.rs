@@ -248,3 +248,54 @@ async fn a_budget_is_not_spent_twice() {
     codes.sort_unstable();
     assert_eq!(codes, [201, 429, 429]);
 }
+
+#[tokio::test]
+async fn definitions_of_the_program_are_written_only_when_they_change() {
+    let define = |api: Api, colour: &'static str| async move {
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "boxes.example.com"},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "boxes", "kind": "Box"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "additionalPrinterColumns": [],
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                        "spec": {"type": "object", "properties": {colour: {"type": "string"}}}}}}}]}});
+        let maker: quintet_api::crd::Maker = Box::new(move || Some(definition));
+        api.define("tester", [maker]).await.unwrap();
+        let entry =
+            api.store().get("apiextensions.k8s.io/customresourcedefinitions", "boxes.example.com").unwrap();
+        (entry.rv, String::from_utf8_lossy(&entry.body).contains(colour))
+    };
+    let api = support::api().await;
+    let (first, _) = define(api.clone(), "red").await;
+    assert_eq!(define(api.clone(), "red").await, (first, true), "nothing changed");
+    let (second, is_there) = define(api.clone(), "green").await;
+    assert!(second > first && is_there);
+    assert_eq!(define(api.clone(), "green").await, (second, true), "nothing changed");
+    let path = "/apis/example.com/v1/namespaces/default/boxes";
+    let green = json!({"apiVersion": "example.com/v1", "kind": "Box", "metadata": {"name": "b"}, "spec": {"green": "x", "red": "y"}});
+    let made = support::send(&api, "POST", path, green).await.expect(201);
+    assert_eq!(made["spec"], json!({"green": "x"}), "what the new definition does not know is gone");
+}
+
+#[tokio::test]
+async fn a_cluster_starts_though_a_webhook_is_in_the_way() {
+    let disk = support::Disk::new("webhook-in-the-way");
+    let api = support::api_on(disk.store()).await;
+    let hook = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "no"}, "webhooks": [{"name": "no.example.com", "failurePolicy": "Fail", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]}]});
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:discovery";
+    let nothing = json!({"rules": []});
+    support::send_typed(&api, "PATCH", role, "application/merge-patch+json", nothing).await.expect(200);
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    support::send(&api, "POST", path, hook).await.expect(201);
+    api.stop().await;
+    drop(api);
+    let api = support::api_on(disk.store()).await;
+    support::send(&api, "DELETE", &format!("{path}/no"), None).await.expect(200);
+    api.stop().await;
+    drop(api);
+    let api = support::api_on(disk.store()).await;
+    let role = support::send(&api, "GET", role, None).await.expect(200);
+    assert!(!role["rules"].as_array().unwrap().is_empty(), "mended once nothing is in the way");
+}

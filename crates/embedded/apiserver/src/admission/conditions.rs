@@ -6,22 +6,29 @@ use serde_json::{Value, json};
 use super::Operation;
 use crate::{
     json::{items, text},
+    resources::Resource,
     status::{Failure, Named},
     verbs::Ask,
 };
 
-/// A request as expressions see it.
-pub(super) fn request(ask: &Ask, operation: Operation<'_>, object: Option<&Value>) -> Value {
-    let resource = &ask.resource;
-    let name = match (ask.name.as_str(), object) {
-        ("", Some(object)) => text(object, "/metadata/name"),
-        (name, _) => name,
+/// A request as expressions see it that are about a version of its resource.
+pub(super) fn request(
+    ask: &Ask,
+    seen: &Resource,
+    operation: Operation<'_>,
+    [object, old]: &[Value; 2],
+) -> Value {
+    let name = match ask.name.as_str() {
+        "" if object.is_null() => text(old, "/metadata/name"),
+        "" => text(object, "/metadata/name"),
+        name => name,
     };
-    let kind = json!({"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind});
+    let kind = |of: &Resource| json!({"group": &*of.group, "version": &*of.version, "kind": &*of.kind});
     let place =
-        json!({"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural});
+        |of: &Resource| json!({"group": &*of.group, "version": &*of.version, "resource": &*of.plural});
     json!({
-        "kind": kind, "requestKind": kind, "resource": place, "requestResource": place,
+        "kind": kind(seen), "requestKind": kind(&ask.resource), "resource": place(seen),
+        "requestResource": place(&ask.resource),
         "subResource": ask.subresource, "requestSubResource": ask.subresource, "name": name,
         "namespace": ask.namespace, "operation": operation.name(), "userInfo": ask.caller.to_value(),
         "dryRun": ask.options.is_dry_run, "options": super::webhooks::options(ask, operation),
@@ -31,21 +38,18 @@ pub(super) fn request(ask: &Ask, operation: Operation<'_>, object: Option<&Value
 /// Whether all conditions of a hook hold. One that is false is enough to skip the hook, whatever the others say.
 pub(super) fn hold(
     ask: &Ask,
+    seen: &Resource,
     hook: &Value,
     operation: Operation<'_>,
-    object: Option<&Value>,
-    old: Option<&Value>,
+    shown: &[Value; 2],
 ) -> Result<bool, Failure> {
     let conditions = items(hook, "/matchConditions");
     if conditions.is_empty() {
         return Ok(true);
     }
-    let request = request(ask, operation, object.or(old));
-    let variables = [
-        ("object", object.unwrap_or(&Value::Null)),
-        ("oldObject", old.unwrap_or(&Value::Null)),
-        ("request", &request),
-    ];
+    let request = request(ask, seen, operation, shown);
+    let [object, old] = shown;
+    let variables = [("object", object), ("oldObject", old), ("request", &request)];
     let mut problem = None;
     for condition in conditions {
         let (name, expression) = (text(condition, "/name"), text(condition, "/expression"));
@@ -63,7 +67,7 @@ pub(super) fn hold(
         None => Ok(true),
         Some(_) if text(hook, "/failurePolicy") == "Ignore" => Ok(false),
         Some(why) => {
-            let name = object.or(old).map(|object| text(object, "/metadata/name")).unwrap_or_default();
+            let name = text(&request, "/name");
             Err(Failure::forbidden(Named { name, ..ask.named() }, &why))
         }
     }

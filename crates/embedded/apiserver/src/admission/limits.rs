@@ -73,7 +73,7 @@ pub(super) fn check_pod(ask: &Ask, pod: &Value) -> Result<(), Failure> {
     let ranges = ranges(ask);
     let mut problems = Vec::new();
     for limit in limits(&ranges, "Container") {
-        let containers = items(pod, "/spec/initContainers").iter().chain(items(pod, "/spec/containers"));
+        let containers = items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
         for container in containers {
             let amounts = |kind: &str| Amounts::of(container.pointer(&format!("/resources/{kind}")));
             problems.extend(bounds(limit, "Container", &amounts("requests"), &amounts("limits")));
@@ -155,16 +155,22 @@ fn bounds(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts) -> Ve
         Some(format!("maximum {resource} usage per {kind} is {}{why}", shown(most)))
     });
     let ratio = given(limit, "maxLimitRequestRatio").filter_map(|(resource, most)| {
-        let (limit, request) = (limits.get(resource)?, requests.get(resource)?);
-        #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-        let (found, allowed) =
-            (limit.millis() as f64 / request.millis().max(1) as f64, quantity(most).millis() as f64 / 1000.0);
-        (found > allowed).then(|| {
-            format!(
-                "{resource} max limit to request ratio per {kind} is {}, but provided ratio is {found:.6}",
-                shown(most)
-            )
-        })
+        let given =
+            |amounts: &Amounts| amounts.get(resource).map(|amount| amount.millis()).filter(|n| *n > 0);
+        let why = match (given(requests), given(limits)) {
+            (None, _) => "no request is specified or request is 0".to_owned(),
+            (_, None) => "no limit is specified or limit is 0".to_owned(),
+            (Some(request), Some(limit)) => {
+                #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+                let (found, allowed) =
+                    (limit as f64 / request as f64, quantity(most).millis() as f64 / 1000.0);
+                if found <= allowed {
+                    return None;
+                }
+                format!("provided ratio is {found:.6}")
+            }
+        };
+        Some(format!("{resource} max limit to request ratio per {kind} is {}, but {why}", shown(most)))
     });
     least.chain(most).chain(ratio).collect()
 }

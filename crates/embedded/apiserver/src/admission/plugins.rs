@@ -119,11 +119,16 @@ pub(super) fn validate(
         rbac::check_escalation(ask, object, old)?;
         match (&*ask.resource.group, &*ask.resource.plural, operation) {
             ("", "pods", Operation::Create) => limits::check_pod(ask, object)?,
-            ("", "persistentvolumeclaims", Operation::Create | Operation::Update) => {
+            // Whatever is asked of one that goes, it must be able to go.
+            ("", "persistentvolumeclaims", Operation::Create | Operation::Update)
+                if !old.is_some_and(metadata::is_terminating) =>
+            {
                 limits::check_claim(ask, object)?;
             }
             _ => {}
         }
+    } else if ask.resource.is("", "pods") && ask.subresource == "resize" {
+        limits::check_pod(ask, object)?;
     }
     Ok(())
 }

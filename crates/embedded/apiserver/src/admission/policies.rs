@@ -9,7 +9,10 @@ use quintet_objects::{
 };
 use serde_json::{Map, Value};
 
-use super::{Operation, conditions, webhooks::seen_by};
+use super::{
+    Operation, conditions,
+    webhooks::{as_seen, seen_by},
+};
 use crate::{
     api::Api,
     json::{text, texts},
@@ -101,13 +104,14 @@ fn constraints(given: Option<&Value>) -> Option<Value> {
 }
 
 impl Bound {
+    /// The resource as which the policy sees a request; `None` if it is not about it.
     fn concerns(
         &self,
         ask: &Ask,
         operation: Operation<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
-    ) -> bool {
+    ) -> Option<Arc<Resource>> {
         let is_bound = self.binding_constraints.as_ref().is_none_or(|constraints| {
             // A binding narrows; without rules of its own it is about all that the policy is about.
             let mut constraints = constraints.clone();
@@ -118,7 +122,7 @@ impl Bound {
             }
             seen_by(ask, &constraints, operation, object, old).is_some()
         });
-        is_bound && seen_by(ask, &self.constraints, operation, object, old).is_some()
+        seen_by(ask, &self.constraints, operation, object, old).filter(|_| is_bound)
     }
 
     /// What the binding configures the policy with: nothing, or each of some objects.
@@ -212,16 +216,17 @@ pub(super) async fn validate(
     old: Option<&Value>,
 ) -> Result<(), Failure> {
     let bound = ask.api.policies().bound(&ask.api);
-    let concerning: Vec<&Bound> =
-        bound.iter().filter(|one| one.concerns(ask, operation, object, old)).collect();
+    let concerning: Vec<(&Bound, Arc<Resource>)> =
+        bound.iter().filter_map(|one| Some((one, one.concerns(ask, operation, object, old)?))).collect();
     if concerning.is_empty() {
         return Ok(());
     }
-    let request = conditions::request(ask, operation, object.or(old));
-    let name = text(&request, "/name");
     let namespace = ask.api.store().get("core/namespaces", &ask.namespace);
     let namespace = namespace.map(|entry| entry.to_value("v1", "Namespace")).unwrap_or_default();
-    for one in concerning {
+    for (one, seen) in concerning {
+        let shown = [as_seen(ask, &seen, object).await?, as_seen(ask, &seen, old).await?];
+        let request = conditions::request(ask, &seen, operation, &shown);
+        let name = text(&request, "/name");
         let params = match one.params(ask).await {
             Ok(params) => params,
             Err(message) => {
@@ -233,8 +238,8 @@ pub(super) async fn validate(
         };
         for params in &params {
             let refusals = one.policy.refusals(Request {
-                object: object.unwrap_or(&Value::Null),
-                old_object: old.unwrap_or(&Value::Null),
+                object: &shown[0],
+                old_object: &shown[1],
                 request: &request,
                 params,
                 namespace: &namespace,

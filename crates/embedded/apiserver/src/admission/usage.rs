@@ -30,8 +30,8 @@ impl Traits {
         let asks = |container: &Value| {
             ["requests", "limits"].iter().any(|kind| {
                 let amounts = container.pointer(&format!("/resources/{kind}")).and_then(Value::as_object);
-                amounts.is_some_and(|amounts| {
-                    amounts.keys().any(|name| matches!(name.as_str(), "cpu" | "memory"))
+                amounts.into_iter().flatten().any(|(name, amount)| {
+                    matches!(name.as_str(), "cpu" | "memory") && quantity(amount) > Quantity::default()
                 })
             })
         };
@@ -90,8 +90,7 @@ impl Usage {
 }
 
 /// What a pod asks for as a whole: its containers together, or the init container that asks for most where that is
-/// more. Init containers that keep running count beside all that start after them. What running a pod costs in
-/// itself comes on top.
+/// more. Init containers that keep running count beside all that start after them.
 pub(crate) fn pod_total(pod: &Value, kind: &str) -> BTreeMap<String, Quantity> {
     let amounts = |container: &Value| -> BTreeMap<String, Quantity> {
         let amounts = container.pointer(&format!("/resources/{kind}")).and_then(Value::as_object);
@@ -124,13 +123,19 @@ pub(crate) fn pod_total(pod: &Value, kind: &str) -> BTreeMap<String, Quantity> {
         }
     }
     raise(&mut running, starting);
+    running
+}
+
+/// The same with what running the pod costs in itself.
+fn with_overhead(pod: &Value, kind: &str) -> BTreeMap<String, Quantity> {
+    let mut total = pod_total(pod, kind);
     for (name, amount) in pod.pointer("/spec/overhead").and_then(Value::as_object).into_iter().flatten() {
         // What is not limited is not limited by this either.
-        if kind == "requests" || running.contains_key(name) {
-            *running.entry(name.clone()).or_default() += quantity(amount);
+        if kind == "requests" || total.contains_key(name) {
+            *total.entry(name.clone()).or_default() += quantity(amount);
         }
     }
-    running
+    total
 }
 
 pub(crate) fn quantity(value: &Value) -> Quantity {
@@ -180,24 +185,32 @@ pub(crate) fn usage(group: &str, plural: &str, object: &Value) -> Usage {
             used.remove("pods");
         }
         ("", "pods") => {
-            for (name, amount) in pod_total(object, "requests") {
+            for (name, amount) in with_overhead(object, "requests") {
                 used.insert(format!("requests.{name}"), amount);
                 if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
                     used.insert(name, amount);
                 }
             }
-            for (name, amount) in pod_total(object, "limits") {
+            for (name, amount) in with_overhead(object, "limits") {
                 used.insert(format!("limits.{name}"), amount);
             }
         }
-        ("", "services") => match text(object, "/spec/type") {
-            "NodePort" => drop(used.insert("services.nodeports".into(), one)),
-            "LoadBalancer" => {
+        ("", "services") => {
+            let ports = items(object, "/spec/ports");
+            let has_all = object.pointer("/spec/allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
+            let node_ports = match text(object, "/spec/type") {
+                "NodePort" => ports.len(),
+                "LoadBalancer" if has_all => ports.len(),
+                "LoadBalancer" => ports.iter().filter(|port| port.get("nodePort").is_some()).count(),
+                _ => 0,
+            };
+            if text(object, "/spec/type") == "LoadBalancer" {
                 used.insert("services.loadbalancers".into(), one);
-                used.insert("services.nodeports".into(), one);
             }
-            _ => {}
-        },
+            if node_ports > 0 {
+                used.insert("services.nodeports".into(), node_ports.to_string().parse().unwrap_or_default());
+            }
+        }
         ("", "persistentvolumeclaims") => {
             if let Some(amount) = object.pointer("/spec/resources/requests/storage") {
                 used.insert("requests.storage".into(), quantity(amount));

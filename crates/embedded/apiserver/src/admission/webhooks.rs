@@ -136,27 +136,36 @@ pub(super) fn seen_by(
     if *ask.resource.group == *"admissionregistration.k8s.io" {
         return None;
     }
-    let named = |list: &str, resource: &Resource| {
-        items(hook, list).iter().any(|rule| matches_rule(ask, rule, operation, resource))
+    let name = match (ask.name.as_str(), object) {
+        ("", Some(object)) => text(object, "/metadata/name"),
+        (name, _) => name,
     };
-    let is_exact = text(hook, "/matchPolicy") == "Exact";
-    let seen = if named("/rules", &ask.resource) {
-        Arc::clone(&ask.resource)
-    } else if is_exact {
-        return None;
-    } else {
+    let named = |list: &str| -> Option<Arc<Resource>> {
+        let names = |resource: &Resource| {
+            items(hook, list).iter().any(|rule| matches_rule(ask, rule, operation, resource, name))
+        };
+        if items(hook, list).is_empty() {
+            return None;
+        }
+        if names(&ask.resource) {
+            return Some(Arc::clone(&ask.resource));
+        }
+        if text(hook, "/matchPolicy") == "Exact" {
+            return None;
+        }
         let registry = ask.api.registry();
         let mut others = registry.all().filter(|other| other.bucket == ask.resource.bucket);
-        Arc::clone(others.find(|other| named("/rules", other))?)
+        others.find(|other| names(other)).cloned()
     };
-    let is_meant = !named("/excludeResourceRules", &seen)
+    let seen = named("/rules")?;
+    let is_meant = named("/excludeResourceRules").is_none()
         && matches_namespace(ask, hook, object, old)
         && matches_object(hook, object, old);
     is_meant.then_some(seen)
 }
 
 /// Whether a rule names what is done to a resource.
-fn matches_rule(ask: &Ask, rule: &Value, operation: Operation<'_>, resource: &Resource) -> bool {
+fn matches_rule(ask: &Ask, rule: &Value, operation: Operation<'_>, resource: &Resource, name: &str) -> bool {
     let has = |key: &str, wanted: &str| texts(rule, key).any(|one| one == "*" || one == wanted);
     let matches_resource = texts(rule, "/resources").any(|one| match one.split_once('/') {
         None => ask.subresource.is_empty() && (one == "*" || one == &*resource.plural),
@@ -174,8 +183,7 @@ fn matches_rule(ask: &Ask, rule: &Value, operation: Operation<'_>, resource: &Re
         && has("/apiVersions", &resource.version)
         && matches_resource
         && matches_scope
-        && (items(rule, "/resourceNames").is_empty()
-            || texts(rule, "/resourceNames").any(|name| name == ask.name))
+        && (items(rule, "/resourceNames").is_empty() || texts(rule, "/resourceNames").any(|one| one == name))
 }
 
 fn labels_head(labels: Option<&Value>) -> crate::store::Head {
@@ -215,7 +223,7 @@ fn matches_object(hook: &Value, object: Option<&Value>, old: Option<&Value>) -> 
 }
 
 /// An object in the version a hook wants.
-async fn as_seen(ask: &Ask, seen: &Resource, object: Option<&Value>) -> Result<Value, Failure> {
+pub(super) async fn as_seen(ask: &Ask, seen: &Resource, object: Option<&Value>) -> Result<Value, Failure> {
     let Some(object) = object else { return Ok(Value::Null) };
     if seen.api_version == ask.resource.api_version {
         return Ok(object.clone());
@@ -418,7 +426,8 @@ async fn run_mutating(
     old: Option<&Value>,
 ) -> Result<bool, Failure> {
     let Some(seen) = seen_by(ask, hook, operation, Some(object), old) else { return Ok(false) };
-    if !super::conditions::hold(ask, hook, operation, Some(object), old)? {
+    let shown = [as_seen(ask, &seen, Some(object)).await?, as_seen(ask, &seen, old).await?];
+    if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
         return Ok(false);
     }
     let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, Some(object), old);
@@ -472,7 +481,8 @@ pub(super) async fn validate(
     }
     let asks = hooks.iter().filter_map(|hook| Some((hook, seen_by(ask, hook, operation, object, old)?)));
     let asks = asks.map(|(hook, seen)| async move {
-        if !super::conditions::hold(ask, hook, operation, object, old)? {
+        let shown = [as_seen(ask, &seen, object).await?, as_seen(ask, &seen, old).await?];
+        if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
             return Ok(());
         }
         match ask_hook(ask, (hook, Phase::Validating), &seen, operation, object, old).await? {
@@ -489,7 +499,8 @@ pub(super) async fn mutate_deletion(ask: &Ask, operation: Operation<'_>, old: &V
     let hooks = ask.api.webhooks().hooks(&ask.api, MUTATING);
     for hook in hooks.iter() {
         let Some(seen) = seen_by(ask, hook, operation, None, Some(old)) else { continue };
-        if !super::conditions::hold(ask, hook, operation, None, Some(old))? {
+        let shown = [Value::Null, as_seen(ask, &seen, Some(old)).await?];
+        if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
             continue;
         }
         let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, None, Some(old));

@@ -48,26 +48,31 @@ async fn ensure(api: &Api, wanted: Wanted) -> Result<(), Failure> {
     let Wanted { group, plural, namespace, object, mend } = wanted;
     let resource = api.built_in(group, plural)?;
     let name = text(&object, "/metadata/name").to_owned();
-    let is_there = api.store().get(&resource.bucket, &crate::store::key_of(namespace, &name)).is_some();
-    match mend {
-        _ if !is_there => {
-            let ask = Ask::internal(api, &resource, namespace, "");
-            match create::create(&ask, object).await {
-                Err(failure) if failure.reason() != "AlreadyExists" => Err(failure),
-                _ => Ok(()),
-            }
-        }
-        None => Ok(()),
-        Some(mend) => {
-            let ask = Ask::internal(api, &resource, namespace, &name);
-            let object = &object;
-            let change = move |mut present: Value| async move {
-                mend(&mut present, object);
-                Ok(present)
-            };
-            Box::pin(update::update(&ask, false, update::Made::Changed, change)).await.map(drop)
-        }
+    let Some(entry) = api.store().get(&resource.bucket, &crate::store::key_of(namespace, &name)) else {
+        let ask = Ask::internal(api, &resource, namespace, "");
+        return match create::create(&ask, object).await {
+            Err(failure) if failure.reason() != "AlreadyExists" => Err(failure),
+            _ => Ok(()),
+        };
+    };
+    let Some(mend) = mend else { return Ok(()) };
+    let present = api.load(&resource, &entry).await?;
+    let mut mended = present.clone();
+    mend(&mut mended, &object);
+    if mended == present {
+        return Ok(());
     }
+    let ask = Ask::internal(api, &resource, namespace, &name);
+    let object = &object;
+    let change = move |mut present: Value| async move {
+        mend(&mut present, object);
+        Ok(present)
+    };
+    // Webhooks have a say here, and may be wrong or not there yet: that must not keep a cluster from starting.
+    if let Err(failure) = Box::pin(update::update(&ask, false, update::Made::Changed, change)).await {
+        tracing::warn!("cannot bring {plural} {name} up to date: {failure}");
+    }
+    Ok(())
 }
 
 fn namespaces() -> Vec<Wanted> {

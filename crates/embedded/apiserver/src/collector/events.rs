@@ -27,7 +27,7 @@ pub(super) fn start(api: &Api) {
                 task_api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
             for (key, entry) in events {
                 let event: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-                if last_written(&event).is_some_and(|written| written < oldest) {
+                if last_written(&event, task_api.now()).is_some_and(|written| written < oldest) {
                     let expect = Expect::Version(entry.rv);
                     let write =
                         Write { bucket: Arc::from(BUCKET), key, expect, put: None, homes: Vec::new() };
@@ -38,9 +38,9 @@ pub(super) fn start(api: &Api) {
     });
 }
 
-/// When an event was written last. By the server's clock: what clients say in other fields may be any time.
-fn last_written(event: &Value) -> Option<Timestamp> {
+/// When an event was written last, as far as anybody can tell: a time that is yet to come was made up.
+fn last_written(event: &Value, now: Timestamp) -> Option<Timestamp> {
     let changed = items(event, "/metadata/managedFields").iter().map(|fields| text(fields, "/time"));
     let times = changed.chain([text(event, "/metadata/creationTimestamp")]);
-    times.filter_map(|time| time.parse().ok()).max()
+    times.filter_map(|time| time.parse().ok()).filter(|time| *time <= now).max()
 }

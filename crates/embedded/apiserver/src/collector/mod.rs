@@ -5,6 +5,7 @@ mod events;
 mod garbage;
 pub(crate) mod namespaces;
 mod pods;
+mod protection;
 pub(crate) mod queue;
 pub(crate) mod quotas;
 
@@ -16,6 +17,7 @@ pub(crate) fn start(api: &Api) {
     garbage::start(api);
     namespaces::start(api);
     pods::start(api);
+    protection::start(api);
     quotas::start(api);
     crate::crd::removal::start(api);
 }

@@ -43,7 +43,7 @@ impl Leaving {
 pub(super) fn start(api: &Api) {
     let changes = api.store().tap();
     let queue = Queue::new([]);
-    note_all(api, &queue);
+    note_all(api, &queue, None);
     let (noting, working, again) = (api.clone(), api.clone(), queue.clone());
     follow(
         api,
@@ -57,7 +57,7 @@ pub(super) fn start(api: &Api) {
                     note(&noting, queue, &event.key, &event.entry);
                 }
             }
-            (NODES, Happened::Deleted) => note_all(&noting, queue),
+            (NODES, Happened::Deleted) => note_all(&noting, queue, Some(&event.key)),
             _ => {}
         },
         move |key| {
@@ -67,10 +67,14 @@ pub(super) fn start(api: &Api) {
     );
 }
 
-fn note_all(api: &Api, queue: &Queue<Arc<str>>) {
+/// Notes the pods that are being deleted: all, or those of one node.
+fn note_all(api: &Api, queue: &Queue<Arc<str>>, node: Option<&str>) {
     let listed = api.store().list(BUCKET, "", None, None).map(|(pods, _)| pods).unwrap_or_default();
     for (key, entry) in listed {
-        note(api, queue, &key, &entry);
+        let is_meant = |leaving: Leaving| node.is_none_or(|node| leaving.node == node);
+        if Leaving::of(&entry).is_some_and(is_meant) {
+            note(api, queue, &key, &entry);
+        }
     }
 }
 

@@ -37,7 +37,7 @@ struct Shared<K> {
 struct State<K> {
     known: HashMap<K, Known>,
     ready: VecDeque<K>,
-    /// Keys that failed, by the time of the next attempt; numbered, as several may share one.
+    /// Keys that wait for a time: that of the next attempt, or their own. Numbered, as several may share one.
     later: BTreeMap<(Instant, u64), K>,
     number: u64,
 }

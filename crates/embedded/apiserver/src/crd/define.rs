@@ -58,17 +58,24 @@ impl Api {
     }
 }
 
-async fn define(api: &Api, manager: String, definition: Value) -> Result<(), Failure> {
+async fn define(api: &Api, manager: String, mut definition: Value) -> Result<(), Failure> {
     let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
     let name = text(&definition, "/metadata/name").to_owned();
     let mut ask = Ask { manager, ..Ask::internal(api, &resource, "", &name) };
+    // As it is stored, so that it can be compared with what is.
+    model::fit_applied(&ask, &mut definition)?;
     if let Some(entry) = api.store().get(BUCKET, &name) {
         let stored = entry.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         if says(&stored, &definition) {
             return Ok(());
         }
         ask.options.force = Some(true);
-        return patch(&ask, PatchType::Apply, definition.to_string().as_bytes()).await.map(drop);
+        ask.options.field_manager = Some(ask.manager.clone());
+        // Webhooks have a say here, and may be wrong or not there yet: that must not keep a cluster from starting.
+        if let Err(failure) = patch(&ask, PatchType::Apply, definition.to_string().as_bytes()).await {
+            tracing::warn!("cannot bring the definition {name} up to date: {failure}");
+        }
+        return Ok(());
     }
     let mut object = model::apply(&ask, None, &definition)?;
     drop(definition);

@@ -231,10 +231,12 @@ impl Directory {
             let path = path.to_owned();
             move |source| StoreError::Io { what, path, source }
         };
+        let missing: Vec<&Path> = path.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
         fs::create_dir_all(path).map_err(failed("create the data directory"))?;
         restrict(path).map_err(failed("keep others out of the data directory"))?;
         // A new directory is only safe once the one that it is in is.
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        for parent in missing.iter().filter_map(|made| made.parent()) {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             let synced = File::open(parent).and_then(|parent| parent.sync_all());
             synced.map_err(failed("sync the directory of the data directory"))?;
         }

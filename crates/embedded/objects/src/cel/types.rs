@@ -195,14 +195,15 @@ impl<'s> Checker<'_, 's> {
                 self.call(function, target.as_ref(), &args)?
             }
             Expr::List(items) => {
-                let items = items.iter().map(|(item, _)| self.expr(item)).collect::<Result<Vec<_>, _>>()?;
+                let items = items.iter().map(|(item, is_optional)| self.entry(item, *is_optional));
+                let items = items.collect::<Result<Vec<_>, _>>()?;
                 Type::list(items.into_iter().reduce(|one, other| one.or(&other)).unwrap_or(Type::Dyn))
             }
             Expr::Map(entries) => {
                 let mut values = Vec::with_capacity(entries.len());
-                for (key, value, _) in entries {
+                for (key, value, is_optional) in entries {
                     self.expr(key)?;
-                    values.push(self.expr(value)?);
+                    values.push(self.entry(value, *is_optional)?);
                 }
                 Type::Map(Box::new(
                     values.into_iter().reduce(|one, other| one.or(&other)).unwrap_or(Type::Dyn),
@@ -237,6 +238,14 @@ impl<'s> Checker<'_, 's> {
         })
     }
 
+    /// An entry of a literal, which may be left out if it is an optional that has nothing.
+    fn entry(&mut self, value: &Expr, is_optional: bool) -> Checked<'s> {
+        Ok(match self.expr(value)? {
+            Type::Optional(inner) if is_optional => *inner,
+            found => found,
+        })
+    }
+
     fn within(&mut self, names: Vec<(String, Type<'s>)>, body: &Expr) -> Checked<'s> {
         let before = self.variables.len();
         self.variables.extend(names);
@@ -253,9 +262,14 @@ impl<'s> Checker<'_, 's> {
         }
     }
 
-    /// An error, at the first place where the text has what it is about.
+    /// An error, at the first place where the text has the word that it is about.
     fn refuse(&self, at: &str, message: String) -> CompileError {
-        let position = if at.is_empty() { None } else { self.text.find(at) };
+        let ends = |end: usize| {
+            let next = self.text.get(end..).and_then(|rest| rest.chars().next());
+            !next.is_some_and(|next| next.is_alphanumeric() || next == '_')
+        };
+        let mut places = self.text.match_indices(at).map(|(place, _)| place);
+        let position = places.find(|place| !at.is_empty() && ends(place + at.len()));
         CompileError { position: position.unwrap_or(0), message }
     }
 
@@ -267,7 +281,10 @@ impl<'s> Checker<'_, 's> {
         };
         match of {
             Type::Dyn => Ok(Type::Dyn),
-            Type::Optional(inner) => self.field(inner, name),
+            Type::Optional(inner) => Ok(match self.field(inner, name)? {
+                Type::Optional(found) => Type::Optional(found),
+                found => Type::Optional(Box::new(found)),
+            }),
             Type::Map(value) => Ok((**value).clone()),
             Type::Object(Fields::Of(schema)) => of_schema(schema).map_or_else(undefined, Ok),
             Type::Object(Fields::OfResource(schema)) => match name {
@@ -289,8 +306,9 @@ impl<'s> Checker<'_, 's> {
     fn binary(&self, operator: Operator, left: &Type<'s>, right: &Type<'s>) -> Checked<'s> {
         use Operator as Op;
         let refuse = |symbol: &str| {
+            let function = if symbol == "in" { "@in".to_owned() } else { format!("_{symbol}_") };
             let message =
-                format!("found no matching overload for '_{symbol}_' applied to '({left}, {right})'");
+                format!("found no matching overload for '{function}' applied to '({left}, {right})'");
             Err(self.refuse("", message))
         };
         let is_open = *left == Type::Dyn || *right == Type::Dyn;
@@ -344,14 +362,18 @@ impl<'s> Checker<'_, 's> {
     fn comprehension(&mut self, comprehension: &Loop) -> Checked<'s> {
         let Loop { kind, over, name, second, condition, body } = comprehension;
         let over = self.expr(over)?;
+        if matches!(kind, LoopKind::OptMap | LoopKind::OptFlatMap) {
+            let inner = if let Type::Optional(inner) = over { *inner } else { Type::Dyn };
+            let result = self.within(vec![(name.clone(), inner)], body)?;
+            return Ok(if *kind == LoopKind::OptMap { Type::Optional(Box::new(result)) } else { Type::Dyn });
+        }
         // The names, and what they stand for: items of a list or its positions, keys of a map or its values.
         let is_pair = second.is_some();
         let (first_type, second_type) = match &over {
             Type::Dyn | Type::Object(_) => (Type::Dyn, Type::Dyn),
             Type::List(item) if is_pair => (Type::Int, (**item).clone()),
             Type::List(item) => ((**item).clone(), Type::Dyn),
-            Type::Map(value) => (Type::Text, (**value).clone()),
-            Type::Optional(inner) => ((**inner).clone(), Type::Dyn),
+            Type::Map(value) => (Type::Dyn, (**value).clone()),
             other => {
                 return Err(self.refuse(
                     "",
@@ -377,13 +399,12 @@ impl<'s> Checker<'_, 's> {
             },
             LoopKind::Map | LoopKind::TransformList => Type::list(result),
             LoopKind::Filter => match over {
-                Type::Map(_) => Type::list(Type::Text),
+                Type::Map(_) => Type::list(Type::Dyn),
                 other => other,
             },
             LoopKind::TransformMap => Type::Map(Box::new(result)),
-            LoopKind::OptMap => Type::Optional(Box::new(result)),
             LoopKind::SortBy => over,
-            LoopKind::TransformMapEntry | LoopKind::OptFlatMap => Type::Dyn,
+            LoopKind::TransformMapEntry | LoopKind::OptMap | LoopKind::OptFlatMap => Type::Dyn,
         })
     }
 

@@ -150,6 +150,32 @@ impl Structural {
         defaults::default(self, object);
     }
 
+    /// What is wrong with rules, by the types of what they are about. For new schemas only: one that is in use stays so.
+    pub fn rule_mistakes(&self, path: &Path<'_>) -> Vec<FieldError> {
+        let mut mistakes = Vec::new();
+        self.collect_mistakes(path, true, &mut mistakes);
+        mistakes
+    }
+
+    fn collect_mistakes(&self, path: &Path<'_>, is_root: bool, mistakes: &mut Vec<FieldError>) {
+        if !self.has_rules {
+            return;
+        }
+        let at = path.field("x-kubernetes-validations");
+        for (index, rule) in self.rules.iter().enumerate() {
+            mistakes.extend(rule.mistakes(self, is_root, &at.index(index)));
+        }
+        let properties = path.field("properties");
+        for (name, child) in &self.properties {
+            child.collect_mistakes(&properties.key(name), false, mistakes);
+        }
+        for (key, child) in [("items", &self.items), ("additionalProperties", &self.additional)] {
+            if let Some(child) = child {
+                child.collect_mistakes(&path.field(key), false, mistakes);
+            }
+        }
+    }
+
     /// Checks an object against schema, list uniqueness and CEL rules. `old` is the object it replaces, if any:
     /// what was wrong before and has not changed is forgiven.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Verdict {

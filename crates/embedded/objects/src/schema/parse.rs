@@ -452,7 +452,6 @@ impl Parser {
                     continue;
                 }
             };
-            self.errors.extend(rule.mistakes(node, place.depth == 0, &at));
             if rule.uses_old_self() && place.is_uncorrelated {
                 self.errors.push(FieldError::invalid(
                     &at.field("rule"),

@@ -498,8 +498,9 @@ proptest! {
         }
     }
 
-    /// When nothing changes, a further cycle does nothing. That supposes peace: where admission order and
-    /// fair shares disagree about who goes first, victims and their preemptors may take turns for ever.
+    /// When nothing changes, a further cycle does nothing. With fair sharing that supposes peace: a workload that
+    /// preempts in its own queue and in others may be allowed the others only while its own are gone, get those
+    /// back, and lose again, for ever. Kueue decides so too (kueue#14543).
     #[test]
     fn admission_is_a_fixpoint(plan in plan()) {
         let mut engine = carry_out(&plan, |_| {});
@@ -509,7 +510,11 @@ proptest! {
         while quiet < turns {
             quiet = if cycle(&mut engine) { 0 } else { quiet + 1 };
             rounds += 1;
-            prop_assume!(rounds < 300);
+            if plan.fair {
+                prop_assume!(rounds < 300);
+            } else {
+                prop_assert!(rounds < 300, "nobody comes to rest");
+            }
         }
         let before = holding(&engine);
         prop_assert!(!cycle(&mut engine));

@@ -137,7 +137,10 @@ fn versions(new: &Value, errors: &mut Vec<FieldError>) {
                     .push(FieldError::required(&at.field("schema.openAPIV3Schema"), "schemas are required"));
             }
             Some(schema) => match Structural::parse(schema, &place) {
-                Ok(schema) => selectable(version, &schema, &at, errors),
+                Ok(schema) => {
+                    errors.extend(schema.rule_mistakes(&place));
+                    selectable(version, &schema, &at, errors);
+                }
                 Err(problems) => errors.extend(problems),
             },
         }

@@ -219,6 +219,8 @@ fn typed() -> Structural {
         "map": { "type": "object", "additionalProperties": { "type": "integer" } },
         "free": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
         "a-b": { "type": "integer" },
+        "inner": { "type": "object", "properties": {
+            "n": { "type": "integer" }, "numbers": { "type": "array", "items": { "type": "integer" } } } },
     } });
     Structural::parse(&schema, &Path::ROOT).unwrap()
 }
@@ -247,6 +249,10 @@ fn what_can_be_evaluated_is_not_refused() {
         "quantity('1Gi').isGreaterThan(quantity('1Mi'))",
         "self.list.exists_one(one, one.name == 'a') && size(self.list) > 0 && self.s.size() < 9",
         "self.list == [] && self.map == {}",
+        "self.?inner.n.optMap(n, n > 0).orValue(true) && self.?inner.n == self.?n",
+        "self.?inner.numbers.optMap(l, size(l) > 0).orValue(true)",
+        "[?self.?s].all(x, x.startsWith('a')) && {?'k': self.?n}.all(k, k == 'k')",
+        "{1: 'a'}.all(k, k > 0) && self.list.transformMap(i, v, v.name).all(i, i >= 0)",
         "[1, 2].sum() == 3 && self.s.split(',').size() == 1",
     ] {
         assert_eq!(mistake(rule), None, "{rule}");
@@ -276,7 +282,7 @@ fn what_can_never_be_evaluated_is_refused_with_its_place() {
         ),
         (
             "self.n in self.s",
-            "compilation failed: ERROR: <input>:1:1: found no matching overload for '_in_' applied to '(int, string)'",
+            "compilation failed: ERROR: <input>:1:1: found no matching overload for '@in' applied to '(int, string)'",
         ),
         ("self.s", "compilation failed: must evaluate to a bool"),
     ] {

@@ -22,14 +22,14 @@
 //! ";
 //! let report = quintet_queue_engine::simulate::simulate(plan)?;
 //! assert_eq!(report.classes["small"].admitted, 60);
-//! assert!(report.text().contains("cq-0-1-0"), "the second queue of the first set and cohort");
+//! assert!(report.text().contains("cq-0-1-cohort-0"), "the second queue of the first set, in the first cohort");
 //! # Ok::<(), quintet_queue_engine::simulate::PlanError>(())
 //! ```
 
 mod plan;
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use plan::{CohortSet, Plan, PlanError, QueueSet, TopologyPlan, WorkloadSet, WorkloadTemplate};
@@ -111,9 +111,18 @@ impl Simulation {
         engine.state.set_flavor(flavor, Flavor { topology, ..Flavor::default() });
         let mut simulation =
             Self { engine, namespace, flavor, queues: Vec::new(), classes: Vec::new(), arrivals: Vec::new() };
-        for (set, cohorts) in plan.cohorts.iter().enumerate() {
-            for cohort in 0..cohorts.count {
-                simulation.add_cohort(cohorts, set, cohort)?;
+        let mut classes = BTreeSet::new();
+        for cohorts in &plan.cohorts {
+            if !classes.insert(&cohorts.class_name) {
+                return Err(PlanError::Invalid {
+                    field: "className",
+                    owner: "cohorts".into(),
+                    value: cohorts.class_name.clone(),
+                    expected: "a name that no other cohort has",
+                });
+            }
+            for number in 0..cohorts.count {
+                simulation.add_cohort(cohorts, &format!("{}-{number}", cohorts.class_name))?;
             }
         }
         if simulation.arrivals.is_empty() {
@@ -124,13 +133,13 @@ impl Simulation {
         Ok(simulation)
     }
 
-    fn add_cohort(&mut self, cohorts: &CohortSet, set: usize, number: usize) -> Result<(), PlanError> {
-        let cohort =
-            self.engine.state.names.cohorts.intern(&format!("{}-{set}-{number}", cohorts.class_name));
+    fn add_cohort(&mut self, cohorts: &CohortSet, name: &str) -> Result<(), PlanError> {
+        let cohort_name = name;
+        let cohort = self.engine.state.names.cohorts.intern(cohort_name);
         for (set, queues) in cohorts.queues_sets.iter().enumerate() {
             let templates = self.add_classes(queues)?;
             for index in 0..queues.count {
-                let name = format!("{}-{set}-{index}-{number}", queues.class_name);
+                let name = format!("{}-{set}-{index}-{cohort_name}", queues.class_name);
                 let local_queue = self.add_queue(queues, &name, cohort)?;
                 for (workloads, first) in queues.workloads_sets.iter().zip(&templates) {
                     let interval = Span::millis(workloads.creation_interval_ms);
@@ -150,8 +159,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Queues are named after their class where that is enough; the numbers of upstream's names, which tell
-    /// set, queue and cohort, are for many of a kind.
+    /// Queues are named after their class where that is enough; upstream's names, which tell set, queue and cohort,
+    /// are for many of a kind.
     fn shorten_names(&mut self, plan: &Plan) {
         let mut count_of: BTreeMap<&str, usize> = BTreeMap::new();
         for cohorts in &plan.cohorts {
@@ -159,10 +168,15 @@ impl Simulation {
                 *count_of.entry(&queues.class_name).or_default() += cohorts.count * queues.count;
             }
         }
-        for (_, name, _) in &mut self.queues {
-            let class = name.rsplitn(4, '-').last().unwrap_or_default();
+        // In the order in which they were added.
+        let classes = plan.cohorts.iter().flat_map(|cohorts| {
+            let queues = cohorts.queues_sets.iter();
+            let of_one = queues.flat_map(|set| std::iter::repeat_n(set.class_name.as_str(), set.count));
+            std::iter::repeat_n(of_one, cohorts.count).flatten()
+        });
+        for ((_, name, _), class) in self.queues.iter_mut().zip(classes) {
             if count_of.get(class) == Some(&1) {
-                *name = class.to_owned();
+                class.clone_into(name);
             }
         }
     }
@@ -284,8 +298,17 @@ impl Simulation {
 }
 
 fn topology_request(template: &WorkloadTemplate) -> Result<Option<TopologyRequest>, PlanError> {
-    let (Some(constraint), Some(level)) = (&template.tas_constraint, &template.tas_level) else {
-        return Ok(None);
+    let (constraint, level) = match (&template.tas_constraint, &template.tas_level) {
+        (None, None) => return Ok(None),
+        (Some(constraint), Some(level)) => (constraint, level),
+        (constraint, level) => {
+            return Err(PlanError::Invalid {
+                field: if constraint.is_some() { "tasConstraint" } else { "tasLevel" },
+                owner: template.class_name.clone(),
+                value: constraint.as_ref().or(level.as_ref()).cloned().unwrap_or_default(),
+                expected: "both tasConstraint and tasLevel, or neither",
+            });
+        }
     };
     let level: Arc<str> = level.as_str().into();
     let mut request = TopologyRequest::default();

@@ -42,6 +42,8 @@ pub enum PlanError {
 pub enum Amountlike {
     /// A whole number.
     Number(i64),
+    /// Any other number.
+    Decimal(f64),
     /// A quantity.
     Text(String),
 }
@@ -196,7 +198,8 @@ impl Plan {
 pub(super) fn quantity(value: &Amountlike, field: &'static str, owner: &str) -> Result<Quantity, PlanError> {
     let text = match value {
         Amountlike::Number(number) => return Ok(Quantity::from_units(*number, Notation::DecimalSi)),
-        Amountlike::Text(text) => text,
+        Amountlike::Decimal(number) => number.to_string(),
+        Amountlike::Text(text) => text.clone(),
     };
     text.parse().map_err(|_| PlanError::Invalid {
         field,

@@ -181,7 +181,7 @@ impl<'a> Placer<'a> {
         let assumed = Assumed::default();
         let counting = Counting::new(self, request, None, &assumed, None);
         let key = self.count(&params, &counting);
-        let level = if params.required || params.unconstrained { params.level } else { 0 };
+        let level = if params.required { params.level } else { 0 };
         let domains = self.tree.by_level.get(level).map_or(&[][..], |domains| domains);
         let mut slices = domains.iter().map(|domain| i64::from(self.state(*domain).slices));
         let needed = i64::from(params.slices());
