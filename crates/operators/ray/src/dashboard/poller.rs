@@ -329,7 +329,7 @@ impl<Q: Question> Poller<Q> {
         let is_urgent = urgent_until.is_some_and(|end| Instant::now() < end);
         let (fared, wait) = match (is_good, is_urgent) {
             (true, _) => (Fared::Well, self.0.period),
-            (false, true) => (Fared::Badly, self.0.period),
+            (false, true) => (Fared::Well, self.0.period),
             (false, false) => (Fared::Badly, self.pause(failures)),
         };
         let ticket = state.agenda.add(Instant::now() + wait, fared, item.root.clone(), item.question.clone());
