@@ -66,6 +66,7 @@ fn a_standby_waits_with_warm_caches_and_follows_at_once_when_the_leader_leaves()
         };
         assert_eq!((status(&first), status(&second)), (true, false));
         assert_eq!(holder(&server), "first");
+        server.take_requests();
         first.stop().await;
         assert_eq!(holder(&server), "", "given back");
         let left = Instant::now();
@@ -73,6 +74,9 @@ fn a_standby_waits_with_warm_caches_and_follows_at_once_when_the_leader_leaves()
         assert!(left.elapsed() < Duration::from_secs(4), "{:?}", left.elapsed());
         plant(&server, "tulip");
         grown(&server, "tulip").await;
+        let requests = server.take_requests();
+        let lists = requests.iter().filter(|request| request.contains("limit=")).count();
+        assert_eq!(lists, 2, "one of each kind shows what the last leader did: {requests:?}");
         let spec = server.store(|store| store.objects[&lease()]["spec"].clone());
         assert_eq!(spec["leaseTransitions"], 1, "{spec}");
         second.stop().await;
