@@ -5,9 +5,15 @@ mod support;
 
 use std::time::Duration;
 
-use quintet_controller::ObjectKey;
+use quintet_controller::{ObjectKey, cache::Caches};
 use serde_json::{Value, json};
-use support::{garden::config_map_kind, process::Process, server::Server, simulate, store::Place};
+use support::{
+    garden::{Gardener, config_map_kind, garden_of},
+    process::Process,
+    server::Server,
+    simulate,
+    store::Place,
+};
 use tokio::time::Instant;
 
 fn lease() -> Place {
@@ -20,15 +26,25 @@ fn holder(server: &Server) -> Value {
         .into()
 }
 
+fn garden(namespace: &str, name: &str) -> Place {
+    ("test.quintet.dev/v1/gardens".to_owned(), namespace.to_owned(), name.to_owned())
+}
+
 fn plant(server: &Server, name: &str) {
-    let place = ("test.quintet.dev/v1/gardens".to_owned(), "default".to_owned(), name.to_owned());
+    plant_in(server, &garden("default", name));
+}
+
+fn plant_in(server: &Server, place: &Place) {
     let object = json!({"metadata": {}, "spec": {"plants": 2, "colour": "red"}});
-    server.store(|store| store.create(&place, object).unwrap());
+    server.store(|store| store.create(place, object).unwrap());
 }
 
 async fn grown(server: &Server, name: &str) {
-    let place = ("test.quintet.dev/v1/gardens".to_owned(), "default".to_owned(), name.to_owned());
-    server.until("grown", |store| store.objects[&place]["status"]["grown"] == 2).await;
+    grown_in(server, &garden("default", name)).await;
+}
+
+async fn grown_in(server: &Server, place: &Place) {
+    server.until("grown", |store| store.objects[place]["status"]["grown"] == 2).await;
 }
 
 #[test]
@@ -50,6 +66,7 @@ fn a_standby_waits_with_warm_caches_and_follows_at_once_when_the_leader_leaves()
         };
         assert_eq!((status(&first), status(&second)), (true, false));
         assert_eq!(holder(&server), "first");
+        server.take_requests();
         first.stop().await;
         assert_eq!(holder(&server), "", "given back");
         let left = Instant::now();
@@ -57,6 +74,9 @@ fn a_standby_waits_with_warm_caches_and_follows_at_once_when_the_leader_leaves()
         assert!(left.elapsed() < Duration::from_secs(4), "{:?}", left.elapsed());
         plant(&server, "tulip");
         grown(&server, "tulip").await;
+        let requests = server.take_requests();
+        let lists = requests.iter().filter(|request| request.contains("limit=")).count();
+        assert_eq!(lists, 2, "one of each kind shows what the last leader did: {requests:?}");
         let spec = server.store(|store| store.objects[&lease()]["spec"].clone());
         assert_eq!(spec["leaseTransitions"], 1, "{spec}");
         second.stop().await;
@@ -167,5 +187,60 @@ fn who_does_not_hold_the_lease_does_not_write() {
         assert_eq!(written.len(), 1, "{written:?}");
         process.kill();
         standby.kill();
+    });
+}
+
+/// A replica with the gardener at work in two namespaces that takes the lead over while one of them cannot be read.
+async fn takes_over_when_unreadable(server: &Server, code: u16) -> (Process, Caches) {
+    let first = Process::bare(server, 1, Some("first"));
+    first.leadership.acquired().await;
+    let second = Process::bare(server, 2, Some("second"));
+    let caches = second.runtime.caches().clone().in_namespaces(&["here", "there"].map(str::to_owned));
+    let gardener = Gardener::new(&caches);
+    let (gardens, plants) = (gardener.gardens.clone(), gardener.plants.clone());
+    second.runtime.add(gardener, &gardens, 2).watches(&plants, |entry| vec![garden_of(entry)]).done();
+    second.runtime.start();
+    gardens.synced().await;
+    plants.synced().await;
+    assert!(caches.missing().is_empty());
+    plant_in(server, &garden("here", "rose"));
+    server.with_faults(|faults| faults.unreadable = Some(("/namespaces/there/", code)));
+    first.stop().await;
+    second.leadership.acquired().await;
+    (second, caches)
+}
+
+#[test]
+fn a_namespace_that_may_no_longer_be_read_does_not_keep_a_new_leader_from_the_others() {
+    simulate(async {
+        let server = Server::new(1);
+        let (leader, caches) = takes_over_when_unreadable(&server, 403).await;
+        grown_in(&server, &garden("here", "rose")).await;
+        assert_eq!(caches.missing(), Vec::<String>::new());
+        // The right is given back.
+        server.with_faults(|faults| faults.unreadable = None);
+        plant_in(&server, &garden("there", "tulip"));
+        grown_in(&server, &garden("there", "tulip")).await;
+        leader.stop().await;
+    });
+}
+
+#[test]
+fn a_leader_that_does_not_know_what_the_last_one_did_says_that_it_is_not_ready() {
+    simulate(async {
+        let server = Server::new(1);
+        let (leader, caches) = takes_over_when_unreadable(&server, 503).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let missing = caches.missing();
+        assert!(
+            missing.len() == 2 && missing.iter().all(|one| one.starts_with("cannot list ")),
+            "{missing:?}"
+        );
+        let place = garden("here", "rose");
+        assert!(server.store(|store| store.objects[&place]["status"].is_null()), "it does not begin");
+        server.with_faults(|faults| faults.unreadable = None);
+        grown_in(&server, &place).await;
+        assert!(caches.missing().is_empty());
+        leader.stop().await;
     });
 }

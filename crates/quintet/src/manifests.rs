@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use quintet_api::config::{Component, Configuration, Process, Webhook};
 use quintet_api::crd::{self, WebhookService};
-use quintet_api::names::{MAX_LABEL, is_dns_label};
+use quintet_api::names::{MAX_LABEL, is_dns_label, short_hash};
 use serde_json::{Value, json};
 
-use crate::operator::{Duties, ray_settings};
+use crate::operator::{Duties, addresses, ray_settings};
 use crate::output::{self, Format};
 
 /// Print everything needed to install Quintet on a cluster.
@@ -19,14 +19,15 @@ use crate::output::{self, Format};
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The namespace to install into.
-    #[arg(short, long, default_value = "quintet-system")]
+    #[arg(short, long, default_value = HOME)]
     namespace: String,
     /// The image to run.
     #[arg(long, default_value = concat!("quintet:", env!("CARGO_PKG_VERSION")))]
     image: String,
-    /// How many replicas to run; one leads, the others stand by and answer webhooks.
-    #[arg(long, default_value_t = 2)]
-    replicas: u32,
+    /// How many replicas to run; one leads, the others stand by and answer webhooks. Two, or one if they elect no
+    /// leader.
+    #[arg(long)]
+    replicas: Option<u32>,
     /// The cluster is OpenShift: Ray dashboards get Routes.
     #[arg(long)]
     openshift: bool,
@@ -42,6 +43,10 @@ pub(crate) struct Arguments {
 
 /// The name of everything that is ours.
 const NAME: &str = "quintet";
+/// Where it is installed unless the user says otherwise.
+const HOME: &str = "quintet-system";
+/// Changes with the configuration file, so that pods are replaced by some that have read it.
+const CONFIGURATION_HASH: &str = "quintet.dev/configuration-hash";
 /// The least Kubernetes wants to know of a pod's user.
 const NOBODY: i64 = 65532;
 
@@ -59,6 +64,13 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let flags = duties.flags()?;
     let configuration = duties.into_configuration()?;
     let process = &configuration.process;
+    if let Some(other) = process.namespace.as_deref().filter(|other| *other != namespace) {
+        bail!(
+            "the configuration says namespace: {other}, and this would install into {namespace}; give --namespace {other}, or leave it out of the file"
+        );
+    }
+    let replicas = replicas_of(process, replicas)?;
+    let endpoints = Endpoints::of(process)?;
     let service = WebhookService { namespace: namespace.clone(), name: process.webhook.service_name.clone() };
     let crds = crd::all(&service);
 
@@ -69,24 +81,66 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         objects.extend(crds.context("cannot write the definitions")?);
     }
     objects.extend(permissions(&namespace, &configuration, openshift)?);
-    objects.extend(services(&namespace, process));
-    let mut deployment = deployment(&namespace, &image, replicas, process);
-    let pod = &mut deployment["spec"]["template"]["spec"];
+    objects.extend(services(&namespace, &process.webhook, &endpoints));
+    let mut deployment = deployment(&namespace, &image, replicas, process, &endpoints);
+    let template = &mut deployment["spec"]["template"];
     let mut command = vec!["operator".to_owned()];
     if let Some(text) = file {
+        template["metadata"]["annotations"] = json!({ CONFIGURATION_HASH: short_hash(&text, 40) });
         let data = json!({ "config.yaml": text });
         objects.push(json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(&namespace, NAME), "data": data,
         }));
+        let pod = &mut template["spec"];
         pod["volumes"] = json!([{ "name": "configuration", "configMap": { "name": NAME } }]);
         let mount = json!({ "name": "configuration", "mountPath": "/etc/quintet", "readOnly": true });
         pod["containers"][0]["volumeMounts"] = json!([mount]);
         command.push(format!("--config={CONFIGURATION}"));
     }
     command.extend(flags);
-    pod["containers"][0]["args"] = json!(command);
+    template["spec"]["containers"][0]["args"] = json!(command);
     objects.push(deployment);
     output::print_objects(&objects, output)
+}
+
+/// Without an election all replicas would write.
+fn replicas_of(process: &Process, asked: Option<u32>) -> anyhow::Result<u32> {
+    if process.leader_election.leader_elect {
+        return Ok(asked.unwrap_or(2));
+    }
+    ensure!(
+        asked.is_none_or(|replicas| replicas <= 1),
+        "without leader election there can be only one replica; leave out --replicas, or set leaderElection.leaderElect"
+    );
+    Ok(asked.unwrap_or(1))
+}
+
+/// The ports of what can be turned off.
+struct Endpoints {
+    metrics: Option<u16>,
+    health: Option<u16>,
+}
+
+impl Endpoints {
+    fn of(process: &Process) -> anyhow::Result<Self> {
+        let port = |address: &str, what: &str| -> anyhow::Result<Option<u16>> {
+            let port = addresses::optional(address, what)?.map(|address| address.port());
+            ensure!(
+                port != Some(0),
+                "{what} \"{address}\" is another port at every start; name one, or 0 alone for none"
+            );
+            Ok(port)
+        };
+        Ok(Self {
+            metrics: port(&process.metrics_bind_address, "metricsBindAddress")?,
+            health: port(&process.health_bind_address, "healthBindAddress")?,
+        })
+    }
+}
+
+/// A name for what several installations have in one place.
+fn shared_name(namespace: &str, name: &str) -> String {
+    if namespace == HOME { name.to_owned() } else { format!("{name}-{namespace}") }
 }
 
 fn labels() -> Value {
@@ -117,8 +171,8 @@ fn component_rules(configuration: &Configuration, openshift: bool) -> anyhow::Re
     Ok(rules)
 }
 
-/// The least that the operator needs: for the cluster, in its own namespace, and in those it looks after, which are all
-/// unless some are named.
+/// The least that the operator needs: for the cluster, in its own namespace, in that of its Lease, and in those it looks
+/// after, which are all unless some are named.
 fn permissions(
     namespace: &str,
     configuration: &Configuration,
@@ -149,47 +203,65 @@ fn permissions(
         for_all.extend(where_it_looks.clone());
     }
     let lease = &leader_election.resource_name;
-    let at_home = json!([
+    let for_lease = [
         rule("coordination.k8s.io", &["leases"], &[], &["create"]),
         rule("coordination.k8s.io", &["leases"], &[lease], &["get", "update"]),
+    ];
+    let lease_namespace = leader_election.resource_namespace.as_deref().unwrap_or(namespace);
+    let mut at_home = vec![
         rule("", &["secrets"], &[], &["create"]),
         rule("", &["secrets"], &[&webhook.secret_name], &["get", "update"]),
-    ]);
+    ];
     let mut objects =
         vec![json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(namespace, NAME) })];
-    objects.extend(both("ClusterRole", json!({ "name": NAME, "labels": labels() }), json!(for_all)));
-    objects.extend(both("Role", metadata(namespace, NAME), at_home));
+    let everywhere = json!({ "name": shared_name(namespace, NAME), "labels": labels() });
+    objects.extend(both("ClusterRole", everywhere, json!(for_all)));
+    if leader_election.leader_elect {
+        if lease_namespace == namespace {
+            at_home.extend(for_lease);
+        } else {
+            let name = shared_name(namespace, "quintet-leader");
+            objects.extend(both("Role", metadata(lease_namespace, &name), json!(for_lease)));
+        }
+    }
+    objects.extend(both("Role", metadata(namespace, NAME), json!(at_home)));
     for watched in watch_namespaces {
-        objects.extend(both("Role", metadata(watched, "quintet-operator"), json!(where_it_looks)));
+        let name = shared_name(namespace, "quintet-operator");
+        objects.extend(both("Role", metadata(watched, &name), json!(where_it_looks)));
     }
     Ok(objects)
 }
 
-fn services(namespace: &str, process: &Process) -> Vec<Value> {
-    let Webhook { service_name, .. } = &process.webhook;
+fn services(namespace: &str, webhook: &Webhook, endpoints: &Endpoints) -> Vec<Value> {
     let service = |name: &str, port: Value| {
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": metadata(namespace, name),
             "spec": { "selector": labels(), "ports": [port] },
         })
     };
-    vec![
-        service(service_name, json!({ "name": "https", "port": 443, "targetPort": "webhook" })),
-        service(
-            "quintet-metrics",
-            json!({ "name": "http", "port": port(&process.metrics_bind_address), "targetPort": "metrics" }),
-        ),
-    ]
+    let webhooks =
+        service(&webhook.service_name, json!({ "name": "https", "port": 443, "targetPort": "webhook" }));
+    let metrics = endpoints.metrics.map(|port| {
+        service("quintet-metrics", json!({ "name": "http", "port": port, "targetPort": "metrics" }))
+    });
+    [webhooks].into_iter().chain(metrics).collect()
 }
 
-/// The port of an address such as `:8080`.
-fn port(address: &str) -> Option<u16> {
-    address.rsplit(':').next()?.parse().ok()
-}
-
-fn deployment(namespace: &str, image: &str, replicas: u32, process: &Process) -> Value {
-    let probe = |path: &str| json!({ "httpGet": { "path": path, "port": "health" } });
-    json!({
+fn deployment(
+    namespace: &str,
+    image: &str,
+    replicas: u32,
+    process: &Process,
+    endpoints: &Endpoints,
+) -> Value {
+    let ports = [
+        ("webhook", Some(process.webhook.port)),
+        ("metrics", endpoints.metrics),
+        ("health", endpoints.health),
+    ];
+    let ports =
+        ports.into_iter().filter_map(|(name, port)| Some(json!({ "name": name, "containerPort": port? })));
+    let mut deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(namespace, NAME),
         "spec": {
             "replicas": replicas,
@@ -203,12 +275,7 @@ fn deployment(namespace: &str, image: &str, replicas: u32, process: &Process) ->
                     },
                     "containers": [{
                         "name": NAME, "image": image,
-                        "ports": [
-                            { "name": "webhook", "containerPort": process.webhook.port },
-                            { "name": "metrics", "containerPort": port(&process.metrics_bind_address) },
-                            { "name": "health", "containerPort": port(&process.health_bind_address) },
-                        ],
-                        "livenessProbe": probe("/healthz"), "readinessProbe": probe("/readyz"),
+                        "ports": ports.collect::<Vec<Value>>(),
                         "resources": { "requests": { "cpu": "50m", "memory": "64Mi" }, "limits": { "memory": "1Gi" } },
                         "securityContext": {
                             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
@@ -218,5 +285,16 @@ fn deployment(namespace: &str, image: &str, replicas: u32, process: &Process) ->
                 },
             },
         },
-    })
+    });
+    if endpoints.health.is_some() {
+        let probe = |path: &str| json!({ "httpGet": { "path": path, "port": "health" } });
+        let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+        container["livenessProbe"] = probe("/healthz");
+        container["readinessProbe"] = probe("/readyz");
+    }
+    if !process.leader_election.leader_elect {
+        // The old pod must have gone before the new one writes.
+        deployment["spec"]["strategy"] = json!({ "type": "Recreate" });
+    }
+    deployment
 }

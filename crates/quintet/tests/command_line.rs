@@ -199,6 +199,82 @@ fn manifests_give_the_rights_that_the_configuration_needs() {
 }
 
 #[test]
+fn manifests_fit_the_process_that_is_configured() {
+    let run = |name: &str, settings: &str, arguments: &[&str]| -> Vec<serde_json::Value> {
+        let own = "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\n";
+        let file = file(name, &format!("{own}{settings}\n"));
+        let output = quintet(&[&["manifests", "--no-crds", "--config", &file], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_saphyr::from_multiple(&text(&output.stdout)).unwrap()
+    };
+    let find = |objects: &[serde_json::Value], kind: &str, name: &str| {
+        let is_it =
+            |object: &&serde_json::Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        objects.iter().find(is_it).cloned()
+    };
+    let deployment = |objects: &[serde_json::Value]| find(objects, "Deployment", "quintet").unwrap();
+
+    let plain = run("plain.yaml", "concurrency: 3", &[]);
+    assert!(find(&plain, "ClusterRole", "quintet").is_some());
+    assert!(find(&plain, "Role", "quintet").unwrap()["rules"].to_string().contains("leases"));
+    assert!(find(&plain, "Service", "quintet-metrics").is_some());
+    assert_eq!(deployment(&plain)["spec"]["replicas"], 2);
+    assert!(deployment(&plain)["spec"]["strategy"].is_null());
+    let pod = |objects: &[serde_json::Value]| deployment(objects)["spec"]["template"].clone();
+    let hash = |objects: &[serde_json::Value]| {
+        pod(objects)["metadata"]["annotations"]["quintet.dev/configuration-hash"].clone()
+    };
+    assert_eq!(hash(&plain).as_str().unwrap().len(), 40);
+    assert_eq!(hash(&plain), hash(&run("same.yaml", "concurrency: 3", &[])));
+    assert_ne!(hash(&plain), hash(&run("other.yaml", "concurrency: 4", &[])), "other pods for another file");
+
+    let elsewhere = "leaderElection: {resourceNamespace: leases}\nnamespace: ml\nwatchNamespaces: [a]";
+    let elsewhere = run("elsewhere.yaml", elsewhere, &["-n", "ml"]);
+    let lease = find(&elsewhere, "Role", "quintet-leader-ml").unwrap();
+    assert_eq!(lease["metadata"]["namespace"], "leases");
+    assert!(lease["rules"].to_string().contains("quintet-leader"));
+    let binding = find(&elsewhere, "RoleBinding", "quintet-leader-ml").unwrap();
+    assert_eq!(binding["subjects"][0]["namespace"], "ml");
+    assert!(!find(&elsewhere, "Role", "quintet").unwrap()["rules"].to_string().contains("leases"));
+    let everywhere = find(&elsewhere, "ClusterRoleBinding", "quintet-ml").unwrap();
+    assert_eq!(everywhere["roleRef"]["name"], "quintet-ml");
+    assert!(find(&elsewhere, "ClusterRole", "quintet-ml").is_some());
+    assert!(find(&elsewhere, "Role", "quintet-operator-ml").is_some());
+
+    let off = "leaderElection: {leaderElect: false}\nmetricsBindAddress: '0'\nhealthBindAddress: ''";
+    let off = run("off.yaml", off, &[]);
+    let spec = &deployment(&off)["spec"];
+    assert_eq!((&spec["replicas"], &spec["strategy"]["type"]), (&1.into(), &"Recreate".into()));
+    let container = &spec["template"]["spec"]["containers"][0];
+    assert_eq!(container["ports"].as_array().unwrap().len(), 1, "only that of the webhooks: {container}");
+    assert!(container["livenessProbe"].is_null() && container["readinessProbe"].is_null());
+    assert!(find(&off, "Service", "quintet-metrics").is_none());
+    assert!(!off.iter().any(|object| object["rules"].to_string().contains("leases")));
+}
+
+#[test]
+fn manifests_that_would_not_work_are_refused() {
+    let own = "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\n";
+    for (name, settings, arguments, expected) in [
+        (
+            "ns.yaml",
+            "namespace: ml",
+            &["-n", "other"][..],
+            "says namespace: ml, and this would install into other",
+        ),
+        ("one.yaml", "leaderElection: {leaderElect: false}", &["--replicas", "2"], "can be only one replica"),
+        ("port.yaml", "metricsBindAddress: ':0'", &[], "is another port at every start"),
+        ("bare.yaml", "healthBindAddress: '8081'", &[], "healthBindAddress \"8081\" has no port"),
+        ("names.yaml", "watchNamespaces: [Team_A]", &[], "\"Team_A\" is no name of a namespace"),
+    ] {
+        let file = file(name, &format!("{own}{settings}\n"));
+        complains(&[&["manifests", "--config", &file], arguments].concat(), 1, expected);
+    }
+    complains(&["manifests", "--watch-namespaces", "a,b c"], 1, "\"b c\" is no name of a namespace");
+    assert!(quintet(&["manifests", "--watch-namespaces", "a,"]).status.success(), "a comma too many");
+}
+
+#[test]
 fn help_teaches_and_has_no_colours_in_a_pipe() {
     for arguments in [&["--help"][..], &["operator", "--help"], &["crds", "--help"]] {
         let output = quintet(arguments);

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+/// Switches all gates that are in alpha and are not named by themselves.
+pub const ALL_ALPHA: &str = "AllAlpha";
+/// The same of those in beta.
+pub const ALL_BETA: &str = "AllBeta";
+
 /// The gates of KubeRay.
 pub const RAY: &[&str] = &[
     "GCSFaultToleranceEmbeddedStorage",
@@ -103,11 +108,12 @@ pub const QUEUE: &[&str] = &[
 
 /// Refuses names that no component knows.
 pub(super) fn check(switches: &BTreeMap<String, bool>) -> Result<(), String> {
-    let is_known = |name: &&String| RAY.contains(&name.as_str()) || QUEUE.contains(&name.as_str());
+    let groups = [&[ALL_ALPHA, ALL_BETA], RAY, QUEUE];
+    let is_known = |name: &str| groups.iter().any(|group| group.contains(&name));
     match switches.keys().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(unknown) => Err(format!(
-            "there is no feature gate {unknown}; for Ray there are {}; for queues {}",
+            "there is no feature gate {unknown}; for Ray there are {}; for queues {}; for all of a stage {ALL_ALPHA} and {ALL_BETA}",
             RAY.join(", "),
             QUEUE.join(", ")
         )),

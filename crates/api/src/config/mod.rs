@@ -85,6 +85,7 @@ impl Configuration {
         if self.process.concurrency == 0 {
             return Err("concurrency (reconcileConcurrency in KubeRay's format) must be at least 1".into());
         }
+        self.process.check_namespaces()?;
         gates::check(&self.feature_gates)?;
         self.queue.check()
     }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::duration::GoDuration;
+use crate::{
+    duration::GoDuration,
+    names::{MAX_LABEL, is_dns_label},
+};
 
 /// Settings of the process. Every address is `host:port`; an empty host means all interfaces, and `0` turns
 /// an endpoint off.
@@ -27,6 +30,19 @@ pub struct Process {
     pub log: Log,
     /// Objects worked on at the same time, per controller.
     pub concurrency: usize,
+}
+
+impl Process {
+    /// A namespace of no possible name is a typing mistake: nothing would ever be found in it.
+    pub(super) fn check_namespaces(&self) -> Result<(), String> {
+        match self.watch_namespaces.iter().find(|name| !is_dns_label(name)) {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "watchNamespaces (watchNamespace in KubeRay's format): \"{name}\" is no name of a namespace; use \
+                 lower-case letters, digits and hyphens, at most {MAX_LABEL}"
+            )),
+        }
+    }
 }
 
 impl Default for Process {

@@ -57,9 +57,10 @@ impl Document {
         set(&mut process.health_bind_address, self.probe_addr);
         set(&mut process.leader_election.leader_elect, self.enable_leader_election);
         set(&mut process.concurrency, self.reconcile_concurrency);
-        let namespaces =
-            self.watch_namespace.map(|names| names.split(',').map(str::trim).map(Into::into).collect());
-        set(&mut process.watch_namespaces, namespaces.filter(|names: &Vec<String>| names != &[""]));
+        let names = self.watch_namespace.unwrap_or_default();
+        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let namespaces: Vec<String> = names.map(Into::into).collect();
+        set(&mut process.watch_namespaces, Some(namespaces).filter(|names| !names.is_empty()));
         let namespace = self.leader_election_namespace.filter(|namespace| !namespace.is_empty());
         process.leader_election.resource_namespace =
             namespace.or_else(|| process.leader_election.resource_namespace.take());

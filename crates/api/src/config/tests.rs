@@ -253,10 +253,24 @@ fn a_gate_that_nobody_knows_is_refused_with_those_that_are_known() {
         feature_gates: [(name.to_owned(), true)].into(),
         ..Configuration::default()
     };
-    for known in ["RayCronJob", "PartialAdmission"] {
+    for known in ["RayCronJob", "PartialAdmission", "AllAlpha", "AllBeta"] {
         assert_eq!(switched(known).check(), Ok(()), "{known}");
     }
     let error = switched("RayCronJobs").check().unwrap_err();
     assert!(error.starts_with("there is no feature gate RayCronJobs; for Ray there are "), "{error}");
     assert!(error.contains("RayCronJob,") && error.contains("PartialAdmission"), "{error}");
+}
+
+#[test]
+fn names_of_watched_namespaces_are_checked() {
+    let ray = "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nwatchNamespace: ";
+    for (names, expected) in [("'a,'", &["a"][..]), ("' a , ,b'", &["a", "b"]), ("','", &[]), ("''", &[])] {
+        assert_eq!(read(&format!("{ray}{names}")).process.watch_namespaces, expected, "{names}");
+    }
+    let own = "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\nwatchNamespaces: ";
+    for text in [format!("{ray}a,B"), format!("{own}[a, B]")] {
+        let message = error(&text);
+        assert!(message.contains("\"B\" is no name of a namespace; use lower-case letters"), "{message}");
+    }
+    assert!(error(&format!("{own}['']")).contains("\"\" is no name of a namespace"));
 }

@@ -231,13 +231,7 @@ impl<T: Send + Sync + 'static> Inner<T> {
 impl Health {
     /// The phase of the stream that is worst off.
     fn worst(&self) -> Phase {
-        let severity = |phase: &&Phase| match phase {
-            Phase::Watching => 0,
-            Phase::Starting => 1,
-            Phase::Absent => 2,
-            Phase::Failing(_) => 3,
-        };
-        self.phases.iter().max_by_key(severity).cloned().unwrap_or(Phase::Starting)
+        worst(self.phases.iter()).unwrap_or(Phase::Starting)
     }
 
     fn note_unreadable(&mut self, kind: &ApiKind, name: &str, error: &serde_json::Error) {
@@ -247,6 +241,16 @@ impl Health {
             self.unreadable.insert(name.to_owned(), text);
         }
     }
+}
+
+fn worst<'a>(phases: impl Iterator<Item = &'a Phase>) -> Option<Phase> {
+    let severity = |phase: &&Phase| match phase {
+        Phase::Watching => 0,
+        Phase::Starting => 1,
+        Phase::Absent => 2,
+        Phase::Failing(_) => 3,
+    };
+    phases.max_by_key(severity).cloned()
 }
 
 impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
@@ -313,13 +317,17 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
     }
 
     fn missing(&self) -> Option<String> {
-        if self.is_synced() {
-            return None;
-        }
-        let kind = &self.spec.kind;
-        Some(match &self.health.lock().worst() {
+        let (kind, must_catch_up) = (&self.spec.kind, *self.must_catch_up.borrow());
+        let streams = self.progress.borrow().clone();
+        let health = self.health.lock();
+        let lags = |stream: &Progress| !stream.synced || (must_catch_up && !stream.caught_up);
+        let lagging = health.phases.iter().zip(&streams).filter(|(_, stream)| lags(stream));
+        Some(match worst(lagging.map(|(phase, _)| phase))? {
             Phase::Absent => format!("the cluster does not serve {kind}: install its CRD"),
-            Phase::Failing(error) => error.clone(),
+            Phase::Failing(error) => error,
+            Phase::Starting | Phase::Watching if streams.iter().all(|stream| stream.synced) => {
+                format!("the list of {kind} that shows what the last leader did is not complete")
+            }
             Phase::Starting | Phase::Watching => format!("the first list of {kind} is not complete"),
         })
     }

@@ -106,10 +106,12 @@ pub(super) struct Store<T> {
     checksum: u64,
     /// What feeds the store: one watch of everything, or one of each namespace. Each moves at its own pace.
     streams: Vec<Stream>,
+    /// Which stream shows a namespace, where there is one of each.
+    by_namespace: HashMap<String, StreamId>,
 }
 
 /// Which of a store's streams is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamId(pub(super) usize);
 
 /// How far a watch has come.
@@ -127,6 +129,12 @@ struct Stream {
     rewound: bool,
 }
 
+impl Stream {
+    fn shows(&self, key: &ObjectKey) -> bool {
+        self.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace))
+    }
+}
+
 impl<T> Store<T> {
     /// An empty store of objects in these namespaces, or in all if none are named.
     pub(super) fn new(namespaces: &[String]) -> Self {
@@ -142,14 +150,14 @@ impl<T> Store<T> {
             tombstones: HashMap::new(),
             checksum: 0,
             streams,
+            by_namespace: namespaces.iter().cloned().zip((0..).map(StreamId)).collect(),
         }
     }
 
     /// The stream that shows an object.
     fn stream_of(&self, key: &ObjectKey) -> StreamId {
-        let shows = |stream: &Stream| stream.namespace.as_deref() == key.namespace();
-        let is_one_of_several = self.streams.len() > 1;
-        StreamId(is_one_of_several.then(|| self.streams.iter().position(shows)).flatten().unwrap_or_default())
+        let of_namespace = key.namespace().and_then(|namespace| self.by_namespace.get(namespace));
+        of_namespace.copied().unwrap_or_default()
     }
 
     fn stream(&mut self, id: StreamId) -> &mut Stream {
@@ -324,16 +332,16 @@ impl<T> Store<T> {
     }
 
     fn drop_entries(&mut self, id: StreamId, is_gone: impl Fn(&Entry<T>) -> bool) -> Vec<Change<T>> {
-        let entries = self.entries.values().filter(|entry| self.stream_of(&entry.key) == id);
+        let stream = &self.streams[id.0];
+        let entries = self.entries.values().filter(|entry| stream.shows(&entry.key));
         let gone: Vec<_> = entries.filter(|entry| is_gone(entry)).map(|entry| entry.key.clone()).collect();
         let remove = |key: ObjectKey| Change { old: self.take(&key), new: None, cause: Cause::Relist };
         gone.into_iter().map(remove).collect()
     }
 
     fn forget_tombstones(&mut self, id: StreamId, is_over: impl Fn(&Tombstone) -> bool) {
-        let mut tombstones = std::mem::take(&mut self.tombstones);
-        tombstones.retain(|key, tombstone| self.stream_of(key) != id || !is_over(tombstone));
-        self.tombstones = tombstones;
+        let stream = &self.streams[id.0];
+        self.tombstones.retain(|key, tombstone| !stream.shows(key) || !is_over(tombstone));
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<Arc<Entry<T>>> {

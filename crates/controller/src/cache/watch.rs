@@ -55,10 +55,8 @@ pub(super) struct Task<T> {
 enum End {
     /// The server closed it; go on from the last version.
     Closed,
-    /// The last version is too old: list again.
+    /// The last version is too old, or we were asked to make sure that nothing is missing: list again.
     Gap,
-    /// We were asked to make sure that nothing is missing.
-    Asked,
 }
 
 #[derive(Deserialize)]
@@ -114,7 +112,12 @@ impl<T: Send + Sync + 'static> Task<T> {
             match self.list().await {
                 Ok(version) => self.watch_from(version).await,
                 Err(error) if error.is_not_found() => self.wait_for_kind().await,
-                Err(error) => self.wait_after(&error).await,
+                Err(error) => {
+                    if error.has_code(403) {
+                        self.leave_alone();
+                    }
+                    self.wait_after(&error).await;
+                }
             }
         }
     }
@@ -142,24 +145,9 @@ impl<T: Send + Sync + 'static> Task<T> {
             }
             match ended {
                 End::Closed => {}
-                End::Asked if self.is_up_to_date(&version).await => {
-                    self.note(|stream| stream.caught_up = true);
-                }
-                End::Asked | End::Gap => return,
+                End::Gap => return,
             }
         }
-    }
-
-    /// Whether the server has nothing newer than `version`. Where it has, of whatever kind, only a list can tell
-    /// what we miss: a watch of a kind in which little happens may not say for a minute how far it is.
-    async fn is_up_to_date(&self, version: &str) -> bool {
-        let labels = self.cache.spec.selector.labels_text();
-        let Ok(text) = self.api.list(&self.cache.spec.kind, Page { limit: 1, ..self.page(&labels) }).await
-        else {
-            return false;
-        };
-        let newest = serde_json::from_str::<ListPage<'_>>(&text).map(|page| page.metadata.resource_version);
-        newest.is_ok_and(|newest| ResourceVersion::from(version) >= ResourceVersion::from(newest.as_str()))
     }
 
     /// Lists everything, page by page, and returns the version to watch from.
@@ -238,7 +226,7 @@ impl<T: Send + Sync + 'static> Task<T> {
             let read = tokio::time::timeout_at(silence, lines.read_until(b'\n', &mut line));
             let read = tokio::select! {
                 biased;
-                Ok(()) = self.must_catch_up.changed() => return Ok(End::Asked),
+                Ok(()) = self.must_catch_up.changed() => return Ok(End::Gap),
                 read = read => read,
             };
             match read {
@@ -304,6 +292,21 @@ impl<T: Send + Sync + 'static> Task<T> {
         self.note(|stream| *stream = Progress { synced: optional, caught_up: catches_up });
         self.failures = 0;
         let _ = tokio::time::timeout(ABSENT_POLL, self.must_catch_up.changed()).await;
+    }
+
+    /// One namespace of several that we may no longer look into: neither may we write there, and the others must not
+    /// wait for it.
+    fn leave_alone(&self) {
+        let Some(namespace) = self.namespace() else { return };
+        if *self.must_catch_up.borrow() && !self.progress().caught_up {
+            tracing::warn!(
+                kind = %self.cache.spec.kind,
+                namespace,
+                "beginning without knowing what the last leader did here: give the right to list it back, or watch \
+                 other namespaces"
+            );
+            self.note(|stream| stream.caught_up = true);
+        }
     }
 
     async fn wait_after(&mut self, error: &Error) {

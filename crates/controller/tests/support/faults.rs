@@ -58,6 +58,8 @@ pub struct Faults {
     random: Random,
     pub odds: Odds,
     pub away_until: Option<Instant>,
+    /// Reading lists and watches whose path contains the text is answered with this code.
+    pub unreadable: Option<(&'static str, u16)>,
     /// The client dies at this write, counted from one: before it takes effect, or after.
     pub crash: Option<(u64, bool)>,
     pub crashed: bool,
@@ -70,6 +72,7 @@ impl Faults {
             random: Random::seeded(seed),
             odds: Odds::default(),
             away_until: None,
+            unreadable: None,
             crash: None,
             crashed: false,
             writes: 0,

@@ -224,6 +224,11 @@ impl Connection {
             return status(404, "NotFound", "the server could not find the requested resource");
         }
         if method == Method::GET && path.name.is_empty() {
+            if let Some((text, code)) = state.faults.unreadable
+                && uri.path().contains(text)
+            {
+                return status(code, "Injected", "not to be read");
+            }
             if query.get("watch") == Some("true") {
                 return self.watch(&mut state, path, &query);
             }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{Container, EnvVar};
-use quintet_api::config::ray::RayConfiguration;
+use quintet_api::config::{gates, ray::RayConfiguration};
 
 /// Everything that is the same for all objects while the process runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,9 +80,16 @@ pub struct Platform {
     pub cert_manager: bool,
 }
 
-/// Declares the gates with upstream's names and defaults.
+/// How far a feature has come: those in beta are on unless they are switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Alpha,
+    Beta,
+}
+
+/// Declares the gates with upstream's names and stages.
 macro_rules! gates {
-    ($( $(#[$doc:meta])* $field:ident = $name:literal, $default:literal; )*) => {
+    ($( $(#[$doc:meta])* $field:ident = $name:literal, $stage:ident; )*) => {
         /// Features that are switched, by upstream's names.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Gates {
@@ -91,13 +98,17 @@ macro_rules! gates {
 
         impl Default for Gates {
             fn default() -> Self {
-                Self { $( $field: $default, )* }
+                Self { $( $field: Stage::$stage == Stage::Beta, )* }
             }
         }
 
         impl Gates {
             /// The names of all gates.
             pub const NAMES: &'static [&'static str] = &[ $( $name, )* ];
+
+            fn set_all(&mut self, stage: Stage, on: bool) {
+                $( if Stage::$stage == stage { self.$field = on; } )*
+            }
 
             fn set(&mut self, name: &str, on: bool) {
                 match name {
@@ -111,33 +122,39 @@ macro_rules! gates {
 
 gates! {
     /// Conditions in the status of clusters.
-    status_conditions = "RayClusterStatusConditions", true;
+    status_conditions = "RayClusterStatusConditions", Beta;
     /// `deletionStrategy` of RayJobs, and worker groups that are suspended by it.
-    job_deletion_policy = "RayJobDeletionPolicy", true;
+    job_deletion_policy = "RayJobDeletionPolicy", Beta;
     /// Index labels on workers, and multi-host replicas that live and die together.
-    multi_host_indexing = "RayMultiHostIndexing", true;
+    multi_host_indexing = "RayMultiHostIndexing", Beta;
     /// Upgrades of RayServices that move traffic in steps.
-    incremental_upgrade = "RayServiceIncrementalUpgrade", true;
+    incremental_upgrade = "RayServiceIncrementalUpgrade", Beta;
     /// RayCronJobs.
-    cron_job = "RayCronJob", false;
+    cron_job = "RayCronJob", Alpha;
     /// Submitters in the head pod that are restarted when they fail.
-    sidecar_submitter_restart = "SidecarSubmitterRestart", false;
+    sidecar_submitter_restart = "SidecarSubmitterRestart", Alpha;
     /// NetworkPolicies for clusters.
-    network_policy = "RayClusterNetworkPolicy", false;
+    network_policy = "RayClusterNetworkPolicy", Alpha;
     /// The cluster's state on a volume of the head.
-    embedded_storage = "GCSFaultToleranceEmbeddedStorage", false;
+    embedded_storage = "GCSFaultToleranceEmbeddedStorage", Alpha;
     /// TLS between Ray processes.
-    mtls = "RayClusterMTLS", false;
+    mtls = "RayClusterMTLS", Alpha;
     /// Collectors of history in every pod.
-    history_server = "RayClusterHistoryServer", false;
+    history_server = "RayClusterHistoryServer", Alpha;
     /// Gang scheduling by Kubernetes' own scheduler.
-    native_gang_scheduling = "KubernetesWAS", false;
+    native_gang_scheduling = "KubernetesWAS", Alpha;
 }
 
 impl Gates {
-    /// The defaults with some switched; names of other operators' gates are passed over.
+    /// The defaults with some switched, first whole stages and then what is named by itself; names of other
+    /// operators' gates are passed over.
     pub fn switched(switches: &BTreeMap<String, bool>) -> Self {
         let mut gates = Self::default();
+        for (stage, name) in [(Stage::Alpha, gates::ALL_ALPHA), (Stage::Beta, gates::ALL_BETA)] {
+            if let Some(on) = switches.get(name) {
+                gates.set_all(stage, *on);
+            }
+        }
         for (name, on) in switches {
             gates.set(name, *on);
         }
@@ -324,7 +341,7 @@ mod tests {
     fn the_configuration_knows_all_gates() {
         let mut names = Gates::NAMES.to_vec();
         names.sort_unstable();
-        assert_eq!(names, quintet_api::config::gates::RAY);
+        assert_eq!(names, gates::RAY);
     }
 
     #[test]
@@ -335,5 +352,16 @@ mod tests {
             ("PartialAdmission".to_owned(), true),
         ]));
         assert!(gates.cron_job && !gates.multi_host_indexing && gates.incremental_upgrade);
+    }
+
+    #[test]
+    fn a_whole_stage_is_switched_but_for_what_is_named_by_itself() {
+        let switched = |switches: &[(&str, bool)]| {
+            Gates::switched(&switches.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect())
+        };
+        let alpha = switched(&[("AllAlpha", true), ("KubernetesWAS", false)]);
+        assert!(alpha.cron_job && alpha.mtls && !alpha.native_gang_scheduling && alpha.status_conditions);
+        let none = switched(&[("AllBeta", false), ("RayMultiHostIndexing", true)]);
+        assert!(!none.status_conditions && none.multi_host_indexing && !none.cron_job);
     }
 }

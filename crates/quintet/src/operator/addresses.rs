@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use anyhow::{Context as _, bail};
 
 /// `host:port`; an empty host means all interfaces, and `0` means that there is no endpoint.
-pub(super) fn optional(text: &str, what: &str) -> anyhow::Result<Option<SocketAddr>> {
+pub(crate) fn optional(text: &str, what: &str) -> anyhow::Result<Option<SocketAddr>> {
     if text == "0" || text.is_empty() {
         return Ok(None);
     }

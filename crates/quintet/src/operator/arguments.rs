@@ -81,7 +81,8 @@ impl Duties {
         configuration.components = components.or(configuration.components);
         configuration.feature_gates.extend(feature_gates.into_iter().collect::<BTreeMap<_, _>>());
         if let Some(namespaces) = watch_namespaces {
-            configuration.process.watch_namespaces = namespaces;
+            configuration.process.watch_namespaces =
+                namespaces.into_iter().filter(|name| !name.is_empty()).collect();
         }
         configuration.check().map_err(Error::msg)?;
         Ok(configuration)

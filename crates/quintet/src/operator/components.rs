@@ -25,9 +25,11 @@ pub(super) async fn add(
 ) -> anyhow::Result<()> {
     if configuration.components().contains(&Component::Ray) {
         let settings = Settings { platform: platform(cluster).await?, ..ray_settings(configuration)? };
-        let version =
-            cluster.client.apiserver_version().await.context("cannot ask for the cluster's version")?;
-        settings.check_server(&version.major, &version.minor).map_err(Error::msg)?;
+        if settings.gates.sidecar_submitter_restart {
+            let version =
+                cluster.client.apiserver_version().await.context("cannot ask for the cluster's version")?;
+            settings.check_server(&version.major, &version.minor).map_err(Error::msg)?;
+        }
         let context = quintet_ray::Context {
             settings: Arc::new(settings),
             clock: clock.clone(),

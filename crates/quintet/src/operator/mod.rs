@@ -1,6 +1,6 @@
 //! `quintet operator`: the operators, webhooks and services, against a cluster.
 
-mod addresses;
+pub(crate) mod addresses;
 mod arguments;
 mod components;
 mod process;

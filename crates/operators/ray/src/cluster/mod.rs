@@ -85,7 +85,7 @@ impl Caches {
         let keeps_claims = settings.gates.embedded_storage;
         let routes = WatchSpec::metadata(objects::route_kind())
             .select(ours())
-            .index(BY_OWNER, |route| owner_of(route).iter().map(ToString::to_string).collect());
+            .index(BY_OWNER, |route| owners_of(route).iter().map(ToString::to_string).collect());
         Ok(Self {
             clusters: caches.watch(watches::clusters())?,
             pods: caches.watch(watches::pods())?,
@@ -145,7 +145,7 @@ pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
         .watches(&services, clusters_of_service)
         .watches(&jobs, |job| watches::cluster_of(job, &job.object.labels).into_iter().collect());
     for cache in owned.iter().chain(&routes).chain(&pod_groups) {
-        setup = setup.watches(cache, |entry| owner_of(entry).into_iter().collect());
+        setup = setup.watches(cache, owners_of);
     }
     if let Some(claims) = &claims {
         setup = setup.watches(claims, |claim| {
@@ -172,9 +172,11 @@ fn clusters_of_service(service: &Entry<ServiceView>) -> Vec<ObjectKey> {
     names.map(|name| ObjectKey::new(namespace, name)).collect()
 }
 
-fn owner_of(entry: &Entry<ObjectMetadata>) -> Option<ObjectKey> {
-    let owner = entry.object.controller().filter(|owner| &*owner.kind == "RayCluster")?;
-    Some(ObjectKey::new(entry.key.namespace()?, &owner.name))
+/// The clusters that own an object; some schedulers want that they are not its controller.
+fn owners_of(entry: &Entry<ObjectMetadata>) -> Vec<ObjectKey> {
+    let owners = entry.object.owner_references.iter().filter(|owner| &*owner.kind == "RayCluster");
+    let namespace = entry.key.namespace().unwrap_or_default();
+    owners.map(|owner| ObjectKey::new(namespace, &owner.name)).collect()
 }
 
 impl ClusterController {

@@ -166,13 +166,16 @@ fn plan_head(draft: &mut Draft<'_>) {
     }
 }
 
-/// Of several heads that are ours the one stays that loses most by going: one that lives, and of those the oldest. Heads
-/// that somebody else made are left to them.
+/// Of several heads that are ours the one stays that loses most by going: one that lives, of those one
+/// that runs, and of those the oldest. Heads that somebody else made are left to them.
 fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
     let seen = draft.seen;
     let is_ours = |head: &&&Pod| head.object.controller.as_deref() == Some(seen.cluster.uid.as_str());
     let mut ours: Vec<&Pod> = heads.iter().filter(is_ours).copied().collect();
-    ours.sort_by_key(|head| (head.deleting, is_over(&head.object), head.object.created, &head.key));
+    ours.sort_by_key(|head| {
+        let pod = &head.object;
+        (head.deleting, is_over(pod), pod.phase != Phase::Running, pod.created, &head.key)
+    });
     if ours.len() < heads.len() {
         let names: Vec<_> = heads.iter().map(|head| head.key.name()).collect();
         draft.warn(

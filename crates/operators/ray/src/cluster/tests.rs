@@ -3,7 +3,7 @@ use quintet_controller::{Class, Next, Step, object::Uid};
 use serde_json::{Value, json};
 
 use super::{pod_names::Memory, *};
-use crate::settings::Gates;
+use crate::settings::{BatchScheduler, Gates};
 
 /// A cluster and what is there of it.
 struct Scene {
@@ -482,7 +482,7 @@ fn a_head_that_somebody_else_made_is_left_to_them() {
 }
 
 #[test]
-fn of_two_heads_the_older_one_that_lives_stays() {
+fn of_two_heads_the_one_that_loses_most_stays() {
     let created = |time: &str| json!({"/metadata/creationTimestamp": time});
     let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
     let with = |first: Value, second: Value| {
@@ -499,6 +499,11 @@ fn of_two_heads_the_older_one_that_lives_stays() {
     let mut failed = created(early);
     failed["/status/phase"] = "Failed".into();
     assert_eq!(with(failed, created(late)), ["delete a"]);
+    let mut pending = created(early);
+    pending["/status/phase"] = "Pending".into();
+    assert_eq!(with(pending.clone(), created(late)), ["delete a"], "a cluster runs on the other");
+    pending["deleting"] = true.into();
+    assert!(with(pending, created(late)).is_empty(), "it goes already");
     let mut going = created(early);
     going["deleting"] = true.into();
     assert!(with(going, created(late)).is_empty());
@@ -695,4 +700,22 @@ fn indexes_are_a_feature() {
     assert!(object["metadata"]["labels"].get("ray.io/worker-group-replica-index").is_none());
     let Action::Create { object: other, .. } = &plan.steps[2].action else { panic!() };
     assert_ne!(object["metadata"]["name"], other["metadata"]["name"]);
+}
+
+#[test]
+fn the_pod_group_of_any_scheduler_wakes_its_cluster() {
+    let cluster: RayCluster = serde_json::from_value(
+        Scene::new().set("/metadata/labels", json!({"ray.io/gang-scheduling-enabled": "true"})).cluster,
+    )
+    .unwrap();
+    for scheduler in [BatchScheduler::Volcano, BatchScheduler::SchedulerPlugins] {
+        let settings = Settings { batch_scheduler: Some(scheduler), ..Settings::default() };
+        let steps = schedulers::prepare(&cluster, &settings).unwrap();
+        let (Action::Create { object, .. } | Action::Apply { object, .. }) = &steps[0].action else {
+            panic!("{scheduler:?}: {}", steps[0].action);
+        };
+        let metadata: ObjectMetadata = serde_json::from_value(object["metadata"].clone()).unwrap();
+        let group = Entry::new(ObjectKey::new("ns", "group"), metadata);
+        assert_eq!(owners_of(&group), [ObjectKey::new("ns", "demo")], "{scheduler:?}");
+    }
 }

@@ -20,7 +20,7 @@ pub(super) struct Item<Q> {
 /// How a question fared the last time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fared {
-    /// It was answered, or is new.
+    /// It was answered, is new, or somebody waits for it.
     Well,
     /// It was not: it may take long, and must not hold the others up.
     Badly,

@@ -327,10 +327,10 @@ impl<Q: Question> Poller<Q> {
             before.map_or((0, None), |watched| (watched.failures, watched.urgent_until));
         let failures = if is_good { 0 } else { failures.saturating_add(1) };
         let is_urgent = urgent_until.is_some_and(|end| Instant::now() < end);
-        let (fared, wait) = match (is_good, is_urgent) {
-            (true, _) => (Fared::Well, self.0.period),
-            (false, true) => (Fared::Badly, self.0.period),
-            (false, false) => (Fared::Badly, self.pause(failures)),
+        let (fared, wait) = if is_good || is_urgent {
+            (Fared::Well, self.0.period)
+        } else {
+            (Fared::Badly, self.pause(failures))
         };
         let ticket = state.agenda.add(Instant::now() + wait, fared, item.root.clone(), item.question.clone());
         let Some(watched) = state.find(&item.root, &item.question) else { return false };

@@ -186,3 +186,24 @@ async fn after_an_event_elsewhere_silence_is_not_taken_for_an_answer() {
     let known = setting.poller.watch_since(&Setting::root(), &[question("a")], Some(event)).pop().unwrap();
     assert!(known.unwrap().answer.is_ok(), "it is asked every few seconds while somebody waits");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_waits_for_does_not_queue_behind_dashboards_that_do_not_answer() {
+    let setting = Setting::new();
+    for number in 0..2000 {
+        let name = format!("dead-{number}");
+        let at = address("dead", None);
+        setting.poller.watch(&ObjectKey::new("ns", &name), &[JobQuestion { at, id: name.clone() }]);
+    }
+    setting.ray.set_silent("dead");
+    setting.pass(300).await;
+    setting.ray.set_down("ray", true);
+    let event = setting.clock.now();
+    let known = || setting.poller.watch_since(&Setting::root(), &[question("a")], Some(event)).pop().unwrap();
+    assert_eq!(known(), None);
+    setting.pass(1).await;
+    assert!(known().unwrap().answer.is_err(), "it was asked in vain");
+    setting.ray.set_down("ray", false);
+    setting.pass(5).await;
+    assert!(known().unwrap().answer.is_ok(), "and again a period later");
+}
