@@ -1,11 +1,12 @@
 //! A real cluster, or the embedded API as one: what tests and measurements on it have in common.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, pin::pin};
 
+use futures::StreamExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Client, Config,
-    api::{Api, Patch, PatchParams},
+    api::{Api, Patch, PatchParams, WatchEvent, WatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use quintet_api::crd;
@@ -31,15 +32,23 @@ pub async fn install(client: &Client) {
         let name = definition.metadata.name.clone().unwrap();
         let wish = PatchParams::apply("quintet").force();
         definitions.patch(&name, &wish, &Patch::Apply(&definition)).await.unwrap();
-        let is_established = |live: CustomResourceDefinition| {
-            let conditions = live.status.and_then(|status| status.conditions).unwrap_or_default();
-            conditions.iter().any(|one| one.type_ == "Established" && one.status == "True")
-        };
-        // Whoever runs this gives up before the cluster does.
-        while !is_established(definitions.get(&name).await.unwrap()) {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        established(&definitions, &name).await;
     }
+}
+
+/// Waits until a definition is served. Whoever runs this gives up before the cluster does.
+async fn established(definitions: &Api<CustomResourceDefinition>, name: &str) {
+    let wish = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let changes = definitions.watch(&wish, "0").await.unwrap();
+    let mut served = pin!(changes.filter(|change| {
+        let Ok(WatchEvent::Added(live) | WatchEvent::Modified(live)) = change else {
+            return std::future::ready(false);
+        };
+        let conditions = live.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+        let mut established = conditions.filter(|one| one.type_ == "Established");
+        std::future::ready(established.any(|one| one.status == "True"))
+    }));
+    assert!(served.next().await.is_some(), "{name} was never established");
 }
 
 /// Adds nodes that take pods through their lives. Our own API has no scheduler: there they bind them, too.

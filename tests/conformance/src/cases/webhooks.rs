@@ -102,12 +102,6 @@ fn converted(mut object: Value, wanted: &Value) -> Value {
     object
 }
 
-/// A configuration for ConfigMaps of this case's namespace; it goes when the case is over.
-struct Configured<'a> {
-    world: &'a World,
-    path: String,
-}
-
 fn webhook(world: &World, hook: &Hook, path: &str, more: &Value) -> Value {
     let mut webhook = json!({
         "name": format!("{}.example.com", path.trim_start_matches('/')), "clientConfig": hook.client(path),
@@ -121,21 +115,25 @@ fn webhook(world: &World, hook: &Hook, path: &str, more: &Value) -> Value {
     webhook
 }
 
-impl<'a> Configured<'a> {
-    async fn new(world: &'a World, kind: &str, webhooks: &[Value]) -> anyhow::Result<Self> {
-        let plural = format!("{}s", kind.to_lowercase());
-        let configuration = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-            "metadata": { "name": world.unique }, "webhooks": webhooks });
-        world.post(&format!("{CONFIGURATIONS}/{plural}"), &configuration).await?.expect(201)?;
-        Ok(Self { world, path: format!("{CONFIGURATIONS}/{plural}/{}", world.unique) })
-    }
+/// Where the configuration of a case is.
+fn configuration(world: &World, kind: &str) -> String {
+    format!("{CONFIGURATIONS}/{}s/{}", kind.to_lowercase(), world.unique)
+}
 
-    /// Ends a case: the configuration goes, whatever came out.
-    async fn end(self, outcome: anyhow::Result<()>) -> anyhow::Result<()> {
-        let deleted = self.world.delete(&self.path, None).await?;
-        outcome?;
-        deleted.expect(200).map(drop)
-    }
+/// Carries out a check while webhooks are configured; they go when it is over, whatever came out.
+async fn with_hooks(
+    world: &World,
+    kind: &str,
+    webhooks: &[Value],
+    check: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let body = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+        "metadata": { "name": world.unique }, "webhooks": webhooks });
+    world.post(&format!("{CONFIGURATIONS}/{}s", kind.to_lowercase()), &body).await?.expect(201)?;
+    let outcome = check.await;
+    let deleted = world.delete(&configuration(world, kind), None).await?;
+    outcome?;
+    deleted.expect(200).map(drop)
 }
 
 /// Tries to create a ConfigMap, without storing it, until the answer is as wanted: servers see webhooks only after a
@@ -149,8 +147,7 @@ async fn create_until(world: &World, holds: impl Fn(&Answer) -> bool) -> anyhow:
 async fn mutates(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let webhooks = [webhook(&world, &hook, "/label", &json!({}))];
-    let configured = Configured::new(&world, "MutatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "MutatingWebhookConfiguration", &webhooks, async {
         let made =
             create_until(&world, |answer| answer.body["metadata"]["labels"]["hooked"] == "yes").await?;
         ensure!(
@@ -159,35 +156,30 @@ async fn mutates(world: World) -> anyhow::Result<()> {
             made.headers
         );
         Ok(())
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn refuses(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let webhooks = [webhook(&world, &hook, "/deny", &json!({}))];
-    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "ValidatingWebhookConfiguration", &webhooks, async {
         let refused = create_until(&world, |answer| answer.code != 201).await?;
         let message = "admission webhook \"deny.example.com\" denied the request: no such luck";
         refused.expect_status(403, "", message).map(drop)
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn conditions(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let condition = json!({ "matchConditions": [{ "name": "not-free", "expression": "object.metadata.name != 'free'" }] });
     let webhooks = [webhook(&world, &hook, "/deny", &condition)];
-    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "ValidatingWebhookConfiguration", &webhooks, async {
         create_until(&world, |answer| answer.code == 403).await?;
         world.create_config_map("free", &json!({})).await.map(drop)
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn failure_policy(world: World) -> anyhow::Result<()> {
@@ -195,33 +187,29 @@ async fn failure_policy(world: World) -> anyhow::Result<()> {
     let nobody = json!({ "clientConfig": { "url": "https://127.0.0.1:1/" }, "failurePolicy": "Fail" });
     let hook = Hook::start(answer).await?;
     let webhooks = [webhook(&world, &hook, "/broken", &nobody)];
-    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "ValidatingWebhookConfiguration", &webhooks, async {
         let failed = create_until(&world, |answer| answer.code != 201).await?;
         let message = "Internal error occurred: failed calling webhook \"broken.example.com\": failed to call webhook: Post \"https://127.0.0.1:1/?timeout=10s\"";
         failed.expect_status(500, "InternalError", message)?;
         let ignore = json!([{ "op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore" }]);
-        world.patch(&configured.path, "json-patch+json", &ignore).await?.expect(200)?;
+        world.patch(&configuration(&world, "ValidatingWebhookConfiguration"), "json-patch+json", &ignore).await?.expect(200)?;
         create_until(&world, |answer| answer.code == 201).await.map(drop)
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn times_out(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let webhooks = [webhook(&world, &hook, "/slow", &json!({ "timeoutSeconds": 1 }))];
-    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "ValidatingWebhookConfiguration", &webhooks, async {
         let failed = create_until(&world, |answer| answer.code != 201).await?;
         let message = "failed calling webhook \"slow.example.com\": failed to call webhook: Post";
         let body = failed.expect_status(500, "InternalError", message)?;
         let text = body["message"].as_str().unwrap_or_default();
         ensure!(text.ends_with("context deadline exceeded"), "{text}");
         Ok(())
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn reinvocation(world: World) -> anyhow::Result<()> {
@@ -229,15 +217,13 @@ async fn reinvocation(world: World) -> anyhow::Result<()> {
     let again = json!({ "reinvocationPolicy": "IfNeeded" });
     let webhooks =
         [webhook(&world, &hook, "/count", &again), webhook(&world, &hook, "/annotate", &json!({}))];
-    let configured = Configured::new(&world, "MutatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "MutatingWebhookConfiguration", &webhooks, async {
         let made =
             create_until(&world, |answer| answer.body["metadata"]["annotations"]["hooked"] == "yes").await?;
         ensure!(made.body["data"]["times"] == "xx", "asked once and once more: {}", made.text);
         Ok(())
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn deletions(world: World) -> anyhow::Result<()> {
@@ -245,8 +231,7 @@ async fn deletions(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let rules = json!({ "rules": [{ "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] });
     let webhooks = [webhook(&world, &hook, "/shown", &rules)];
-    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "ValidatingWebhookConfiguration", &webhooks, async {
         let path = world.core("configmaps/a");
         let show = json!({ "dryRun": ["All"] });
         let refused =
@@ -255,9 +240,8 @@ async fn deletions(world: World) -> anyhow::Result<()> {
         let refused = world.delete(&path, None).await?;
         ensure!(refused.text.contains("for show: false"), "{}", refused.text);
         Ok(())
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn mutating_deletions(world: World) -> anyhow::Result<()> {
@@ -265,57 +249,49 @@ async fn mutating_deletions(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let rules = json!({ "rules": [{ "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] });
     let webhooks = [webhook(&world, &hook, "/deny", &rules)];
-    let configured = Configured::new(&world, "MutatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "MutatingWebhookConfiguration", &webhooks, async {
         let path = format!("{}?dryRun=All", world.core("configmaps/a"));
         let refused = repeat("a refusal", || world.delete(&path, None), |answer| answer.code != 200).await?;
         refused.expect_status(403, "", "denied the request: no such luck").map(drop)
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn other_version(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let rules = json!({ "rules": [{ "operations": ["CREATE"], "apiGroups": ["autoscaling"], "apiVersions": ["v1"], "resources": ["horizontalpodautoscalers"] }] });
     let webhooks = [webhook(&world, &hook, "/told", &rules)];
-    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "ValidatingWebhookConfiguration", &webhooks, async {
         let path = format!("{}?dryRun=All", world.path("autoscaling/v2", "horizontalpodautoscalers"));
         let scaler = json!({ "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": { "name": "a" },
             "spec": { "maxReplicas": 3, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" } } });
         let refused = repeat("a refusal", || world.post(&path, &scaler), |answer| answer.code != 201).await?;
         ensure!(refused.text.contains("autoscaling/v1 of v1, asked as v2"), "{}", refused.text);
         Ok(())
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn untyped_patch(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let webhooks = [webhook(&world, &hook, "/untyped", &json!({}))];
-    let configured = Configured::new(&world, "MutatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "MutatingWebhookConfiguration", &webhooks, async {
         let failed = create_until(&world, |answer| answer.code != 201).await?;
         let message = "failed calling webhook \"untyped.example.com\": received invalid webhook response: webhook returned response.patch but not response.patchType";
         failed.expect_status(500, "InternalError", message).map(drop)
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn validating_patch(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let webhooks = [webhook(&world, &hook, "/annotate", &json!({}))];
-    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "ValidatingWebhookConfiguration", &webhooks, async {
         let failed = create_until(&world, |answer| answer.code != 201).await?;
         let message = "received invalid webhook response: validating webhook may not return response.patch";
         failed.expect_status(500, "InternalError", message).map(drop)
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn replaced_version(world: World) -> anyhow::Result<()> {
@@ -323,8 +299,7 @@ async fn replaced_version(world: World) -> anyhow::Result<()> {
     let hook = Hook::start(answer).await?;
     let rules = json!({ "rules": [{ "operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] });
     let webhooks = [webhook(&world, &hook, "/told", &rules)];
-    let configured = Configured::new(&world, "ValidatingWebhookConfiguration", &webhooks).await?;
-    let check = async {
+    with_hooks(&world, "ValidatingWebhookConfiguration", &webhooks, async {
         let path = format!("{}?dryRun=All", world.core("configmaps/a"));
         let change = json!({ "data": { "a": "b" } });
         let refused = repeat(
@@ -335,9 +310,8 @@ async fn replaced_version(world: World) -> anyhow::Result<()> {
         .await?;
         ensure!(refused.text.contains("replaces true"), "{}", refused.text);
         Ok(())
-    };
-    let outcome = check.await;
-    configured.end(outcome).await
+    })
+    .await
 }
 
 async fn conversion(world: World) -> anyhow::Result<()> {

@@ -282,8 +282,7 @@ async fn ask_hook(
     (hook, phase): (&Value, Phase),
     seen: &Resource,
     operation: Operation<'_>,
-    object: Option<&Value>,
-    old: Option<&Value>,
+    [object, old]: &[Value; 2],
 ) -> Result<Option<Value>, Failure> {
     let name = text(hook, "/name");
     let fails = text(hook, "/failurePolicy") != "Ignore";
@@ -291,7 +290,7 @@ async fn ask_hook(
         texts(hook, "/admissionReviewVersions").find(|one| matches!(*one, "v1" | "v1beta1")).unwrap_or("v1");
     let uid = ask.api.chance().uuid();
     let resource = &ask.resource;
-    let object_name = object.or(old).map(|object| text(object, "/metadata/name")).unwrap_or_default();
+    let object_name = text(if object.is_null() { old } else { object }, "/metadata/name");
     let mut request = json!({
         "uid": uid,
         "kind": {"group": &*seen.group, "version": &*seen.version, "kind": &*seen.kind},
@@ -300,8 +299,8 @@ async fn ask_hook(
         "requestResource": {"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural},
         "operation": operation.name(),
         "userInfo": ask.caller.to_value(),
-        "object": as_seen(ask, seen, object).await?,
-        "oldObject": as_seen(ask, seen, old).await?,
+        "object": object,
+        "oldObject": old,
         "dryRun": ask.options.is_dry_run,
         "options": options(ask, operation),
     });
@@ -430,7 +429,7 @@ async fn run_mutating(
     if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
         return Ok(false);
     }
-    let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, Some(object), old);
+    let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, &shown);
     let Some(response) = asked.await? else { return Ok(false) };
     check_allowed(ask, hook, &response)?;
     let patch = text(&response, "/patch");
@@ -441,7 +440,7 @@ async fn run_mutating(
         |why: String| Failure::internal(format!("failed calling webhook {:?}: {why}", text(hook, "/name")));
     let patch = STANDARD.decode(patch).map_err(|error| failed(error.to_string()))?;
     let patch: Value = serde_json::from_slice(&patch).map_err(|error| failed(error.to_string()))?;
-    let mut patched = as_seen(ask, &seen, Some(object)).await?;
+    let [mut patched, _] = shown;
     model::json_patch(&mut patched, &patch).map_err(|failure| failed(failure.message().to_owned()))?;
     if seen.api_version != ask.resource.api_version {
         patched = match ask.resource.as_custom() {
@@ -485,7 +484,7 @@ pub(super) async fn validate(
         if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
             return Ok(());
         }
-        match ask_hook(ask, (hook, Phase::Validating), &seen, operation, object, old).await? {
+        match ask_hook(ask, (hook, Phase::Validating), &seen, operation, &shown).await? {
             Some(response) => check_allowed(ask, hook, &response),
             None => Ok(()),
         }
@@ -503,7 +502,7 @@ pub(super) async fn mutate_deletion(ask: &Ask, operation: Operation<'_>, old: &V
         if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
             continue;
         }
-        let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, None, Some(old));
+        let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, &shown);
         let Some(response) = asked.await? else { continue };
         check_allowed(ask, hook, &response)?;
         if !text(&response, "/patch").is_empty() {

@@ -52,9 +52,9 @@ pub(super) fn start(api: &Api) {
         move |queue, bucket, event| match (&**bucket, event.happened) {
             (BUCKET, Happened::Modified) => {
                 let before = event.previous.as_deref().and_then(Leaving::of);
-                let is_known = before.is_some() && before == Leaving::of(&event.entry);
-                if !is_known {
-                    note(&noting, queue, &event.key, &event.entry);
+                let leaving = Leaving::of(&event.entry);
+                if let Some(leaving) = leaving.filter(|leaving| before.as_ref() != Some(leaving)) {
+                    note(&noting, queue, &event.key, &leaving);
                 }
             }
             (NODES, Happened::Deleted) => note_all(&noting, queue, Some(&event.key)),
@@ -71,19 +71,17 @@ pub(super) fn start(api: &Api) {
 fn note_all(api: &Api, queue: &Queue<Arc<str>>, node: Option<&str>) {
     let listed = api.store().list(BUCKET, "", None, None).map(|(pods, _)| pods).unwrap_or_default();
     for (key, entry) in listed {
-        let is_meant = |leaving: Leaving| node.is_none_or(|node| leaving.node == node);
-        if Leaving::of(&entry).is_some_and(is_meant) {
-            note(api, queue, &key, &entry);
+        let leaving = Leaving::of(&entry);
+        if let Some(leaving) = leaving.filter(|leaving| node.is_none_or(|node| leaving.node == node)) {
+            note(api, queue, &key, &leaving);
         }
     }
 }
 
 /// Looks at a pod again when its grace period is over.
-fn note(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>, entry: &Entry) {
-    if let Some(leaving) = Leaving::of(entry) {
-        let left = Duration::try_from(leaving.ends.duration_since(api.now())).unwrap_or_default();
-        queue.add_at(Arc::clone(key), Instant::now() + left);
-    }
+fn note(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>, leaving: &Leaving) {
+    let left = Duration::try_from(leaving.ends.duration_since(api.now())).unwrap_or_default();
+    queue.add_at(Arc::clone(key), Instant::now() + left);
 }
 
 /// Removes a pod whose time is over and whose node does not exist.
@@ -92,7 +90,7 @@ async fn remove(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>) -> Result<()
     let Some(leaving) = Leaving::of(&entry) else { return Ok(()) };
     if leaving.ends > api.now() {
         // The clock was set back meanwhile.
-        note(api, queue, key, &entry);
+        note(api, queue, key, &leaving);
         return Ok(());
     }
     if api.store().get(NODES, &leaving.node).is_some() {

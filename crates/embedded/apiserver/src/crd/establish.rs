@@ -1,7 +1,5 @@
 //! From a stored definition to a served one, and back.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -11,7 +9,7 @@ use crate::{
     api::Api,
     json::{self, items, text, timestamp},
     status::Failure,
-    store::{Expect, Write, WriteError},
+    store::{Write, WriteError},
 };
 
 /// Brings names, conditions and the served resources in line with a definition that was written.
@@ -42,13 +40,7 @@ async fn write_status(api: &Api, name: &str) -> Result<(), Failure> {
         }
         json::as_map(&mut definition).insert("status".into(), status);
         let put = api.encode(&resource, &definition).await?;
-        let write = Write {
-            bucket: Arc::clone(&resource.bucket),
-            key: name.into(),
-            expect: Expect::Version(entry.rv),
-            put: Some(put),
-            homes: Vec::new(),
-        };
+        let write = Write::replace(&resource.bucket, name.into(), entry.rv, put);
         match api.write(write).await {
             Ok(_) => return Ok(()),
             Err(WriteError::Conflict) => {}

@@ -104,6 +104,20 @@ pub struct Write {
     pub homes: Vec<Id>,
 }
 
+impl Write {
+    /// Replaces an object as of a version.
+    pub fn replace(bucket: &Arc<str>, key: Arc<str>, version: u64, put: Put) -> Self {
+        let expect = Expect::Version(version);
+        Self { bucket: Arc::clone(bucket), key, expect, put: Some(put), homes: Vec::new() }
+    }
+
+    /// Removes an object as of a version.
+    pub fn remove(bucket: &Arc<str>, key: Arc<str>, version: u64) -> Self {
+        let expect = Expect::Version(version);
+        Self { bucket: Arc::clone(bucket), key, expect, put: None, homes: Vec::new() }
+    }
+}
+
 /// Changes of all buckets, for those parts of the server that follow everything.
 pub type Tap = mpsc::UnboundedReceiver<(Arc<str>, Arc<Event>)>;
 

@@ -12,7 +12,7 @@ use crate::{
     model,
     request::options::{DeleteOptions, ListOptions, Propagation},
     status::{self, Failure, Named},
-    store::{Expect, Write, WriteError, split_key},
+    store::{Write, WriteError, split_key},
 };
 
 const ATTEMPTS: usize = 50;
@@ -45,13 +45,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
             if options.is_dry_run {
                 return Ok(gone(ask, old));
             }
-            let write = Write {
-                bucket: Arc::clone(&resource.bucket),
-                key,
-                expect: Expect::Version(entry.rv),
-                put: None,
-                homes: Vec::new(),
-            };
+            let write = Write::remove(&resource.bucket, key, entry.rv);
             match ask.api.write(write).await {
                 Ok(_) => {
                     ask.api.after_write(resource, &ask.name).await;
@@ -82,13 +76,7 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
             return Ok(Shown::Value(new));
         }
         let put = ask.api.encode(resource, &new).await?;
-        let write = Write {
-            bucket: Arc::clone(&resource.bucket),
-            key,
-            expect: Expect::Version(entry.rv),
-            put: Some(put),
-            homes: Vec::new(),
-        };
+        let write = Write::replace(&resource.bucket, key, entry.rv, put);
         match ask.api.write(write).await {
             Ok(entry) => {
                 ask.api.after_write(resource, &ask.name).await;

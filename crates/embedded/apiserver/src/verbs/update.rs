@@ -11,7 +11,7 @@ use crate::{
     json::{self, text},
     model,
     status::Failure,
-    store::{Entry, Expect, Write, WriteError},
+    store::{Entry, Write, WriteError},
 };
 
 /// Writers that lose a race this often in a row are told so.
@@ -122,13 +122,7 @@ async fn store_change(
         if ask.options.is_dry_run {
             return Ok(Some(Shown::Value(new)));
         }
-        let write = Write {
-            bucket: Arc::clone(&resource.bucket),
-            key,
-            expect: Expect::Version(entry.rv),
-            put: None,
-            homes: Vec::new(),
-        };
+        let write = Write::remove(&resource.bucket, key, entry.rv);
         return match ask.api.write(write).await {
             Ok(_) => {
                 ask.api.after_write(resource, &ask.name).await;
@@ -148,13 +142,7 @@ async fn store_change(
     if ask.options.is_dry_run {
         return Ok(Some(Shown::Value(new)));
     }
-    let write = Write {
-        bucket: Arc::clone(&resource.bucket),
-        key,
-        expect: Expect::Version(entry.rv),
-        put: Some(put),
-        homes: Vec::new(),
-    };
+    let write = Write::replace(&resource.bucket, key, entry.rv, put);
     match ask.api.write(write).await {
         Ok(entry) => {
             ask.api.after_write(resource, &ask.name).await;

@@ -31,6 +31,17 @@ impl Setting {
     }
 
     /// Lets the poller work for some simulated time.
+    /// Asks two thousand dashboards that do not answer, until all were asked.
+    async fn wait_for_the_dead(&self) {
+        for number in 0..2000 {
+            let name = format!("dead-{number}");
+            let at = address("dead", None);
+            self.poller.watch(&ObjectKey::new("ns", &name), &[JobQuestion { at, id: name.clone() }]);
+        }
+        self.ray.set_silent("dead");
+        self.pass(300).await;
+    }
+
     async fn pass(&self, seconds: u64) {
         let woken = Arc::clone(&self.woken);
         let work = self.poller.run(&*self.ray, &self.clock, move |root| woken.lock().push_back(root));
@@ -115,13 +126,7 @@ async fn many_slow_dashboards_are_all_asked_in_turn() {
 #[tokio::test(start_paused = true)]
 async fn dashboards_that_do_not_answer_hold_the_others_up_no_longer_than_once() {
     let setting = Setting::new();
-    for number in 0..2000 {
-        let name = format!("dead-{number}");
-        let at = address("dead", None);
-        setting.poller.watch(&ObjectKey::new("ns", &name), &[JobQuestion { at, id: name.clone() }]);
-    }
-    setting.ray.set_silent("dead");
-    setting.pass(300).await;
+    setting.wait_for_the_dead().await;
     setting.known("a");
     setting.pass(1).await;
     assert!(setting.known("a").is_some(), "half of the places are for those who answer");
@@ -190,13 +195,7 @@ async fn after_an_event_elsewhere_silence_is_not_taken_for_an_answer() {
 #[tokio::test(start_paused = true)]
 async fn what_somebody_waits_for_does_not_queue_behind_dashboards_that_do_not_answer() {
     let setting = Setting::new();
-    for number in 0..2000 {
-        let name = format!("dead-{number}");
-        let at = address("dead", None);
-        setting.poller.watch(&ObjectKey::new("ns", &name), &[JobQuestion { at, id: name.clone() }]);
-    }
-    setting.ray.set_silent("dead");
-    setting.pass(300).await;
+    setting.wait_for_the_dead().await;
     setting.ray.set_down("ray", true);
     let event = setting.clock.now();
     let known = || setting.poller.watch_since(&Setting::root(), &[question("a")], Some(event)).pop().unwrap();
