@@ -172,7 +172,7 @@ impl Engine {
         }
         if let Some(queue) = queue.filter(|_| row.is_some_and(|row| row.inactive.is_empty())) {
             let mut subject = Subject::new(Arc::clone(&workload), queue, self.cycle_number());
-            let (assignment, targets) = evaluate(&mut self.state, &mut subject, now);
+            let (assignment, targets) = evaluate(&mut self.state, &mut subject);
             explanation.mode = Some(assignment.mode());
             explanation.message = assignment.message(&self.state.names);
             explanation.would_preempt = targets;

@@ -8,6 +8,8 @@ use std::ops::{Add, Sub};
 pub struct Time(i64);
 
 impl Time {
+    /// After every other time.
+    pub const LAST: Self = Self(i64::MAX);
     /// No time given; sorts first.
     pub const ZERO: Self = Self(i64::MIN);
 

@@ -125,7 +125,7 @@ fn victims_by_the_book(engine: &mut Engine, workload: &Workload) -> Vec<Workload
     let lower =
         |id: &WorkloadId| engine.state.workload(*id).is_some_and(|own| own.priority < workload.priority);
     let mut candidates: Vec<_> = engine.state.candidates(queue).filter(lower).collect();
-    candidates.sort_by(|a, b| compare_candidates(&engine.state, *a, *b, queue, false, NOW));
+    candidates.sort_by(|a, b| compare_candidates(&engine.state, *a, *b, queue, false));
     let mark = engine.state.mark();
     let mut removed = Vec::new();
     let mut fits = false;
@@ -202,7 +202,7 @@ proptest! {
             }
             let by_the_book = victims_by_the_book(&mut engine, &waiting);
             let mut subject = Subject::new(Arc::clone(&waiting), queue, 1);
-            let (assignment, targets) = evaluate(&mut engine.state, &mut subject, NOW);
+            let (assignment, targets) = evaluate(&mut engine.state, &mut subject);
             if assignment.mode() == Mode::Preempt {
                 let targets: Vec<_> = targets.iter().map(|target| target.workload).collect();
                 prop_assert_eq!(targets, by_the_book);

@@ -474,7 +474,7 @@ proptest! {
             .collect();
         for id in pending {
             let Some((queue, mut subject)) = subject(&engine, id) else { continue };
-            let (assignment, targets) = evaluate(&mut engine.state, &mut subject, NOW);
+            let (assignment, targets) = evaluate(&mut engine.state, &mut subject);
             let node = engine.state.queue(queue).expect("queue").node;
             let fits = |engine: &Engine| {
                 assignment.usage.iter().all(|(fr, value)| *value <= engine.state.available(node, *fr))

@@ -8,7 +8,6 @@ use crate::flavors::{
 use crate::preemption::{self, Simulation, Target};
 use crate::state::{Queue, State};
 use crate::tas::PlaceOptions;
-use crate::time::Time;
 
 /// The slice the workload replaces, if it holds quota of the same queue.
 pub fn replaced_slice(state: &State, subject: &Subject) -> Option<Replaced> {
@@ -17,14 +16,14 @@ pub fn replaced_slice(state: &State, subject: &Subject) -> Option<Replaced> {
     }
     let key = subject.workload.replaces()?;
     let id = state.workload_id(key).filter(|_| key.namespace == subject.workload.key.namespace)?;
-    state.candidates(subject.queue).find(|held| *held == id)?;
+    state.held(id).filter(|held| held.queue == subject.queue && !state.is_hidden(id))?;
     let workload = Arc::clone(state.workload(id)?);
     let demands = workload.demands();
     Some(Replaced { id, workload, demands })
 }
 
 /// What the workload would get, and whom it would preempt for it.
-pub fn evaluate(state: &mut State, subject: &mut Subject, now: Time) -> (Assignment, Vec<Target>) {
+pub fn evaluate(state: &mut State, subject: &mut Subject) -> (Assignment, Vec<Target>) {
     let Some(queue) = state.queue(subject.queue).map(Arc::clone) else {
         return (Assignment::default(), Vec::new());
     };
@@ -39,13 +38,13 @@ pub fn evaluate(state: &mut State, subject: &mut Subject, now: Time) -> (Assignm
         subject.progress = None;
     }
     subject.replaced = replaced_slice(state, subject);
-    let (mut assignment, targets) = initial(state, subject, now);
+    let (mut assignment, targets) = initial(state, subject);
     reserve_places(state, subject, &queue, &mut assignment, &targets);
     (assignment, targets)
 }
 
-fn initial(state: &mut State, subject: &Subject, now: Time) -> (Assignment, Vec<Target>) {
-    let oracle = Simulation::new(now);
+fn initial(state: &mut State, subject: &Subject) -> (Assignment, Vec<Target>) {
+    let oracle = Simulation::default();
     let slice: Vec<Target> =
         subject.replaced.iter().map(|replaced| Target { workload: replaced.id, reason: None }).collect();
     let with_slice = |targets: Vec<Target>| slice.iter().copied().chain(targets).collect();

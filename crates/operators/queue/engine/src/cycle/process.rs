@@ -14,7 +14,6 @@ use crate::queue::RequeueReason;
 use crate::quota::NodeId;
 use crate::state::{Queue, State};
 use crate::tas::TasUse;
-use crate::time::Time;
 
 /// Whether usage fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +108,6 @@ pub(crate) struct Processing<'a> {
     /// Everybody preempted in this cycle.
     pub(crate) victims: Victims,
     pub(crate) report: &'a mut CycleReport,
-    pub(crate) now: Time,
 }
 
 /// What becomes of an entry.
@@ -236,7 +234,7 @@ impl Processing<'_> {
         }
         entry.subject.progress = None;
         entry.subject.pinned = Some(pinned(entry));
-        let (mut assignment, targets) = evaluate(self.state, &mut entry.subject, self.now);
+        let (mut assignment, targets) = evaluate(self.state, &mut entry.subject);
         entry.subject.pinned = None;
         self.state.rollback(mark);
         if overlaps && assignment.mode() == Mode::Fit {

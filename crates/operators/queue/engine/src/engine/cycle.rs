@@ -92,7 +92,7 @@ impl Engine {
 
     /// Evaluates heads, decides about them in order, and puts the decisions into effect.
     fn decide(&mut self, heads: Vec<Head>, report: &mut CycleReport, now: Time) {
-        let (mut entries, refused) = self.nominate(heads, now);
+        let (mut entries, refused) = self.nominate(heads);
         let mut order = Order::new(&self.state.settings, &entries);
         let (blocks, ready) = (self.state.settings.block_admission, self.state.all_pods_ready());
         let mark = self.state.mark();
@@ -102,7 +102,6 @@ impl Engine {
             blocked: blocks && !ready,
             victims: Victims::default(),
             report,
-            now,
         };
         let mut decided = Vec::with_capacity(entries.len());
         let mut waits_for_pods = None;
@@ -165,7 +164,7 @@ impl Engine {
     }
 
     /// Evaluates heads; those that cannot be evaluated are refused with a reason.
-    fn nominate(&mut self, heads: Vec<Head>, now: Time) -> (Vec<Head>, Vec<Head>) {
+    fn nominate(&mut self, heads: Vec<Head>) -> (Vec<Head>, Vec<Head>) {
         let (mut entries, mut refused) = (Vec::new(), Vec::new());
         for mut entry in heads {
             let workload = Arc::clone(&entry.subject.workload);
@@ -178,7 +177,7 @@ impl Engine {
                 refused.push(entry);
                 continue;
             }
-            let (assignment, targets) = evaluate(&mut self.state, &mut entry.subject, now);
+            let (assignment, targets) = evaluate(&mut self.state, &mut entry.subject);
             entry.record(assignment, targets, &self.state);
             entries.push(entry);
         }

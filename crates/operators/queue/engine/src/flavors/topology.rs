@@ -206,20 +206,26 @@ pub(crate) fn place(
 /// not be placed to know.
 pub(crate) fn can_place(state: &State, requests: &TasRequests<'_>, options: PlaceOptions<'_>) -> bool {
     let context = (&state.names, &state.settings.gates);
-    let replaces = options.workload.is_some_and(|workload| !workload.unhealthy_nodes.is_empty());
-    let is_plain = |request: &PlacementRequest<'_>| {
-        !replaces && request.previous.is_none() && request.pod_set.group().is_none()
-    };
-    let mut all =
-        requests.iter().flat_map(|(flavor, requests)| requests.iter().map(move |own| (*flavor, own)));
     let fits_alone = |(flavor, request): (FlavorId, &PlacementRequest<'_>)| {
-        !is_plain(request) || state.tas.has_room(flavor, request, options, context)
+        !is_plain(request, options) || state.tas.has_room(flavor, request, options, context)
     };
-    if !all.clone().all(fits_alone) {
-        return false;
-    }
-    let is_known = all.next().is_none_or(|(_, request)| is_plain(request)) && all.next().is_none();
-    is_known || failure(&place(state, requests, options)).is_none()
+    all(requests).all(fits_alone)
+        && (is_alone(requests, options) || failure(&place(state, requests, options)).is_none())
+}
+
+/// Whether there is at most one pod set to place, and nothing is known about where its pods are.
+pub(crate) fn is_alone(requests: &TasRequests<'_>, options: PlaceOptions<'_>) -> bool {
+    let mut all = all(requests);
+    all.next().is_none_or(|(_, request)| is_plain(request, options)) && all.next().is_none()
+}
+
+fn all<'r, 'p>(requests: &'r TasRequests<'p>) -> impl Iterator<Item = (FlavorId, &'r PlacementRequest<'p>)> {
+    requests.iter().flat_map(|(flavor, requests)| requests.iter().map(move |own| (*flavor, own)))
+}
+
+fn is_plain(request: &PlacementRequest<'_>, options: PlaceOptions<'_>) -> bool {
+    let replaces = options.workload.is_some_and(|workload| !workload.unhealthy_nodes.is_empty());
+    !replaces && request.previous.is_none() && request.pod_set.group().is_none()
 }
 
 /// The first pod set that could not be placed.

@@ -492,11 +492,11 @@ impl Workload {
         self.created
     }
 
-    /// When quota was reserved, or `now` if it is not.
-    pub fn reservation_time(&self, now: Time) -> Time {
+    /// When quota was reserved, if it is.
+    pub fn reservation_time(&self) -> Option<Time> {
         self.condition(ConditionKind::QuotaReserved)
             .filter(|condition| condition.status)
-            .map_or(now, |condition| condition.since)
+            .map(|condition| condition.since)
     }
 
     /// Whether its wait after an eviction is over.

@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 use super::Need;
 use crate::model::{Fr, PreemptionPolicy, Workload};
 use crate::names::{QueueId, WorkloadId};
 use crate::settings::Settings;
-use crate::state::State;
-use crate::time::Time;
+use crate::state::{Rank, State};
 
 /// Whether the policy lets `preemptor` take `candidate`.
 pub fn satisfies_policy(
@@ -44,121 +44,156 @@ pub fn compare_candidates(
     b: WorkloadId,
     preemptor_queue: QueueId,
     with_afs: bool,
-    now: Time,
 ) -> Ordering {
-    let rank = |id| Ranked::new(state, id, (), 0, (preemptor_queue, with_afs, now));
-    match (rank(a), rank(b)) {
-        (Some(a), Some(b)) => a.compare(&b),
-        _ => a.cmp(&b),
-    }
+    let (Some(held_a), Some(held_b)) = (state.held(a), state.held(b)) else {
+        return a.cmp(&b);
+    };
+    let own = |queue: QueueId| queue == preemptor_queue;
+    let by_usage = || match (state.local_queue_usage(a), state.local_queue_usage(b)) {
+        (Some(a), Some(b)) if with_afs && held_a.queue == held_b.queue => b.total_cmp(&a),
+        _ => Ordering::Equal,
+    };
+    (held_a.rank.is_running, own(held_a.queue))
+        .cmp(&(held_b.rank.is_running, own(held_b.queue)))
+        .then_with(by_usage)
+        .then_with(|| held_a.rank.cmp(&held_b.rank))
 }
 
-/// A candidate with everything that decides when its turn comes, as [`compare_candidates`] has it.
-pub(super) struct Ranked<T> {
-    pub(super) candidate: T,
-    workload: Arc<Workload>,
-    /// Lists are tried one after another, but what is evicted already goes first from all of them.
-    is_running: bool,
-    list: usize,
-    is_own: bool,
-    /// Its LocalQueue's usage, where that counts.
-    share: Option<(QueueId, f64)>,
-    priority: i64,
-    reserved: Time,
+/// The candidates of one queue in order, one at a time: a search mostly ends after a few of many.
+#[derive(Debug)]
+pub(super) struct InQueue {
+    queue: QueueId,
+    policy: PreemptionPolicy,
+    order: InOrder,
 }
 
-impl<T> Ranked<T> {
-    /// `None` if the workload holds nothing.
-    fn new(
-        state: &State,
-        id: WorkloadId,
-        candidate: T,
-        list: usize,
-        (preemptor_queue, with_afs, now): (QueueId, bool, Time),
-    ) -> Option<Self> {
-        let workload = Arc::clone(state.workload(id)?);
-        let queue = state.held(id)?.queue;
-        let usage = if with_afs { state.local_queue_usage(id) } else { None };
-        Some(Self {
-            is_running: !workload.is_evicted(),
-            list,
-            is_own: queue == preemptor_queue,
-            share: usage.map(|usage| (queue, usage)),
-            priority: workload.effective_priority(&state.settings.gates),
-            reserved: workload.reservation_time(now),
-            workload,
-            candidate,
-        })
+#[derive(Debug)]
+enum InOrder {
+    /// As they are ranked, after this one.
+    ByRank(Option<Arc<Rank>>),
+    /// Where usage of LocalQueues counts: an order of their own, last first.
+    ByUsage(Vec<WorkloadId>),
+}
+
+impl InQueue {
+    /// Candidates the policy lets be taken.
+    pub(super) fn new(state: &State, queue: QueueId, policy: PreemptionPolicy) -> Self {
+        let shares = state.queue(queue).is_some_and(|queue| queue.spec.usage_based_admission);
+        let order = if shares && state.settings.afs().is_some() {
+            let usage = |id| state.local_queue_usage(id).unwrap_or(0.0);
+            let all = state.candidates_after(queue, None);
+            let mut all: Vec<_> = all.map(|(rank, id)| (usage(id), rank, id)).collect();
+            all.sort_by(|(usage_a, a, _), (usage_b, b, _)| {
+                b.is_running.cmp(&a.is_running).then(usage_a.total_cmp(usage_b)).then_with(|| b.cmp(a))
+            });
+            InOrder::ByUsage(all.into_iter().map(|(_, _, id)| id).collect())
+        } else {
+            InOrder::ByRank(None)
+        };
+        Self { queue, policy, order }
     }
 
-    fn compare(&self, other: &Self) -> Ordering {
-        let (a, b) = (&self.workload, &other.workload);
-        (self.is_running, self.list, self.is_own)
-            .cmp(&(other.is_running, other.list, other.is_own))
-            .then_with(|| match (self.share, other.share) {
-                (Some((queue_a, usage_a)), Some((queue_b, usage_b)))
-                    if queue_a == queue_b && a.local_queue != b.local_queue =>
-                {
-                    usage_b.total_cmp(&usage_a)
+    /// The next one.
+    pub(super) fn next(&mut self, state: &State, need: &Need<'_>) -> Option<(Arc<Rank>, WorkloadId)> {
+        let (policy, preemptor) = (self.policy, &need.subject.workload);
+        let may_take = |id: WorkloadId| {
+            let is_allowed =
+                |candidate: &Arc<Workload>| satisfies_policy(&state.settings, preemptor, candidate, policy);
+            uses_any(state, id, &need.frs) && state.workload(id).is_some_and(is_allowed)
+        };
+        match &mut self.order {
+            InOrder::ByRank(last) => {
+                let highest = match policy {
+                    PreemptionPolicy::Any => i64::MAX,
+                    _ => preemptor.effective_priority(&state.settings.gates),
+                };
+                let (rank, id) = state
+                    .candidates_after(self.queue, last.as_ref())
+                    .take_while(|(rank, _)| !rank.is_running || rank.priority <= highest)
+                    .find(|(_, id)| may_take(*id))?;
+                let rank = Arc::clone(rank);
+                *last = Some(Arc::clone(&rank));
+                Some((rank, id))
+            }
+            InOrder::ByUsage(listed) => loop {
+                let id = listed.pop()?;
+                if let Some(held) = state.held(id).filter(|_| may_take(id)) {
+                    return Some((Arc::clone(&held.rank), id));
                 }
-                _ => Ordering::Equal,
-            })
-            .then_with(|| (self.priority, other.reserved).cmp(&(other.priority, self.reserved)))
-            .then_with(|| a.uid.cmp(&b.uid))
-            .then_with(|| a.key.cmp(&b.key))
+            },
+        }
     }
 }
 
-impl<T> PartialEq for Ranked<T> {
+/// The next candidate of a queue, and where those after it come from.
+struct Front<T> {
+    /// Lists are tried one after another, but what is evicted already goes first from all of them.
+    order: (bool, usize, Arc<Rank>),
+    workload: WorkloadId,
+    of: T,
+    rest: InQueue,
+}
+
+impl<T> PartialEq for Front<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.compare(other).is_eq()
+        self.order == other.order
     }
 }
 
-impl<T> Eq for Ranked<T> {}
+impl<T> Eq for Front<T> {}
 
-impl<T> PartialOrd for Ranked<T> {
+impl<T> PartialOrd for Front<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// The first to be tried is the greatest, so that a heap gives it first.
-impl<T> Ord for Ranked<T> {
+impl<T> Ord for Front<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.compare(self)
+        other.order.cmp(&self.order)
     }
 }
 
-/// Candidates in the order in which they are tried. A search mostly ends after a few of many, so they are
-/// not sorted but taken from a heap. That also bears an order that is not total: usage of LocalQueues
-/// counts between workloads of one queue only.
-pub(super) struct Candidates<T> {
-    heap: BinaryHeap<Ranked<T>>,
+/// Candidates of several queues in the order in which they are tried: lists one after another, and queues
+/// of the same list merged by rank. Every queue comes with something to remember about it.
+pub(super) struct Merged<T> {
+    fronts: BinaryHeap<Front<T>>,
 }
 
-impl<T> Candidates<T> {
-    /// Puts lists of candidates in order.
-    pub(super) fn new(
+impl<T: Copy> Merged<T> {
+    pub(super) const fn new() -> Self {
+        Self { fronts: BinaryHeap::new() }
+    }
+
+    /// Adds a queue to a list. True if it has candidates.
+    pub(super) fn add(
+        &mut self,
         state: &State,
         need: &Need<'_>,
-        lists: impl IntoIterator<Item = Vec<T>>,
-        id: impl Fn(&T) -> WorkloadId,
-    ) -> Self {
-        let context = (need.subject.queue, state.settings.afs().is_some(), need.now);
-        let rank = |list: usize, candidate: T| Ranked::new(state, id(&candidate), candidate, list, context);
-        let ranked = lists
-            .into_iter()
-            .enumerate()
-            .flat_map(|(list, members)| members.into_iter().filter_map(move |own| rank(list, own)));
-        Self { heap: ranked.collect() }
+        list: usize,
+        mut rest: InQueue,
+        of: T,
+    ) -> bool {
+        let Some((rank, workload)) = rest.next(state, need) else {
+            return false;
+        };
+        self.fronts.push(Front { order: (rank.is_running, list, rank), workload, of, rest });
+        true
     }
-}
 
-impl<T> Iterator for Candidates<T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.heap.pop().map(|ranked| ranked.candidate)
+    pub(super) fn next(&mut self, state: &State, need: &Need<'_>) -> Option<(WorkloadId, T)> {
+        let mut front = self.fronts.peek_mut()?;
+        let found = (front.workload, front.of);
+        match front.rest.next(state, need) {
+            Some((rank, workload)) => {
+                front.order = (rank.is_running, front.order.1, rank);
+                front.workload = workload;
+            }
+            None => {
+                PeekMut::pop(front);
+            }
+        }
+        Some(found)
     }
 }

@@ -1,7 +1,8 @@
 //! Preemption by priority and by hierarchy.
 
-use super::candidates::{Candidates, satisfies_policy, uses_any};
-use super::{Need, PreemptionReason, Target, fill_back};
+use super::candidates::{InQueue, Merged};
+use super::removal::Removal;
+use super::{Need, PreemptionReason, Target};
 use crate::model::PreemptionPolicy;
 use crate::names::{QueueId, WorkloadId};
 use crate::quota::NodeId;
@@ -29,13 +30,21 @@ impl Variant {
     }
 }
 
+/// Where a candidate comes from.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    queue: QueueId,
+    /// The lowest cohort above both sides, if it is another queue.
+    meets_at: Option<NodeId>,
+    /// The preemptor's side has quota of its own there.
+    advantage: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     workload: WorkloadId,
-    queue: QueueId,
+    origin: Origin,
     variant: Variant,
-    /// The lowest cohort above both sides.
-    meets_at: Option<NodeId>,
 }
 
 impl Candidate {
@@ -44,55 +53,72 @@ impl Candidate {
     }
 }
 
-/// All candidates, by how they may be taken.
-struct Collected {
-    hierarchical: Vec<Candidate>,
-    by_priority: Vec<Candidate>,
-    own: Vec<Candidate>,
+/// The lists of candidates, in the order in which they are tried.
+const HIERARCHICAL: usize = 0;
+const BY_PRIORITY: usize = 1;
+const OWN: usize = 2;
+
+/// All candidates, those of another attempt first.
+struct Candidates {
+    merged: Merged<Origin>,
+    /// Those tried before, in order.
+    tried: Vec<Candidate>,
+    is_hierarchical: bool,
+    from_others: bool,
+}
+
+impl Candidates {
+    fn get(&mut self, at: usize, state: &State, need: &Need<'_>) -> Option<Candidate> {
+        if let Some(known) = self.tried.get(at) {
+            return Some(*known);
+        }
+        let (workload, origin) = self.merged.next(state, need)?;
+        let candidate = Candidate { workload, origin, variant: variant(state, need, workload, &origin) };
+        self.tried.push(candidate);
+        Some(candidate)
+    }
 }
 
 pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
-    let Collected { hierarchical, mut by_priority, own } = collect(state, need);
-    let (is_hierarchical, from_others) =
-        (!hierarchical.is_empty(), !hierarchical.is_empty() || !by_priority.is_empty());
     let may_not_borrow = need.queue.spec.preemption.borrowing_threshold().is_none();
-    let attempts: &[bool] = if !from_others || may_not_borrow && !is_under_nominal(state, need) {
+    // Such a workload takes from others by hierarchy only.
+    let only_borrowing = may_not_borrow && !is_under_nominal(state, need);
+    let mut candidates = collect(state, need, only_borrowing);
+    let attempts: &[bool] = if !candidates.from_others || only_borrowing {
         &[true]
-    } else if may_not_borrow && !is_hierarchical {
+    } else if may_not_borrow && !candidates.is_hierarchical {
         &[false, true]
     } else {
         &[true, false]
     };
-    if !attempts.contains(&false) {
-        by_priority.retain(|candidate| candidate.variant != Variant::WithoutBorrowing);
-    }
-    let mut candidates =
-        Candidates::new(state, need, [hierarchical, by_priority, own], |candidate| candidate.workload);
-    // Those tried before, in order, for the next attempt.
-    let mut tried = Vec::new();
     for borrowing in attempts {
         let mark = state.mark();
-        let mut targets = Vec::new();
-        let mut at = 0;
-        while let Some(candidate) = tried.get(at).copied().or_else(|| candidates.next()) {
-            if at == tried.len() {
-                tried.push(candidate);
-            }
-            at += 1;
-            if !is_still_valid(state, need, &candidate, *borrowing) {
-                continue;
-            }
-            state.try_without(candidate.workload, true);
-            targets.push(candidate.target());
-            if need.fits(state, *borrowing) {
-                fill_back(state, need, &mut targets, *borrowing);
-                state.rollback(mark);
-                return targets;
-            }
-        }
+        let found = attempt(state, need, &mut candidates, *borrowing);
         state.rollback(mark);
+        if let Some(targets) = found {
+            return targets;
+        }
     }
     Vec::new()
+}
+
+/// Removes candidates in order until the workload fits, then gives back those it can do without.
+fn attempt(
+    state: &mut State,
+    need: &Need<'_>,
+    candidates: &mut Candidates,
+    borrowing: bool,
+) -> Option<Vec<Target>> {
+    let mut removal = Removal::new(need, borrowing);
+    let mut at = 0;
+    let mut fits = false;
+    while !fits && let Some(candidate) = candidates.get(at, state, need) {
+        at += 1;
+        if is_still_valid(state, need, &candidate, borrowing) {
+            fits = removal.take(state, candidate.target());
+        }
+    }
+    removal.finish(state)
 }
 
 fn is_under_nominal(state: &State, need: &Need<'_>) -> bool {
@@ -102,40 +128,42 @@ fn is_under_nominal(state: &State, need: &Need<'_>) -> bool {
 /// A candidate of another queue counts only while its queue, and every cohort below the meeting point,
 /// uses more than it owns of what is needed.
 fn is_still_valid(state: &State, need: &Need<'_>, candidate: &Candidate, borrowing: bool) -> bool {
-    if candidate.queue == need.subject.queue {
+    if candidate.origin.queue == need.subject.queue {
         return true;
     }
     if borrowing && candidate.variant == Variant::WithoutBorrowing {
         return false;
     }
-    let Some(queue) = state.queue(candidate.queue) else {
+    let Some(queue) = state.queue(candidate.origin.queue) else {
         return false;
     };
-    let below = state.tree.ancestors(queue.node).take_while(|node| Some(*node) != candidate.meets_at);
+    let below = state.tree.ancestors(queue.node).take_while(|node| Some(*node) != candidate.origin.meets_at);
     std::iter::once(queue.node).chain(below).all(|node| !state.tree.is_within_quota(node, &need.frs))
 }
 
-fn collect(state: &State, need: &Need<'_>) -> Collected {
-    let mut own = Vec::new();
-    let mut hierarchical = Vec::new();
-    let mut by_priority = Vec::new();
+fn collect(state: &State, need: &Need<'_>, only_borrowing: bool) -> Candidates {
+    let mut found =
+        Candidates { merged: Merged::new(), tried: Vec::new(), is_hierarchical: false, from_others: false };
     let preemption = &need.queue.spec.preemption;
     if preemption.within_queue != PreemptionPolicy::Never {
-        from_queue(state, need, need.subject.queue, None, false, &mut own);
+        let own = Origin { queue: need.subject.queue, meets_at: None, advantage: false };
+        let queue = InQueue::new(state, own.queue, preemption.within_queue);
+        found.merged.add(state, need, OWN, queue, own);
     }
     if preemption.reclaim_within_cohort != PreemptionPolicy::Never {
         let (mut advantage, mut rest) = state.tree.fit_in_quota(need.node(), &need.usage);
         let mut visited = None;
         for cohort in state.tree.ancestors(need.node()) {
-            let list = if advantage { &mut hierarchical } else { &mut by_priority };
-            below(state, need, cohort, (cohort, visited), advantage, list);
+            if advantage || !only_borrowing {
+                below(state, need, cohort, (cohort, visited), advantage, &mut found);
+            }
             let fits;
             (fits, rest) = state.tree.fit_in_quota(cohort, &rest);
             advantage |= fits;
             visited = Some(cohort);
         }
     }
-    Collected { hierarchical, by_priority, own }
+    found
 }
 
 /// Candidates below a cohort, leaving out the subtree visited before and everything within its quota.
@@ -145,7 +173,7 @@ fn below(
     cohort: NodeId,
     (meets_at, visited): (NodeId, Option<NodeId>),
     advantage: bool,
-    found: &mut Vec<Candidate>,
+    found: &mut Candidates,
 ) {
     for child in state.tree.child_cohorts(cohort) {
         if Some(child) != visited && !state.tree.is_within_quota(child, &need.frs) {
@@ -157,53 +185,29 @@ fn below(
             && !state.tree.is_within_quota(child, &need.frs)
             && let Some(queue) = state.tree.queue_at(child)
         {
-            from_queue(state, need, queue, Some(meets_at), advantage, found);
+            let origin = Origin { queue, meets_at: Some(meets_at), advantage };
+            let list = if advantage { HIERARCHICAL } else { BY_PRIORITY };
+            let queue = InQueue::new(state, queue, need.queue.spec.preemption.reclaim_within_cohort);
+            let any = found.merged.add(state, need, list, queue, origin);
+            found.from_others |= any;
+            found.is_hierarchical |= any && advantage;
         }
     }
 }
 
-fn from_queue(
-    state: &State,
-    need: &Need<'_>,
-    queue: QueueId,
-    meets_at: Option<NodeId>,
-    advantage: bool,
-    found: &mut Vec<Candidate>,
-) {
-    for workload in state.candidates(queue) {
-        if let Some(variant) = classify(state, need, workload, queue, advantage) {
-            found.push(Candidate { workload, queue, variant, meets_at });
-        }
+/// How a candidate may be taken.
+fn variant(state: &State, need: &Need<'_>, id: WorkloadId, origin: &Origin) -> Variant {
+    if origin.queue == need.subject.queue {
+        return Variant::WithinQueue;
     }
-}
-
-fn classify(
-    state: &State,
-    need: &Need<'_>,
-    id: WorkloadId,
-    queue: QueueId,
-    advantage: bool,
-) -> Option<Variant> {
-    let workload = state.workload(id)?;
-    let preemptor = &need.subject.workload;
-    let preemption = &need.queue.spec.preemption;
-    let is_own = queue == need.subject.queue;
-    let policy = if is_own { preemption.within_queue } else { preemption.reclaim_within_cohort };
-    if !uses_any(state, id, &need.frs) || !satisfies_policy(&state.settings, preemptor, workload, policy) {
-        return None;
+    if origin.advantage {
+        return Variant::Hierarchical;
     }
-    if is_own {
-        return Some(Variant::WithinQueue);
-    }
-    if advantage {
-        return Some(Variant::Hierarchical);
-    }
-    let Some(threshold) = preemption.borrowing_threshold() else {
-        return Some(Variant::WithoutBorrowing);
+    let Some(threshold) = need.queue.spec.preemption.borrowing_threshold() else {
+        return Variant::WithoutBorrowing;
     };
-    let gates = &state.settings.gates;
-    let priority = workload.effective_priority(gates);
-    let too_high = priority >= preemptor.effective_priority(gates)
+    let priority = state.held(id).map_or(i64::MAX, |held| held.rank.priority);
+    let too_high = priority >= need.subject.workload.effective_priority(&state.settings.gates)
         || threshold.is_some_and(|threshold| priority > i64::from(threshold));
-    Some(if too_high { Variant::WithoutBorrowing } else { Variant::WhileBorrowing })
+    if too_high { Variant::WithoutBorrowing } else { Variant::WhileBorrowing }
 }

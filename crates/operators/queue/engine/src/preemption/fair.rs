@@ -3,19 +3,18 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::candidates::{Candidates, compare_candidates, satisfies_policy, uses_any};
-use super::{Need, PreemptionReason, Target, fill_back};
+use super::candidates::{InQueue, compare_candidates};
+use super::removal::fill_back;
+use super::{Need, PreemptionReason, Target};
 use crate::fair::Share;
 use crate::model::PreemptionPolicy;
 use crate::names::{QueueId, WorkloadId};
 use crate::quota::NodeId;
 use crate::settings::{FairStrategy, Settings};
 use crate::state::State;
-use crate::time::Time;
 
 pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
-    let candidates: Vec<WorkloadId> =
-        Candidates::new(state, need, [collect(state, need)], |id| *id).collect();
+    let candidates = collect(state, need);
     if candidates.is_empty() {
         return Vec::new();
     }
@@ -44,14 +43,13 @@ pub(super) fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
     targets
 }
 
+/// Candidates, those of each queue in order.
 fn collect(state: &State, need: &Need<'_>) -> Vec<WorkloadId> {
     let preemption = &need.queue.spec.preemption;
     let mut found = Vec::new();
     let mut from = |queue: QueueId, policy: PreemptionPolicy| {
-        found.extend(state.candidates(queue).filter(|id| {
-            let may = |workload| satisfies_policy(&state.settings, &need.subject.workload, workload, policy);
-            state.workload(*id).is_some_and(|workload| may(workload)) && uses_any(state, *id, &need.frs)
-        }));
+        let mut members = InQueue::new(state, queue, policy);
+        found.extend(std::iter::from_fn(|| members.next(state, need)).map(|(_, id)| id));
     };
     if preemption.within_queue != PreemptionPolicy::Never {
         from(need.subject.queue, preemption.within_queue);
@@ -104,7 +102,7 @@ impl Run<'_> {
         strategy: FairStrategy,
     ) -> bool {
         let need = self.need;
-        let mut order = FairOrder::new(state, need.node(), need.subject.queue, candidates, need.now);
+        let mut order = FairOrder::new(state, need.node(), need.subject.queue, candidates);
         let entitled = state.settings.gates.fair_sharing_preempt_within_nominal
             && need
                 .frs
@@ -152,7 +150,7 @@ impl Run<'_> {
     fn second_strategy(&mut self, state: &mut State) -> bool {
         let need = self.need;
         let retry = std::mem::take(&mut self.retry);
-        let mut order = FairOrder::new(state, need.node(), need.subject.queue, retry, need.now);
+        let mut order = FairOrder::new(state, need.node(), need.subject.queue, retry);
         while let Some(target) = order.next(state) {
             let (own, theirs) = order.shares(state, target);
             let Some(workload) = order.pop(target) else {
@@ -186,7 +184,6 @@ pub struct FairOrder {
     ancestors: Vec<NodeId>,
     candidates: BTreeMap<QueueId, VecDeque<WorkloadId>>,
     pruned: BTreeSet<NodeId>,
-    now: Time,
 }
 
 impl FairOrder {
@@ -196,7 +193,6 @@ impl FairOrder {
         preemptor: NodeId,
         preemptor_queue: QueueId,
         candidates: Vec<WorkloadId>,
-        now: Time,
     ) -> Self {
         let mut by_queue: BTreeMap<QueueId, VecDeque<WorkloadId>> = BTreeMap::new();
         for candidate in candidates {
@@ -205,7 +201,7 @@ impl FairOrder {
             }
         }
         let ancestors = state.tree.ancestors(preemptor).collect();
-        Self { preemptor, preemptor_queue, ancestors, candidates: by_queue, pruned: BTreeSet::new(), now }
+        Self { preemptor, preemptor_queue, ancestors, candidates: by_queue, pruned: BTreeSet::new() }
     }
 
     /// The next queue, or `None` when no candidates are left.
@@ -279,9 +275,7 @@ impl FairOrder {
     fn is_better_first(&self, state: &State, queue: QueueId, than: QueueId) -> bool {
         let first = |queue: QueueId| self.candidates.get(&queue).and_then(|list| list.front().copied());
         match (first(queue), first(than)) {
-            (Some(a), Some(b)) => {
-                compare_candidates(state, a, b, self.preemptor_queue, false, self.now).is_lt()
-            }
+            (Some(a), Some(b)) => compare_candidates(state, a, b, self.preemptor_queue, false).is_lt(),
             _ => false,
         }
     }

@@ -3,6 +3,7 @@
 mod candidates;
 mod classical;
 mod fair;
+mod removal;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use crate::names::WorkloadId;
 use crate::quota::NodeId;
 use crate::state::{Queue, State};
 use crate::tas::{PlaceOptions, TasUse};
-use crate::time::Time;
 
 /// Why a workload is preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +77,6 @@ pub(crate) struct Need<'a> {
     pub(crate) frs: Vec<Fr>,
     /// Pods that must find places too.
     pub(crate) places: TasRequests<'a>,
-    pub(crate) now: Time,
 }
 
 impl Need<'_> {
@@ -87,17 +86,29 @@ impl Need<'_> {
 
     /// Whether the workload fits now.
     pub(crate) fn fits(&self, state: &State, allow_borrowing: bool) -> bool {
+        self.has_quota(state, allow_borrowing) && self.can_be_placed(state)
+    }
+
+    fn has_quota(&self, state: &State, allow_borrowing: bool) -> bool {
         let node = self.node();
-        let quota = self.usage.iter().all(|(fr, value)| {
+        self.usage.iter().all(|(fr, value)| {
             (allow_borrowing || !state.tree.is_borrowing_with(node, *fr, *value))
                 && *value <= state.available(node, *fr)
-        });
-        quota && self.can_be_placed(state)
+        })
     }
 
     fn can_be_placed(&self, state: &State) -> bool {
-        let options = PlaceOptions { workload: Some(&self.subject.workload), ..PlaceOptions::default() };
-        topology::can_place(state, &self.places, options)
+        topology::can_place(state, &self.places, self.options())
+    }
+
+    /// Whether at most one pod set wants places, so that more room is never worse. Where several are placed
+    /// one after another, more room for the first may leave less for the second.
+    fn is_alone(&self) -> bool {
+        topology::is_alone(&self.places, self.options())
+    }
+
+    fn options(&self) -> PlaceOptions<'_> {
+        PlaceOptions { workload: Some(&self.subject.workload), ..PlaceOptions::default() }
     }
 }
 
@@ -138,7 +149,7 @@ pub fn targets(
     {
         return found;
     }
-    let need = Need { subject, queue, usage, tas, frs, places, now: known.now };
+    let need = Need { subject, queue, usage, tas, frs, places };
     search(state, &need)
 }
 
@@ -146,42 +157,15 @@ fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
     if state.settings.is_fair() { fair::search(state, need) } else { classical::search(state, need) }
 }
 
-/// Gives back, last first, every target the workload can do without. The last one found is never
-/// reconsidered, and takes the place of each one given back.
-pub(crate) fn fill_back(
-    state: &mut State,
-    need: &Need<'_>,
-    targets: &mut Vec<Target>,
-    allow_borrowing: bool,
-) {
-    for at in (0..targets.len().saturating_sub(1)).rev() {
-        let Some(target) = targets.get(at).copied() else {
-            continue;
-        };
-        state.try_with(target.workload);
-        if need.fits(state, allow_borrowing) {
-            targets.swap_remove(at);
-        } else {
-            state.try_without(target.workload, true);
-        }
-    }
-}
-
-/// The oracle flavor search asks: a real search for targets, for one flavor of one resource.
-#[derive(Clone, Debug)]
+/// The oracle flavor search asks: a real search for targets, for one flavor of one resource. It remembers
+/// answers and is good for one evaluation only.
+#[derive(Clone, Debug, Default)]
 pub struct Simulation {
-    /// The time.
-    pub now: Time,
     /// The last need and its targets.
     last: RefCell<Option<(Usage, Vec<Target>)>>,
 }
 
 impl Simulation {
-    /// An oracle that has not been asked yet. It remembers answers and is good for one evaluation only.
-    pub fn new(now: Time) -> Self {
-        Self { now, last: RefCell::new(None) }
-    }
-
     fn recall(&self, usage: &Usage, frs: &[Fr]) -> Option<Vec<Target>> {
         let last = self.last.borrow();
         let (known, targets) = last.as_ref()?;
@@ -198,7 +182,7 @@ impl Oracle for Simulation {
         let node = queue.node;
         let usage = vec![(fr, value)];
         let (tas, places) = (Vec::new(), TasRequests::new());
-        let need = Need { subject, queue, usage, tas, frs: vec![fr], places, now: self.now };
+        let need = Need { subject, queue, usage, tas, frs: vec![fr], places };
         let found = search(state, &need);
         self.last.replace(Some((need.usage, found.clone())));
         if found.is_empty() {

@@ -3,6 +3,7 @@
 //! There is one state and it is always live. A decision that needs to know "what if these were gone?"
 //! changes usage and rolls it back ([`State::mark`]); nothing is copied.
 
+mod holders;
 mod queues;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,6 +21,8 @@ use crate::quota::{self, NodeId, NodeKind, QuotaTree};
 use crate::requests::{Requests, Total};
 use crate::settings::Settings;
 use crate::tas::{LeafUse, Tas, TasUse};
+use holders::Holders;
+pub(crate) use holders::Rank;
 pub use queues::{InactiveReason, MULTIKUEUE, PROVISIONING};
 
 /// Values by id.
@@ -96,7 +99,7 @@ struct QueueRow {
     /// Shared, so that evaluations can hold it while they change usage.
     queue: Arc<Queue>,
     /// Workloads that hold its quota.
-    reserved: BTreeSet<WorkloadId>,
+    holders: Holders,
 }
 
 #[derive(Clone, Debug)]
@@ -118,6 +121,8 @@ pub struct Held {
     pub tas: Vec<TasUse>,
     /// Where its places are accounted.
     leaves: Vec<LeafUse>,
+    /// When its turn to be preempted comes.
+    pub(crate) rank: Arc<Rank>,
 }
 
 #[derive(Clone, Debug)]
@@ -371,7 +376,13 @@ impl State {
 
     /// Adds a workload as if it held quota of `queue`, whatever its status says.
     pub fn set_workload_held(&mut self, workload: Workload, queue: QueueId) -> WorkloadId {
-        let held = Held { queue, usage: workload.quota_usage(), tas: Vec::new(), leaves: Vec::new() };
+        let held = Held {
+            queue,
+            usage: workload.quota_usage(),
+            tas: Vec::new(),
+            leaves: Vec::new(),
+            rank: self.rank_of(&workload),
+        };
         let (id, _) = self.set_workload(workload);
         self.release(id);
         self.hold(id, held);
@@ -397,12 +408,17 @@ impl State {
             usage: workload.quota_usage(),
             tas: if self.settings.gates.tas { tas_uses(workload, admission) } else { Vec::new() },
             leaves: Vec::new(),
+            rank: self.rank_of(workload),
         })
+    }
+
+    fn rank_of(&self, workload: &Workload) -> Arc<Rank> {
+        Arc::new(Rank::of(workload, &self.settings.gates))
     }
 
     fn hold(&mut self, id: WorkloadId, mut held: Held) {
         if let Some(row) = self.queues.get_mut(held.queue) {
-            row.reserved.insert(id);
+            row.holders.insert(Arc::clone(&held.rank), id);
             self.tree.add_all(row.queue.node, &held.usage);
             held.leaves = self.tas.leaves_of(&held.tas);
             self.tas.change_leaves(&held.leaves, 1);
@@ -429,7 +445,7 @@ impl State {
         change_running(&mut self.running, &slot.workload, &held, -1);
         self.tas.change_leaves(&held.leaves, -1);
         if let Some(row) = self.queues.get_mut(held.queue) {
-            row.reserved.remove(&id);
+            row.holders.remove(&held.rank);
             self.tree.remove_all(row.queue.node, &held.usage);
             self.tree.bump_generation(row.queue.node);
         }
@@ -480,9 +496,27 @@ impl State {
         }
     }
 
-    /// Workloads that hold quota of the queue and are not hidden.
+    /// Workloads that hold quota of the queue and are not hidden, in the order in which they would lose it.
     pub fn candidates(&self, queue: QueueId) -> impl Iterator<Item = WorkloadId> + '_ {
-        self.reserved(queue).filter(|id| !self.hidden.contains(id))
+        self.candidates_after(queue, None).map(|(_, id)| id)
+    }
+
+    /// Candidates whose turn comes after this one's, or all.
+    pub(crate) fn candidates_after(
+        &self,
+        queue: QueueId,
+        rank: Option<&Arc<Rank>>,
+    ) -> impl Iterator<Item = (&Arc<Rank>, WorkloadId)> {
+        let holders = self.queues.get(queue).map(|row| &row.holders);
+        holders
+            .into_iter()
+            .flat_map(move |holders| holders.after(rank))
+            .filter(|(_, id)| !self.is_hidden(*id))
+    }
+
+    /// Whether the workload counts as gone while something is tried out.
+    pub(crate) fn is_hidden(&self, id: WorkloadId) -> bool {
+        self.hidden.contains(&id)
     }
 
     /// What the queue may still use, never below zero.

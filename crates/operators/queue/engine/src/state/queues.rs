@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{CheckInfo, Cohort, Queue, QueueRow, State};
+use super::{CheckInfo, Cohort, Holders, Queue, QueueRow, State};
 use crate::model::{CheckRule, CohortSpec, QueueSpec};
 use crate::names::{CohortId, FlavorId, QueueId, WorkloadId};
 use crate::quota::{NodeId, NodeKind};
@@ -150,7 +150,7 @@ impl State {
         match self.queues.get_mut(id) {
             Some(row) => row.queue = Arc::new(queue),
             None => {
-                self.queues.insert(id, QueueRow { queue: Arc::new(queue), reserved: BTreeSet::new() });
+                self.queues.insert(id, QueueRow { queue: Arc::new(queue), holders: Holders::default() });
             }
         }
         if !allocates_same {
@@ -167,9 +167,7 @@ impl State {
 
     /// Removes a queue; its workloads hold nothing any more.
     pub fn remove_queue(&mut self, id: QueueId) {
-        let Some(reserved) = self.queues.get(id).map(|row| row.reserved.clone()) else {
-            return;
-        };
+        let reserved: Vec<WorkloadId> = self.reserved(id).collect();
         for workload in &reserved {
             self.release(*workload);
         }
@@ -189,7 +187,7 @@ impl State {
 
     /// Workloads that hold quota of the queue.
     pub fn reserved(&self, id: QueueId) -> impl Iterator<Item = WorkloadId> + '_ {
-        self.queues.get(id).into_iter().flat_map(|row| row.reserved.iter().copied())
+        self.queues.get(id).into_iter().flat_map(|row| row.holders.ids())
     }
 
     /// Whether a queue can admit, with the reason and message of its Active condition.

@@ -152,7 +152,7 @@ pub fn flavored(name: &str, cohort: &str, flavors: &[(&str, i64)]) -> Value {
 pub fn evaluated(engine: &mut Engine, name: &str, queue: &str) -> (Assignment, usize) {
     let workload = Arc::clone(engine.state.workload(id(engine, name)).unwrap());
     let mut subject = Subject::new(workload, queue_id(engine, queue), 1);
-    let (assignment, targets) = evaluate(&mut engine.state, &mut subject, NOW);
+    let (assignment, targets) = evaluate(&mut engine.state, &mut subject);
     (assignment, targets.len())
 }
 

@@ -86,8 +86,7 @@ fn found_targets(case: &Case<'_>) -> (World, Vec<Target>, WorkloadId) {
     let queue = world.queue(case.calls()["clusterQueue"].as_str().unwrap_or(""));
     let subject = Subject::new(Arc::new(incoming.clone()), queue, 1);
     let assignment = assignment(&mut world, &case.calls()["assignment"], &subject);
-    let now = world.now;
-    let targets = preemption::targets(&mut world.engine.state, &subject, &assignment, &Simulation::new(now));
+    let targets = preemption::targets(&mut world.engine.state, &subject, &assignment, &Simulation::default());
     let id = world.engine.state.set_workload(incoming).0;
     (world, targets, id)
 }
@@ -184,7 +183,7 @@ fn sort(case: &Case<'_>) -> Verdict {
     let preemptor = world.queue(case.calls()["preemptorClusterQueue"].as_str().unwrap_or(""));
     let afs = case.calls()["afsEnabled"] == true;
     let state = &world.engine.state;
-    ids.sort_by(|a, b| preemption::compare_candidates(state, *a, *b, preemptor, afs, world.now));
+    ids.sort_by(|a, b| preemption::compare_candidates(state, *a, *b, preemptor, afs));
     let order: Vec<String> = ids
         .iter()
         .map(|id| state.workload(*id).map_or_else(String::new, |workload| workload.key.name.to_string()))
@@ -203,7 +202,7 @@ fn fair_order(case: &Case<'_>) -> Verdict {
     }
     let state = &world.engine.state;
     let node = state.queue(preemptor).expect("preemptor").node;
-    let mut order = FairOrder::new(state, node, preemptor, candidates, world.now);
+    let mut order = FairOrder::new(state, node, preemptor, candidates);
     let mut got = Vec::new();
     let mut step = 0;
     while let Some(target) = order.next(state) {
