@@ -20,6 +20,10 @@ use quintet_queue_engine::testing;
 use quintet_queue_engine::time::Time;
 use world::World;
 
+/// The allocator of the program this is a part of.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// How long one part may take; what it did until then is what it reports.
 const LIMIT: Duration = Duration::from_mins(1);
 
