@@ -28,15 +28,15 @@ impl TopologyAssignment {
         if runs.slices.len() <= 1 || domains.len() > MAX_DOMAINS {
             return runs;
         }
-        let single = Self::in_one_slice(runs.levels.clone(), domains);
+        let single = Self::in_fewest_slices(runs.levels.clone(), domains);
         let size = |own: &Self| serde_json::to_string(own).map_or(usize::MAX, |json| json.len());
         if size(&single) < size(&runs) { single } else { runs }
     }
 
-    /// The compact form with one slice for all domains, however many.
-    pub fn in_one_slice<V: AsRef<str>>(levels: Vec<String>, domains: &[Domain<V>]) -> Self {
-        let whole = (!domains.is_empty()).then(|| slice(levels.len(), domains));
-        Self { slices: whole.into_iter().collect(), levels }
+    /// The compact form with one slice for all domains, or as few as may hold them.
+    pub fn in_fewest_slices<V: AsRef<str>>(levels: Vec<String>, domains: &[Domain<V>]) -> Self {
+        let slices = domains.chunks(MAX_DOMAINS).map(|chunk| slice(levels.len(), chunk)).collect();
+        Self { levels, slices }
     }
 
     /// The compact form with one slice per run of hosts whose names begin alike.
@@ -256,6 +256,14 @@ mod tests {
             .map(|slice| slice.values_per_level[0].individual.as_ref().unwrap().prefix.clone().unwrap())
             .collect();
         assert_eq!(starts, ["cluster-one-left-", "cluster-one-right-"]);
+    }
+
+    #[test]
+    fn no_slice_holds_more_than_it_may() {
+        let hosts: Vec<Domain> = (0..=MAX_DOMAINS).map(|number| (vec![number.to_string()], 1)).collect();
+        let assignment = TopologyAssignment::in_fewest_slices(vec![HOSTNAME.into()], &hosts);
+        assert_eq!(assignment.slices.len(), 2);
+        assert_eq!(assignment.domains(), Some(hosts));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::evaluate;
+use quintet_queue_engine::cycle::{Outcome, evaluate};
 use quintet_queue_engine::flavors::{Mode, Subject};
 use quintet_queue_engine::model::Workload;
 use quintet_queue_engine::names::WorkloadId;
@@ -42,19 +42,46 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Decisions by all rules there are: fair shares, and gates that change where pods go.
+fn settings() -> impl Strategy<Value = Settings> {
+    (any::<bool>(), any::<[bool; 3]>()).prop_map(|(is_fair, [balanced, affinity, mixed])| {
+        let mut settings = if is_fair { fair() } else { Settings::default() };
+        settings.gates.tas_balanced_placement = balanced;
+        settings.gates.tas_preferred_affinity = affinity;
+        settings.gates.tas_profile_mixed = mixed;
+        settings
+    })
+}
+
 /// A queue on hosts with so many cores, three to a rack and six to a block; every fifth is tainted.
-fn racks(hosts: &[i64]) -> Engine {
+fn racks(settings: Settings, hosts: &[i64]) -> Engine {
+    let queues = [queue("cq", "", 1000, json!({ "withinClusterQueue": "LowerPriority" })), local_queue("cq")];
+    on_racks(settings, hosts, &queues)
+}
+
+/// Two queues that borrow from each other, with a flavor for all hosts and one for half of them.
+fn shared_racks(settings: Settings, hosts: &[i64]) -> Engine {
+    let mut objects = vec![json!({ "kind": "ResourceFlavor", "metadata": { "name": "half" },
+        "spec": { "topologyName": "t", "nodeLabels": { "half": "1" } } })];
+    for name in ["cq", "other"] {
+        let mut queue = flavored(name, "cohort", &[("default", 6), ("half", 4)]);
+        queue["spec"]["preemption"] =
+            json!({ "withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any" });
+        objects.extend([queue, local_queue(name)]);
+    }
+    on_racks(settings, hosts, &objects)
+}
+
+fn on_racks(settings: Settings, hosts: &[i64], more: &[Value]) -> Engine {
     let mut objects = vec![
         json!({ "kind": "Topology", "metadata": { "name": "t" }, "spec": { "levels": [
             { "nodeLabel": "block" }, { "nodeLabel": "rack" }, { "nodeLabel": HOST }] } }),
         json!({ "kind": "ResourceFlavor", "metadata": { "name": "default" }, "spec": { "topologyName": "t" } }),
-        queue("cq", "", 1000, json!({ "withinClusterQueue": "LowerPriority" })),
-        local_queue("cq"),
     ];
+    objects.extend_from_slice(more);
     for (number, cpu) in hosts.iter().enumerate() {
         let name = format!("x{number:02}");
-        let labels =
-            json!({ "block": format!("b{}", number / 6), "rack": format!("r{}", number / 3), HOST: name });
+        let labels = json!({ "block": format!("b{}", number / 6), "rack": format!("r{}", number / 3), HOST: name, "half": (number % 2).to_string() });
         let taints =
             if number % 5 == 4 { json!([{ "key": "gpu", "effect": "NoSchedule" }]) } else { json!([]) };
         objects.push(json!({ "kind": "Node", "metadata": { "name": name, "labels": labels },
@@ -62,19 +89,24 @@ fn racks(hosts: &[i64]) -> Engine {
             "status": { "allocatable": { "cpu": cpu.to_string(), "pods": "20" },
                 "conditions": [{ "type": "Ready", "status": "True" }] } }));
     }
-    engine(Settings::default(), &objects)
+    engine(settings, &objects)
 }
 
 /// A workload of one pod set; or with a leader if it is a fifth one, or with another pod set if it is a
-/// seventh one. Every other one bears the taint.
-fn workload(number: usize, pods: i32, milli: i64, kind: usize) -> Value {
+/// third one. Every other one bears the taint, and every other would rather be on one half of the hosts.
+fn workload(queue: &str, number: usize, pods: i32, milli: i64, kind: usize) -> Value {
     let mut workload =
-        pending(&format!("w{number:03}"), "cq", milli, i32::try_from(number % 3).expect("small"));
+        pending(&format!("w{number:03}"), queue, milli, i32::try_from(number % 3).expect("small"));
     let main = &mut workload["spec"]["podSets"][0];
     main["count"] = pods.into();
     main["topologyRequest"] = request(kind);
     if number % 2 == 1 {
         main["template"]["spec"]["tolerations"] = json!([{ "key": "gpu", "operator": "Exists" }]);
+    }
+    if number % 4 < 2 {
+        main["template"]["spec"]["affinity"] = json!({ "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 5, "preference": {
+                "matchExpressions": [{ "key": "half", "operator": "In", "values": ["1"] }] } }] } });
     }
     if number % 5 == 4 && kind < 2 {
         main["topologyRequest"]["podSetGroupName"] = "group".into();
@@ -83,7 +115,7 @@ fn workload(number: usize, pods: i32, milli: i64, kind: usize) -> Value {
         leader["count"] = 1.into();
         leader["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "700m".into();
         workload["spec"]["podSets"].as_array_mut().expect("a list").push(leader);
-    } else if number % 7 == 6 {
+    } else if number % 3 == 2 {
         let mut second = main.clone();
         second["name"] = "second".into();
         second["topologyRequest"] = request(kind + 1);
@@ -149,20 +181,50 @@ fn victims_by_the_book(engine: &mut Engine, workload: &Workload) -> Vec<Workload
     if fits { removed } else { Vec::new() }
 }
 
+#[test]
+fn pod_sets_of_one_workload_do_not_share_room() {
+    let workload = |pod_sets: usize| {
+        let mut workload = pending("w", "cq", 2000, 0);
+        let main = workload["spec"]["podSets"][0].clone();
+        let named = |number: usize| {
+            let mut pod_set = main.clone();
+            pod_set["name"] = format!("set-{number}").into();
+            pod_set["topologyRequest"] = json!({ "required": HOST });
+            pod_set
+        };
+        workload["spec"]["podSets"] = (0..pod_sets).map(named).collect();
+        workload
+    };
+    let admitted = |engine: &mut Engine, pod_sets: usize| {
+        add(engine, &workload(pod_sets));
+        let admitted = engine.schedule(NOW).admitted();
+        let key = engine.state.workload(id(engine, "w")).unwrap().key.clone();
+        engine.remove_workload(&key, NOW);
+        admitted
+    };
+    let mut engine = racks(Settings::default(), &[2, 2]);
+    for (pod_sets, expected) in [(2, 1), (3, 0), (2, 1)] {
+        assert_eq!(admitted(&mut engine, pod_sets), expected, "{pod_sets} pod sets on two hosts");
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
     /// An engine that remembers counts decides as one that counts anew: a copy remembers nothing.
     #[test]
     fn remembered_counts_are_exact(
+        settings in settings(),
+        is_shared in any::<bool>(),
         hosts in prop::collection::vec(1i64..6, 4..12),
         steps in prop::collection::vec(step(), 1..30),
     ) {
-        let mut engine = racks(&hosts);
+        let mut engine = if is_shared { shared_racks(settings, &hosts) } else { racks(settings, &hosts) };
         for (number, step) in steps.iter().enumerate() {
             match step {
                 Step::Submit { pods, milli, request } => {
-                    add(&mut engine, &workload(number, *pods, *milli, *request));
+                    let queue = if is_shared && number % 2 == 1 { "other" } else { "cq" };
+                    add(&mut engine, &workload(queue, number, *pods, *milli, *request));
                 }
                 Step::Finish(number) => {
                     let id = id(&engine, &format!("w{number:03}"));
@@ -175,6 +237,13 @@ proptest! {
             let mut fresh = engine.clone();
             for _ in 0..3 {
                 let (remembering, counting) = (engine.schedule(NOW), fresh.schedule(NOW));
+                for decision in &remembering.decisions {
+                    if let Outcome::Unadmitted(unadmitted) = &decision.outcome {
+                        for target in &unadmitted.evict {
+                            engine.return_to_queue(target.workload, NOW);
+                        }
+                    }
+                }
                 prop_assert_eq!(remembering, counting);
                 fresh = engine.clone();
             }
@@ -184,15 +253,16 @@ proptest! {
     /// Whether pods fit is known without placing them, and victims are those found step by step.
     #[test]
     fn room_and_victims_are_those_of_plain_placing(
+        settings in settings(),
         hosts in prop::collection::vec(1i64..6, 4..12),
         steps in prop::collection::vec(step(), 1..30),
     ) {
-        let mut engine = racks(&hosts);
+        let mut engine = racks(settings, &hosts);
         let queue = engine.state.names.queues.get("cq").unwrap();
         let flavor = engine.state.names.flavors.get("default").unwrap();
         for (number, step) in steps.iter().enumerate() {
             let Step::Submit { pods, milli, request } = step else { continue };
-            add(&mut engine, &workload(number, *pods, *milli, *request));
+            add(&mut engine, &workload("cq", number, *pods, *milli, *request));
             let waiting = Arc::clone(engine.state.workload(id(&engine, &format!("w{number:03}"))).unwrap());
             if let [request] = requests_of(&waiting).as_slice() {
                 let context = (&engine.state.names, &engine.state.settings.gates);

@@ -12,6 +12,9 @@ use crate::model::PodShape;
 use crate::names::ResourceId;
 use crate::requests::{Requests, times_in};
 
+/// What a leaf can take, and what it lacks if that is nothing.
+pub(super) type Counted = (DomainState, Option<ResourceId>);
+
 /// How leaves are counted for one request.
 pub(super) struct Counting<'r> {
     workers: &'r PlacementRequest<'r>,
@@ -63,12 +66,15 @@ impl<'r> Counting<'r> {
         }
     }
 
+    /// Pods of the same workload that are placed already.
+    pub(super) const fn assumed(&self) -> &'r Assumed {
+        self.assumed
+    }
+
     /// Whether counts depend on nothing but usage and what [`Counting::requests`] and
     /// [`Counting::filtered_by`] say.
     pub(super) fn is_plain(&self) -> bool {
-        self.within.is_none()
-            && self.assumed.usage.is_empty()
-            && (!self.filters || self.workers.updates.is_empty())
+        self.within.is_none() && (!self.filters || self.workers.updates.is_empty())
     }
 
     /// What one worker asks for, and what a leader does.
@@ -117,12 +123,16 @@ impl<'r> Counting<'r> {
     }
 
     /// What is left of a resource on a leaf.
-    fn remaining(&self, placer: &Placer<'_>, position: usize) -> impl Fn(ResourceId) -> i64 {
+    fn remaining<'a>(
+        placer: &'a Placer<'_>,
+        position: usize,
+        assumed: &'a Assumed,
+    ) -> impl Fn(ResourceId) -> i64 + use<'a> {
         let free = placer.tree.leaves.get(position).map(|leaf| &leaf.free);
         let used =
             if placer.options.simulate_empty { None } else { placer.tas.leaf_usage(placer.flavor, position) };
         let slot = placer.flavor.slots.get(position).copied().unwrap_or_default();
-        let assumed = self.assumed.get(placer.flavor.ledger, slot);
+        let assumed = assumed.get(placer.flavor.ledger, slot);
         move |resource: ResourceId| {
             let mut left = free.map_or(0, |free| free.get(resource));
             for taken in [used, assumed].into_iter().flatten() {
@@ -132,13 +142,13 @@ impl<'r> Counting<'r> {
         }
     }
 
-    /// What a leaf can take, and what it lacks if that is nothing; nothing of both if its node is not for
-    /// these pods.
-    pub(super) fn count(&self, placer: &Placer<'_>, position: usize) -> (DomainState, Option<ResourceId>) {
+    /// What a leaf can take beside `assumed`, and what it lacks if that is nothing; nothing of both if its node
+    /// is not for these pods.
+    pub(super) fn count(&self, placer: &Placer<'_>, position: usize, assumed: &Assumed) -> Counted {
         let Ok(affinity) = self.check(placer, position) else {
             return (DomainState::default(), None);
         };
-        let remaining = self.remaining(placer, position);
+        let remaining = Self::remaining(placer, position, assumed);
         let fit = |requests: &Requests, less: Option<&Requests>| {
             let left =
                 |resource| remaining(resource).saturating_sub(less.map_or(0, |less| less.get(resource)));

@@ -74,7 +74,7 @@ impl TopologyAssignment {
         if in_runs {
             v1beta2::TopologyAssignment::from_domains(levels, &domains)
         } else {
-            v1beta2::TopologyAssignment::in_one_slice(levels, &domains)
+            v1beta2::TopologyAssignment::in_fewest_slices(levels, &domains)
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::placement::{PlacementRequest, Placer};
 use crate::model::SliceLayer;
+use crate::settings::Gates;
 
 /// What is asked for, resolved against the levels of the topology.
 #[derive(Clone, Debug)]
@@ -23,6 +24,11 @@ pub(super) struct Params {
 impl Params {
     pub(super) fn slices(&self) -> i32 {
         self.count / self.slice_size.max(1)
+    }
+
+    /// Whether balanced placement is tried first.
+    pub(super) const fn may_be_balanced(&self, gates: &Gates) -> bool {
+        gates.tas_balanced_placement && !self.required && !self.unconstrained
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::cache::Undo;
 use super::counting::Counting;
 use super::message::Miss;
 use super::params::Params;
@@ -53,8 +54,8 @@ pub(super) struct Placer<'a> {
     pub(super) gates: &'a Gates,
     pub(super) states: Vec<DomainState>,
     pub(super) shortages: Shortages,
-    /// States before they were changed, while counts are to be remembered.
-    pub(super) undo: Option<Vec<(DomainIdx, DomainState)>>,
+    /// What was changed, while counts are to be remembered.
+    pub(super) undo: Option<Undo>,
 }
 
 /// The constraint of a replacement: only leaves below this domain.
@@ -90,7 +91,7 @@ impl<'a> Placer<'a> {
     pub(super) fn state_mut(&mut self, domain: DomainIdx) -> &mut DomainState {
         let state = &mut self.states[domain];
         if let Some(undo) = &mut self.undo {
-            undo.push((domain, *state));
+            undo.states.push((domain, *state));
         }
         state
     }
@@ -194,7 +195,7 @@ impl<'a> Placer<'a> {
     /// Leaves with their pods.
     fn choose(&mut self, params: &Params, counting: &Counting<'_>) -> Result<Vec<DomainIdx>, String> {
         let mut chosen = None;
-        if self.gates.tas_balanced_placement && !params.required && !params.unconstrained {
+        if params.may_be_balanced(self.gates) {
             chosen = self.balanced(params);
         }
         let is_balanced = chosen.is_some();
@@ -205,74 +206,6 @@ impl<'a> Placer<'a> {
                 .map_err(|miss| self.message(&miss, params, counting))?,
         };
         Ok(self.descend(level, domains, params, is_balanced))
-    }
-
-    /// Counts every leaf and sums up the tree.
-    pub(super) fn count_all(&mut self, params: &Params, counting: &Counting<'_>) {
-        self.states.clear();
-        self.states.resize(self.tree.domains.len(), DomainState::default());
-        self.shortages = Shortages::none(self.tree.leaves.len());
-        for position in 0..self.tree.leaves.len() {
-            self.count_leaf(position, counting);
-        }
-        self.sum_up(params);
-    }
-
-    /// Counts a leaf; says which domain that is.
-    pub(super) fn count_leaf(&mut self, position: usize, counting: &Counting<'_>) -> Option<DomainIdx> {
-        let domain = self.tree.leaves.get(position)?.domain;
-        let (state, lacking) = counting.count(self, position);
-        *self.state_mut(domain) = state;
-        self.shortages.set(position, lacking);
-        Some(domain)
-    }
-
-    /// Sums leaf counts up the tree.
-    fn sum_up(&mut self, params: &Params) {
-        for level in (0..self.tree.levels.len()).rev() {
-            for domain in self.tree.by_level.get(level).map_or(&[][..], |domains| domains) {
-                self.sum_domain(*domain, level, params);
-            }
-        }
-    }
-
-    /// Sums a domain from its children, which are summed already.
-    pub(super) fn sum_domain(&mut self, domain: DomainIdx, level: usize, params: &Params) {
-        let children = &self.tree.domain(domain).children;
-        if children.is_empty() {
-            if level == params.slice_level {
-                let state = self.state_mut(domain);
-                state.slices = state.pods / params.slice_size;
-                state.slices_with_leader = state.pods_with_leader / params.slice_size;
-            }
-            return;
-        }
-        let inner = params.inner.get(&(level + 1)).copied().unwrap_or(1).max(1);
-        let mut sum = DomainState::default();
-        let mut least_loss: Option<(i32, i32)> = None;
-        for child in children {
-            let state = self.state(*child);
-            let pods = state.pods / inner * inner;
-            let pods_with_leader = state.pods_with_leader / inner * inner;
-            sum.pods = sum.pods.saturating_add(pods);
-            sum.slices = sum.slices.saturating_add(state.slices);
-            sum.leaders = sum.leaders.max(state.leaders);
-            sum.affinity += state.affinity;
-            if params.leaders == 0 || state.leaders > 0 {
-                let loss = (pods - pods_with_leader, state.slices - state.slices_with_leader);
-                let least = least_loss.get_or_insert(loss);
-                *least = (least.0.min(loss.0), least.1.min(loss.1));
-            }
-        }
-        if let Some((pods, slices)) = least_loss {
-            sum.pods_with_leader = sum.pods - pods;
-            sum.slices_with_leader = sum.slices - slices;
-        }
-        if level == params.slice_level {
-            sum.slices = sum.pods / params.slice_size;
-            sum.slices_with_leader = sum.pods_with_leader / params.slice_size;
-        }
-        *self.state_mut(domain) = sum;
     }
 
     fn least_free(&self, unconstrained: bool) -> bool {

@@ -18,18 +18,19 @@ impl Shortages {
         Self { by_leaf: vec![None; leaves], counts: BTreeMap::new() }
     }
 
-    pub(super) fn set(&mut self, leaf: usize, lacking: Option<ResourceId>) {
-        let Some(known) = self.by_leaf.get_mut(leaf).filter(|known| **known != lacking) else {
-            return;
-        };
-        if let Some(before) = std::mem::replace(known, lacking)
-            && let Some(count) = self.counts.get_mut(&before)
-        {
-            *count -= 1;
+    /// Notes what a leaf lacks; says what it lacked before.
+    pub(super) fn set(&mut self, leaf: usize, lacking: Option<ResourceId>) -> Option<ResourceId> {
+        let known = self.by_leaf.get_mut(leaf)?;
+        let before = std::mem::replace(known, lacking);
+        if before != lacking {
+            if let Some(count) = before.and_then(|before| self.counts.get_mut(&before)) {
+                *count -= 1;
+            }
+            if let Some(lacking) = lacking {
+                *self.counts.entry(lacking).or_default() += 1;
+            }
         }
-        if let Some(lacking) = lacking {
-            *self.counts.entry(lacking).or_default() += 1;
-        }
+        before
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (ResourceId, usize)> {

@@ -11,7 +11,7 @@ use crate::requests::Requests;
 /// comparing positions compares names.
 pub type DomainIdx = usize;
 
-/// How many pods a domain could take, worked out anew for every placement.
+/// How many pods of one request a domain could take, and while domains are chosen, what it got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DomainState {
     /// Pods; after selection, the pods it got.

@@ -104,6 +104,11 @@ impl Assumed {
         self.usage.entry((ledger, slot)).or_default().add(amount);
     }
 
+    /// Where in a ledger there are any.
+    pub(super) fn slots(&self, ledger: usize) -> impl Iterator<Item = Slot> {
+        self.usage.range((ledger, 0)..=(ledger, Slot::MAX)).map(|((_, slot), _)| *slot)
+    }
+
     pub(super) fn get(&self, ledger: usize, slot: Slot) -> Option<&Requests> {
         if self.usage.is_empty() { None } else { self.usage.get(&(ledger, slot)) }
     }
