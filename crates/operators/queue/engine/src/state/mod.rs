@@ -5,25 +5,29 @@
 
 mod holders;
 mod queues;
+mod trial;
+mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::fair::Share;
 use crate::labels::Labels;
-use crate::model::{
-    Admission, CohortSpec, ConditionKind, Flavor, Fr, LocalQueue, QueueSpec, Usage, Workload, WorkloadKey,
-};
+use crate::model::{CohortSpec, Flavor, Fr, LocalQueue, QueueSpec, WorkloadKey};
 use crate::names::{
     CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
 };
-use crate::quota::{self, NodeId, NodeKind, QuotaTree};
+use crate::quota::{NodeId, NodeKind, QuotaTree};
 use crate::requests::{Requests, Total};
 use crate::settings::Settings;
-use crate::tas::{LeafUse, Tas, TasUse};
+use crate::tas::Tas;
 use holders::Holders;
 pub(crate) use holders::Rank;
 pub use queues::{InactiveReason, MULTIKUEUE, PROVISIONING};
+use trial::Hidden;
+pub use trial::Mark;
+use workloads::Slot;
+pub use workloads::{Held, tas_uses};
 
 /// Values by id.
 #[derive(Clone, Debug)]
@@ -110,35 +114,6 @@ struct Cohort {
     in_cycle: bool,
 }
 
-/// What a workload holds.
-#[derive(Clone, Debug)]
-pub struct Held {
-    /// The queue.
-    pub queue: QueueId,
-    /// Its quota.
-    pub usage: Usage,
-    /// Its places.
-    pub tas: Vec<TasUse>,
-    /// Where its places are accounted.
-    leaves: Vec<LeafUse>,
-    /// When its turn to be preempted comes.
-    pub(crate) rank: Arc<Rank>,
-}
-
-#[derive(Clone, Debug)]
-struct Slot {
-    workload: Arc<Workload>,
-    held: Option<Box<Held>>,
-}
-
-/// A place to roll back to.
-#[must_use = "changes after a mark stay until they are rolled back"]
-pub struct Mark {
-    quota: quota::Mark,
-    tas: crate::tas::TasMark,
-    hidden: BTreeSet<WorkloadId>,
-}
-
 /// The live state.
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -166,7 +141,7 @@ pub struct State {
     /// What admitted workloads of a LocalQueue use of a queue.
     running: BTreeMap<(LocalQueueId, QueueId), Total>,
     /// Workloads that count as gone while something is tried out.
-    hidden: BTreeSet<WorkloadId>,
+    hidden: Hidden,
     /// Usage of LocalQueues for admission fair sharing.
     pub afs: crate::afs::UsageLedger,
 }
@@ -176,8 +151,6 @@ impl State {
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
-
-    // --- flavors, topologies, nodes, checks, namespaces ---
 
     /// Adds or changes a flavor.
     pub fn set_flavor(&mut self, id: FlavorId, flavor: Flavor) {
@@ -289,236 +262,6 @@ impl State {
         self.local_queues.iter()
     }
 
-    // --- workloads ---
-
-    /// The id of a workload.
-    pub fn workload_id(&self, key: &WorkloadKey) -> Option<WorkloadId> {
-        self.by_key.get(key).copied()
-    }
-
-    /// A workload.
-    pub fn workload(&self, id: WorkloadId) -> Option<&Arc<Workload>> {
-        self.slots.get(id.index()).and_then(Option::as_ref).map(|slot| &slot.workload)
-    }
-
-    /// All workloads.
-    pub fn workloads(&self) -> impl Iterator<Item = (WorkloadId, &Arc<Workload>)> {
-        let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(at, slot)| slot.as_ref().map(|slot| (WorkloadId::from_index(at), &slot.workload)))
-    }
-
-    /// What a workload holds.
-    pub fn held(&self, id: WorkloadId) -> Option<&Held> {
-        self.slots.get(id.index()).and_then(Option::as_ref).and_then(|slot| slot.held.as_deref())
-    }
-
-    /// Adds or replaces a workload and accounts what it holds. True if quota may have become free.
-    pub fn set_workload(&mut self, workload: Workload) -> (WorkloadId, bool) {
-        let id = if let Some(id) = self.by_key.get(&workload.key) {
-            *id
-        } else {
-            let id = self.free_slots.pop().unwrap_or_else(|| {
-                self.slots.push(None);
-                WorkloadId::from_index(self.slots.len() - 1)
-            });
-            self.by_key.insert(workload.key.clone(), id);
-            id
-        };
-        let freed = self.release(id);
-        if let Some(slot) = self.slots.get_mut(id.index()) {
-            *slot = Some(Slot { workload: Arc::new(workload), held: None });
-        }
-        self.account(id);
-        (id, freed)
-    }
-
-    /// Changes a workload in place and accounts what it holds afterwards.
-    pub fn update_workload(&mut self, id: WorkloadId, change: impl FnOnce(&mut Workload)) {
-        self.release(id);
-        let Some(slot) = self.slots.get_mut(id.index()).and_then(Option::as_mut) else {
-            return;
-        };
-        change(Arc::make_mut(&mut slot.workload));
-        self.account(id);
-    }
-
-    /// Accounts what a workload holds by its status, now or when its queue comes.
-    fn account(&mut self, id: WorkloadId) {
-        let Some(workload) = self.workload(id).map(Arc::clone) else {
-            return;
-        };
-        if let Some(held) = self.holding(&workload) {
-            self.hold(id, held);
-        } else if let Some(admission) = workload.admission.as_ref().filter(|_| workload.holds_quota()) {
-            self.orphans.entry(admission.queue).or_default().insert(id);
-        }
-    }
-
-    /// Accounts the workloads that waited for this queue to exist.
-    fn adopt_orphans(&mut self, queue: QueueId) {
-        for id in self.orphans.remove(&queue).into_iter().flatten() {
-            self.account(id);
-        }
-    }
-
-    fn forget_orphan(&mut self, id: WorkloadId) {
-        let Some(queue) = self.workload(id).and_then(|workload| Some(workload.admission.as_ref()?.queue))
-        else {
-            return;
-        };
-        if let Some(orphans) = self.orphans.get_mut(&queue) {
-            orphans.remove(&id);
-            if orphans.is_empty() {
-                self.orphans.remove(&queue);
-            }
-        }
-    }
-
-    /// Adds a workload as if it held quota of `queue`, whatever its status says.
-    pub fn set_workload_held(&mut self, workload: Workload, queue: QueueId) -> WorkloadId {
-        let held = Held {
-            queue,
-            usage: workload.quota_usage(),
-            tas: Vec::new(),
-            leaves: Vec::new(),
-            rank: self.rank_of(&workload),
-        };
-        let (id, _) = self.set_workload(workload);
-        self.release(id);
-        self.hold(id, held);
-        id
-    }
-
-    /// Removes a workload. True if it held quota.
-    pub fn remove_workload(&mut self, id: WorkloadId) -> bool {
-        let freed = self.release(id);
-        if let Some(slot) = self.slots.get_mut(id.index()).and_then(Option::take) {
-            self.by_key.remove(&slot.workload.key);
-            self.free_slots.push(id);
-        }
-        freed
-    }
-
-    /// What the workload would hold by its status.
-    pub fn holding(&self, workload: &Workload) -> Option<Held> {
-        let admission = workload.admission.as_ref().filter(|_| workload.holds_quota())?;
-        self.queues.get(admission.queue)?;
-        Some(Held {
-            queue: admission.queue,
-            usage: workload.quota_usage(),
-            tas: if self.settings.gates.tas { tas_uses(workload, admission) } else { Vec::new() },
-            leaves: Vec::new(),
-            rank: self.rank_of(workload),
-        })
-    }
-
-    fn rank_of(&self, workload: &Workload) -> Arc<Rank> {
-        Arc::new(Rank::of(workload, &self.settings.gates))
-    }
-
-    fn hold(&mut self, id: WorkloadId, mut held: Held) {
-        if let Some(row) = self.queues.get_mut(held.queue) {
-            row.holders.insert(Arc::clone(&held.rank), id);
-            self.tree.add_all(row.queue.node, &held.usage);
-            held.leaves = self.tas.leaves_of(&held.tas);
-            self.tas.change_leaves(&held.leaves, 1);
-            if let Some(Some(slot)) = self.slots.get_mut(id.index()) {
-                change_running(&mut self.running, &slot.workload, &held, 1);
-                slot.held = Some(Box::new(held));
-                if !slot.workload.is_true(ConditionKind::PodsReady) {
-                    self.not_ready.insert(id);
-                }
-            }
-        }
-    }
-
-    /// Frees what a workload holds. True if it held anything.
-    fn release(&mut self, id: WorkloadId) -> bool {
-        self.forget_orphan(id);
-        self.not_ready.remove(&id);
-        let Some(Some(slot)) = self.slots.get_mut(id.index()) else {
-            return false;
-        };
-        let Some(held) = slot.held.take() else {
-            return false;
-        };
-        change_running(&mut self.running, &slot.workload, &held, -1);
-        self.tas.change_leaves(&held.leaves, -1);
-        if let Some(row) = self.queues.get_mut(held.queue) {
-            row.holders.remove(&held.rank);
-            self.tree.remove_all(row.queue.node, &held.usage);
-            self.tree.bump_generation(row.queue.node);
-        }
-        true
-    }
-
-    // --- trying things out ---
-
-    /// From here on usage can be rolled back.
-    pub fn mark(&mut self) -> Mark {
-        Mark { quota: self.tree.mark(), tas: self.tas.mark(), hidden: self.hidden.clone() }
-    }
-
-    /// Undoes every change of usage since `mark`.
-    pub fn rollback(&mut self, mark: Mark) {
-        self.tree.rollback(mark.quota);
-        self.tas.rollback(mark.tas);
-        self.hidden = mark.hidden;
-    }
-
-    /// Takes away what a workload holds, until rolled back; `hide` also makes it no candidate.
-    pub fn try_without(&mut self, id: WorkloadId, hide: bool) {
-        self.try_change(id, -1);
-        if hide {
-            self.hidden.insert(id);
-        }
-    }
-
-    /// Gives back what [`State::try_without`] took.
-    pub fn try_with(&mut self, id: WorkloadId) {
-        self.try_change(id, 1);
-        self.hidden.remove(&id);
-    }
-
-    fn try_change(&mut self, id: WorkloadId, factor: i64) {
-        let Some(held) =
-            self.slots.get(id.index()).and_then(Option::as_ref).and_then(|slot| slot.held.as_deref())
-        else {
-            return;
-        };
-        if let Some(row) = self.queues.get(held.queue) {
-            if factor > 0 {
-                self.tree.add_all(row.queue.node, &held.usage);
-            } else {
-                self.tree.remove_all(row.queue.node, &held.usage);
-            }
-            self.tas.change_leaves(&held.leaves, factor);
-        }
-    }
-
-    /// Workloads that hold quota of the queue and are not hidden, in the order in which they would lose it.
-    pub fn candidates(&self, queue: QueueId) -> impl Iterator<Item = WorkloadId> + '_ {
-        self.candidates_after(queue, None).map(|(_, id)| id)
-    }
-
-    /// Candidates whose turn comes after this one's, or all.
-    pub(crate) fn candidates_after(
-        &self,
-        queue: QueueId,
-        rank: Option<&Arc<Rank>>,
-    ) -> impl Iterator<Item = (&Arc<Rank>, WorkloadId)> {
-        let holders = self.queues.get(queue).map(|row| &row.holders);
-        holders
-            .into_iter()
-            .flat_map(move |holders| holders.after(rank))
-            .filter(|(_, id)| !self.is_hidden(*id))
-    }
-
-    /// Whether the workload counts as gone while something is tried out.
-    pub(crate) fn is_hidden(&self, id: WorkloadId) -> bool {
-        self.hidden.contains(&id)
-    }
-
     /// What the queue may still use, never below zero.
     pub fn available(&self, node: NodeId, fr: Fr) -> crate::amount::Amount {
         self.tree.available(node, fr).floor_zero()
@@ -581,47 +324,4 @@ impl State {
         let weight = self.local_queues.get(local_queue).map_or(1.0, |local_queue| local_queue.weight);
         Some(self.afs.usage(local_queue, weight, config, &self.names))
     }
-}
-
-fn change_running(
-    running: &mut BTreeMap<(LocalQueueId, QueueId), Total>,
-    workload: &Workload,
-    held: &Held,
-    factor: i128,
-) {
-    if !workload.is_admitted() {
-        return;
-    }
-    let key = (workload.local_queue, held.queue);
-    let sums = running.entry(key).or_default();
-    for (fr, amount) in &held.usage {
-        sums.add(fr.resource, i128::from(amount.get()) * factor);
-    }
-    if sums.is_zero() {
-        running.remove(&key);
-    }
-}
-
-/// The places a workload occupies by its admission.
-pub fn tas_uses(workload: &Workload, admission: &Admission) -> Vec<TasUse> {
-    let mut uses = Vec::new();
-    for pod_set in &admission.pod_sets {
-        let Some(topology) = &pod_set.topology else {
-            continue;
-        };
-        let per_pod = workload.pod_set(&pod_set.name).map_or_else(
-            || pod_set.usage.divided(i64::from(pod_set.count)),
-            |spec| spec.pod.requests.clone(),
-        );
-        let flavors: BTreeSet<FlavorId> = pod_set.flavors.iter().map(|(_, flavor)| *flavor).collect();
-        for flavor in flavors {
-            uses.extend(topology.domains.iter().map(|domain| TasUse {
-                flavor,
-                domain: domain.domain_id().into(),
-                per_pod: per_pod.clone(),
-                count: domain.count,
-            }));
-        }
-    }
-    uses
 }
