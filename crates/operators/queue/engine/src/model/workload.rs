@@ -36,7 +36,7 @@ impl ShapeHash {
 }
 
 /// The conditions the engine reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionKind {
     /// Quota is reserved.
     QuotaReserved,
@@ -59,7 +59,7 @@ pub enum ConditionKind {
 }
 
 /// The condition reasons that decide something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ConditionReason {
     /// The workload is on hold.
     OnHold,
@@ -214,7 +214,7 @@ impl PodSet {
 }
 
 /// The state of a topology request that waits for checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delayed {
     /// Not placed yet.
     Pending,
@@ -223,7 +223,7 @@ pub enum Delayed {
 }
 
 /// What a pod set was given.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct PodSetAdmission {
     /// The pod set.
     pub name: Arc<str>,
@@ -240,7 +240,7 @@ pub struct PodSetAdmission {
 }
 
 /// What a workload was given.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Admission {
     /// By which queue.
     pub queue: QueueId,

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use plan::{CohortSet, Plan, PlanError, QueueSet, TopologyPlan, WorkloadSet, WorkloadTemplate};
-pub use report::{ClassReport, QueueReport, Report, Sample};
+pub use report::{ClassReport, QueueReport, Report, RestlessReport, Sample};
 
 use crate::amount::Amount;
 use crate::engine::Engine;
@@ -279,7 +279,7 @@ impl Simulation {
             });
             while let Some(arrival) = self.arrivals.get(next).filter(|arrival| arrival.at <= at) {
                 if let Some(class) = self.classes.get(arrival.template) {
-                    let id = run.engine.set_workload(self.workload(next, arrival, class), at);
+                    let id = run.arrive(self.workload(next, arrival, class));
                     recorder.arrived(&class.name, at);
                     class_of.insert(id, arrival.template);
                 }
@@ -293,7 +293,7 @@ impl Simulation {
                 recorder.record(engine, at, happening, &class_of, classes);
             });
         }
-        recorder.finish()
+        recorder.finish(run.restless)
     }
 }
 
