@@ -202,6 +202,19 @@ pub struct PodSet {
 }
 
 impl PodSet {
+    /// So many pods, each of which costs what it asks for.
+    pub fn new(name: &str, count: i32, pod: Arc<PodShape>) -> Self {
+        Self {
+            name: name.into(),
+            count,
+            min_count: None,
+            effective_count: count,
+            requests: pod.requests.clone(),
+            pod,
+            topology: None,
+        }
+    }
+
     /// Whether it asks for topology itself.
     pub fn is_explicitly_tas(&self) -> bool {
         self.topology.as_ref().is_some_and(|request| request.is_explicit())
@@ -349,6 +362,30 @@ impl Demand {
 }
 
 impl Workload {
+    /// A workload that waits and of which nothing else is known.
+    pub fn new(key: WorkloadKey, local_queue: LocalQueueId, pod_sets: Vec<PodSet>) -> Self {
+        Self {
+            key,
+            uid: "".into(),
+            generation: 1,
+            created: Time::ZERO,
+            local_queue,
+            priority: 0,
+            boost: 0,
+            active: true,
+            spec_fingerprint: 0,
+            reclaim_fingerprint: 0,
+            shape: None,
+            pod_sets,
+            conditions: Vec::new(),
+            checks: Vec::new(),
+            requeue_at: None,
+            admission: None,
+            unhealthy_nodes: Vec::new(),
+            links: None,
+        }
+    }
+
     /// The condition of this kind.
     pub fn condition(&self, kind: ConditionKind) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
