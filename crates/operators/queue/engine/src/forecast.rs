@@ -17,10 +17,11 @@
 //!     testing::workload("team", "second", "main", 2),
 //! ]);
 //! let start = Time::from_secs(100);
-//! let starts = engine.forecast(start, Span::secs(3600), &|_, _| Some(Span::secs(60)));
-//! let when = |name| starts[&testing::id(&engine, "team", name)];
+//! let forecast = engine.forecast(start, Span::secs(3600), &|_, _| Some(Span::secs(60)));
+//! let when = |name| forecast.starts[&testing::id(&engine, "team", name)];
 //! assert_eq!(when("first"), Some(start));
 //! assert_eq!(when("second"), Some(start + Span::secs(60)));
+//! assert_eq!(forecast.restless, None);
 //! ```
 
 use std::collections::BTreeMap;
@@ -28,11 +29,22 @@ use std::collections::BTreeMap;
 use crate::engine::Engine;
 use crate::model::ConditionKind;
 use crate::names::WorkloadId;
+use crate::restless::Restless;
 use crate::time::{Span, Time};
 use crate::virtual_time::{Happening, VirtualRun};
 
+/// What is to be expected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// When every pending workload would start; `None` is not until the horizon.
+    pub starts: BTreeMap<WorkloadId, Option<Time>>,
+    /// Workloads that would preempt each other for ever: when those in their queues start and end is not to be
+    /// known.
+    pub restless: Option<Restless>,
+}
+
 impl Engine {
-    /// When every pending workload would start, up to `horizon` from now; `None` is not by then.
+    /// When every pending workload would start, up to `horizon` from now.
     ///
     /// `duration` is how long a workload runs once it starts: its time limit or what was observed of its
     /// kind; `None` is for ever. For a workload that runs already it is counted from its admission.
@@ -42,7 +54,7 @@ impl Engine {
         now: Time,
         horizon: Span,
         duration: &dyn Fn(&Self, WorkloadId) -> Option<Span>,
-    ) -> BTreeMap<WorkloadId, Option<Time>> {
+    ) -> Forecast {
         let pending = self.state.workloads().map(|(id, _)| id).filter(|id| self.state.held(*id).is_none());
         let mut starts: BTreeMap<WorkloadId, Option<Time>> = pending.map(|id| (id, None)).collect();
         let mut copy = self.clone();
@@ -70,6 +82,6 @@ impl Engine {
             run.advance_to(next, &mut seen);
             run.settle(duration, &mut seen);
         }
-        starts
+        Forecast { starts, restless: run.restless }
     }
 }

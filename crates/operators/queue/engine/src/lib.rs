@@ -3,7 +3,7 @@
 //! The engine holds ClusterQueues, LocalQueues, hierarchical Cohorts, ResourceFlavors, Topologies, nodes
 //! and Workloads, and decides who gets which quota, where, and at whose expense, as Kueue does. Because
 //! it is pure it can also be asked [why not yet](explain), [what if](what_if) and [when](forecast), and
-//! be run [in virtual time](simulate).
+//! be run [in virtual time](simulate), which tells of policies that [never come to rest](restless).
 //!
 //! ```text
 //!   API objects ──intake──▶ model ──▶ Engine ──schedule(now)──▶ decisions ──outlet──▶ status, events
@@ -72,6 +72,7 @@ pub mod preemption;
 pub mod queue;
 pub mod quota;
 pub mod requests;
+pub mod restless;
 pub mod settings;
 pub mod simulate;
 pub mod state;

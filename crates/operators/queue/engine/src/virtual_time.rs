@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cycle::Outcome;
 use crate::engine::Engine;
-use crate::names::WorkloadId;
+use crate::model::Workload;
+use crate::names::{QueueId, WorkloadId};
+use crate::restless::{Restless, Watch};
 use crate::time::{Span, Time};
-
-/// More cycles than any state needs to settle; a policy that makes queues preempt each other in turn
-/// stops here.
-const MAX_CYCLES: usize = 100_000;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +28,31 @@ pub(crate) struct VirtualRun {
     /// After so many cycles without any effect none will have one: a head that is not parked may go on with
     /// the next flavor, so as many as there are flavors to go through.
     patience: usize,
+    watch: Watch,
+    /// What never came to rest.
+    pub(crate) restless: Option<Restless>,
 }
 
 impl VirtualRun {
     pub(crate) fn new(engine: Engine, now: Time, eager: bool) -> Self {
         let groups = engine.state.queues().flat_map(|(_, queue)| &queue.spec.groups);
         let patience = groups.map(|group| group.flavors.len()).max().unwrap_or(0);
-        Self { engine, now, ends: BTreeSet::new(), end_of: BTreeMap::new(), eager, patience }
+        Self {
+            engine,
+            now,
+            ends: BTreeSet::new(),
+            end_of: BTreeMap::new(),
+            eager,
+            patience,
+            watch: Watch::new(now),
+            restless: None,
+        }
+    }
+
+    /// A workload arrives now.
+    pub(crate) fn arrive(&mut self, workload: Workload) -> WorkloadId {
+        self.watch = Watch::new(self.now);
+        self.engine.set_workload(workload, self.now)
     }
 
     /// A running workload ends at this time.
@@ -52,25 +68,29 @@ impl VirtualRun {
         }
     }
 
-    /// Cycles until nothing more happens now. `runtime` says how long a workload that starts will run;
-    /// `None` is for ever.
+    /// Cycles until nothing more happens now, or until it is certain that this never is: then somebody holds what
+    /// the others want, time can go on, and `restless` says who they are. `runtime` says how long a workload that
+    /// starts will run; `None` is for ever.
     pub(crate) fn settle(
         &mut self,
         runtime: &dyn Fn(&Engine, WorkloadId) -> Option<Span>,
         seen: &mut dyn FnMut(&Engine, Time, Happening),
     ) {
         let mut idle = 0;
-        for _ in 0..MAX_CYCLES {
+        let mut hurried: BTreeSet<QueueId> = BTreeSet::new();
+        loop {
             self.engine.process_flushes(self.now, !self.eager);
             let active = self.engine.active();
             let report = self.engine.schedule(self.now);
             // Where a head was parked, those behind it have their turn.
             let mut moved = self.engine.active() < active;
+            let mut started = false;
             for decision in &report.decisions {
                 let id = decision.workload;
                 match &decision.outcome {
                     Outcome::Admitted(_) => {
-                        moved = true;
+                        (moved, started) = (true, true);
+                        self.watch.started(&self.engine, id);
                         if let Some(runtime) = runtime(&self.engine, id) {
                             self.end_at(id, self.now + runtime);
                         }
@@ -91,7 +111,24 @@ impl VirtualRun {
                     Outcome::WaitingForPodsReady => {}
                 }
             }
-            let woken = self.eager && self.engine.process_flushes(self.now, false) > 0;
+            let woken = if self.eager {
+                self.engine.process_flushes(self.now, false) > 0
+            } else {
+                hurried.iter().map(|queue| self.engine.flush_early(*queue, self.now)).sum::<usize>() > 0
+            };
+            if let Some(circle) = self.watch.circle(&self.engine, started) {
+                self.watch = Watch::new(self.now);
+                if !hurried.is_empty() {
+                    return;
+                }
+                let noticed = Restless::new(&self.engine, self.now, &circle);
+                hurried.clone_from(&noticed.queues);
+                self.note(noticed);
+                if self.eager {
+                    return;
+                }
+                // Those that are parked have their turn now: to wake them later would begin it all anew.
+            }
             idle = if moved || woken { 0 } else { idle + 1 };
             if report.heads == 0 && !woken || idle > self.patience {
                 return;
@@ -99,7 +136,15 @@ impl VirtualRun {
         }
     }
 
+    fn note(&mut self, noticed: Restless) {
+        match &mut self.restless {
+            Some(known) => known.merge(noticed),
+            None => self.restless = Some(noticed),
+        }
+    }
+
     fn preempt(&mut self, id: WorkloadId, seen: &mut dyn FnMut(&Engine, Time, Happening)) {
+        self.watch.preempted(&self.engine, id);
         self.forget_end(id);
         self.engine.return_to_queue(id, self.now);
         seen(&self.engine, self.now, Happening::Preempted(id));
@@ -118,6 +163,10 @@ impl VirtualRun {
     /// Moves to a time and ends what ends until then.
     pub(crate) fn advance_to(&mut self, at: Time, seen: &mut dyn FnMut(&Engine, Time, Happening)) {
         self.now = at;
+        // Where parked workloads are woken at once, what goes round does so at one moment.
+        if self.eager || self.ends.first().is_some_and(|(end, _)| *end <= at) {
+            self.watch = Watch::new(at);
+        }
         while let Some((end, id)) = self.ends.first().copied().filter(|(end, _)| *end <= at) {
             self.forget_end(id);
             seen(&self.engine, end, Happening::Ended(id));

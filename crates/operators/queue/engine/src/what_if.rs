@@ -31,6 +31,7 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::model::{CohortSpec, QueueSpec, Workload};
 use crate::names::{CohortId, WorkloadId};
+use crate::restless::Restless;
 use crate::tas::NodeInfo;
 use crate::time::Time;
 use crate::virtual_time::{Happening, VirtualRun};
@@ -61,6 +62,8 @@ pub struct WhatIf {
     pub preempted: Vec<WorkloadId>,
     /// Workloads that would run without the change and would wait with it.
     pub delayed: Vec<WorkloadId>,
+    /// Workloads that would preempt each other for ever with the change: who of them runs is not to be known.
+    pub restless: Option<Restless>,
 }
 
 impl Engine {
@@ -74,12 +77,14 @@ impl Engine {
         different.request_flush_all(now);
         let mut same = self.clone();
         same.request_flush_all(now);
-        let (without, lost_without) = outcome(same, now);
-        let (with, lost_with) = outcome(different, now);
+        let without = outcome(same, now);
+        let with = outcome(different, now);
+        let only = |a: &BTreeSet<WorkloadId>, b| a.difference(b).copied().collect();
         WhatIf {
-            admitted: with.difference(&without).copied().collect(),
-            preempted: lost_with.difference(&lost_without).copied().collect(),
-            delayed: without.difference(&with).copied().collect(),
+            admitted: only(&with.holding, &without.holding),
+            preempted: only(&with.lost, &without.lost),
+            delayed: only(&without.holding, &with.holding),
+            restless: with.restless,
         }
     }
 
@@ -108,8 +113,16 @@ impl Engine {
     }
 }
 
-/// What holds quota in the end, and what lost it on the way.
-fn outcome(engine: Engine, now: Time) -> (BTreeSet<WorkloadId>, BTreeSet<WorkloadId>) {
+/// Where it ends.
+struct Outcome {
+    /// Who holds quota in the end.
+    holding: BTreeSet<WorkloadId>,
+    /// Who lost it on the way.
+    lost: BTreeSet<WorkloadId>,
+    restless: Option<Restless>,
+}
+
+fn outcome(engine: Engine, now: Time) -> Outcome {
     let mut run = VirtualRun::new(engine, now, true);
     let mut lost = BTreeSet::new();
     run.settle(&|_, _| None, &mut |_, _, happening| {
@@ -119,5 +132,5 @@ fn outcome(engine: Engine, now: Time) -> (BTreeSet<WorkloadId>, BTreeSet<Workloa
     });
     let holding =
         run.engine.state.workloads().map(|(id, _)| id).filter(|id| run.engine.state.held(*id).is_some());
-    (holding.collect(), lost)
+    Outcome { holding: holding.collect(), lost, restless: run.restless }
 }

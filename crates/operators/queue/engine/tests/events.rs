@@ -26,8 +26,7 @@ fn parked(objects: &[Value]) -> Engine {
 }
 
 fn counts(engine: &Engine, queue: &str) -> (usize, usize) {
-    let id = engine.state.names.queues.get(queue).unwrap();
-    engine.pending(id).unwrap().counts()
+    pending_queue(engine, queue).counts()
 }
 
 fn woken(engine: &mut Engine) -> usize {
@@ -53,8 +52,7 @@ fn full() -> Vec<Value> {
 #[test]
 fn the_end_of_a_holder_wakes_its_tree_and_nobody_else() {
     let mut engine = parked(&full());
-    let key = engine.state.workload(id(&engine, "holder")).unwrap().key.clone();
-    engine.remove_workload(&key, NOW);
+    remove(&mut engine, "holder");
     assert_eq!(woken(&mut engine), 2);
     assert_eq!((counts(&engine, "other"), counts(&engine, "alone")), ((1, 0), (0, 1)));
 }
@@ -165,7 +163,7 @@ fn a_backoff_keeps_a_workload_parked_through_a_flush() {
     let mut waiting = pending("later", "alone", 500, 0);
     waiting["status"]["requeueState"] = json!({ "requeueAt": "2025-01-01T00:10:00Z", "count": 1 });
     add(&mut engine, &waiting);
-    let queue = engine.state.names.queues.get("alone").unwrap();
+    let queue = queue_id(&engine, "alone");
     engine.flush(queue, NOW);
     assert!(engine.pending(queue).unwrap().is_inadmissible(id(&engine, "later")));
     engine.flush(queue, NOW + Span::secs(600));
@@ -185,7 +183,7 @@ fn an_unchanged_queue_wakes_nobody() {
 fn nobody_below_a_cycle_of_cohorts_is_woken_until_it_is_broken() {
     let cohort = |name: &str, parent: &str| json!({ "kind": "Cohort", "metadata": { "name": name }, "spec": { "parentName": parent } });
     let mut engine = parked(&full());
-    let cq = engine.state.names.queues.get("cq").unwrap();
+    let cq = queue_id(&engine, "cq");
     engine.request_flush(cq, NOW);
     add(&mut engine, &cohort("all", "top"));
     add(&mut engine, &cohort("top", "all"));
@@ -209,7 +207,7 @@ fn one_whose_backoff_is_not_over_stays_parked_when_its_shape_is_woken() {
     assert_eq!(counts(&engine, "cq"), (3, 0));
     engine.schedule(NOW);
     assert_eq!(counts(&engine, "cq"), (0, 3));
-    let cq = engine.state.names.queues.get("cq").unwrap();
+    let cq = queue_id(&engine, "cq");
     assert_eq!(engine.flush(cq, NOW), 2);
     assert_eq!(counts(&engine, "cq"), (2, 1));
     assert_eq!(engine.flush(cq, quintet_queue_engine::time::Time::from_secs(1_900_000_000)), 1);
@@ -221,7 +219,7 @@ fn a_parked_copy_comes_back_rather_than_what_was_decided_about() {
     use quintet_queue_engine::queue::{Pending, RequeueReason};
     let mut engine = parked(&[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
     add(&mut engine, &pending("w", "cq", 2000, 0));
-    let (w, cq) = (id(&engine, "w"), engine.state.names.queues.get("cq").unwrap());
+    let (w, cq) = (id(&engine, "w"), queue_id(&engine, "cq"));
     let of_shape = |shape: u128| {
         let mut pending = Pending::new(Arc::clone(engine.state.workload(w).unwrap()));
         pending.shape = Some(ShapeHash::new(shape));
@@ -251,7 +249,7 @@ fn a_new_message_of_an_eviction_is_a_change() {
         workload
     };
     add(&mut engine, &evicted("for another"));
-    let (w, cq) = (id(&engine, "w"), engine.state.names.queues.get("cq").unwrap());
+    let (w, cq) = (id(&engine, "w"), queue_id(&engine, "cq"));
     let settings = engine.state.settings.clone();
     let stored = quintet_queue_engine::queue::Pending::new(Arc::clone(engine.state.workload(w).unwrap()));
     engine.pending_mut(cq).unwrap().insert_inadmissible(w, stored, &settings);
@@ -268,7 +266,7 @@ fn queues_that_come_and_go_leave_nothing_behind() {
     for round in 0..10 {
         let name = format!("guest-{round}");
         add(&mut engine, &queue(&name, "all", 3, json!({})));
-        let guest = engine.state.names.queues.get(&name).unwrap();
+        let guest = queue_id(&engine, &name);
         let fr = fr(&mut engine, "cpu");
         let cq = node(&engine, "cq");
         assert_eq!(engine.state.available(cq, fr), 3000, "it lends");
@@ -293,16 +291,14 @@ fn what_runs_in_a_local_queue_is_kept_as_it_changes() {
     assert_eq!(engine.state.running_in(local_queue, None).get(cpu), 1500, "only what is admitted runs");
     assert_eq!(engine.state.running_in(local_queue, Some(holder)).get(cpu), 500);
     add(&mut engine, &pending("second", "cq", 500, 0));
-    let key = engine.state.workload(holder).unwrap().key.clone();
-    engine.remove_workload(&key, NOW);
+    remove(&mut engine, "holder");
     assert!(engine.state.running_in(local_queue, None).is_empty());
 }
 
 #[test]
 fn workloads_of_a_local_queue_are_counted_where_they_are() {
     let mut engine = parked(&full());
-    let (local_queue, cq) =
-        (engine.state.names.local_queues.get("ns/cq").unwrap(), engine.state.names.queues.get("cq").unwrap());
+    let (local_queue, cq) = (engine.state.names.local_queues.get("ns/cq").unwrap(), queue_id(&engine, "cq"));
     let both = |engine: &Engine| {
         let counts = engine.counts_in(local_queue);
         assert_eq!(counts, engine.pending(cq).unwrap().counts_of(local_queue));

@@ -458,7 +458,7 @@ fn a_forecast_gives_everybody_a_turn() {
         pending("small", "cq", 1000, 0),
     ];
     let engine = engine(Settings::default(), &objects);
-    let starts = engine.forecast(NOW, Span::secs(3600), &|_, _| None);
+    let starts = engine.forecast(NOW, Span::secs(3600), &|_, _| None).starts;
     assert_eq!(starts[&id(&engine, "small")], Some(NOW), "although the one before it does not fit");
     assert_eq!(starts[&id(&engine, "large")], None);
 }

@@ -58,8 +58,7 @@ fn trap_02_a_flush_wakes_the_whole_tree_and_what_is_in_flight() {
     engine.process_flushes(NOW, false);
     engine.schedule(NOW);
     assert_eq!(pending_queue(&engine, "b").counts(), (0, 1));
-    let key = engine.state.workload(id(&engine, "holder")).unwrap().key.clone();
-    engine.remove_workload(&key, NOW);
+    remove(&mut engine, "holder");
     assert_eq!(engine.process_flushes(NOW, true), 0, "not before a second has passed");
     assert_eq!(engine.process_flushes(NOW + Span::secs(1), true), 1, "an event of queue a wakes queue b");
 
@@ -520,8 +519,7 @@ fn trap_19_counts_reservations_as_well_as_admissions() {
     ];
     let mut engine = engine(settings, &objects);
     assert_eq!(engine.schedule(NOW).decisions[0].outcome, Outcome::WaitingForPodsReady);
-    let key = engine.state.workload(id(&engine, "reserved")).unwrap().key.clone();
-    engine.remove_workload(&key, NOW);
+    remove(&mut engine, "reserved");
     assert_eq!(engine.schedule(NOW).admitted(), 1);
 }
 

@@ -6,8 +6,8 @@ use quintet_queue_engine::Engine;
 use quintet_queue_engine::amount::Amount;
 use quintet_queue_engine::labels::Labels;
 use quintet_queue_engine::model::{
-    Flavor, FlavorQuotas, LocalQueue, PodSet, PodShape, Preemption, PreemptionPolicy, QueueSpec, Quota,
-    ResourceGroup, ShapeHash, TopologyRequest, Workload, WorkloadKey,
+    Flavor, LocalQueue, PodSet, PodShape, Preemption, PreemptionPolicy, QueueSpec, Quota, ResourceGroup,
+    ShapeHash, TopologyRequest, Workload, WorkloadKey,
 };
 use quintet_queue_engine::names::{LocalQueueId, NamespaceId, ResourceId};
 use quintet_queue_engine::requests::Requests;
@@ -65,16 +65,11 @@ impl World {
                     borrowing_limit: Some(Amount::new(100_000)),
                     lending_limit: None,
                 };
-                let quotas = vec![(ResourceId::CPU, quota)];
-                spec.groups = vec![ResourceGroup {
-                    resources: vec![ResourceId::CPU],
-                    flavors: vec![FlavorQuotas { flavor, quotas }],
-                }];
+                spec.groups = vec![ResourceGroup::single(ResourceId::CPU, flavor, quota)];
                 let id = spec.id;
                 engine.set_queue(spec, Time::ZERO);
                 let local_queue = engine.state.names.local_queues.intern(&format!("default/{name}"));
-                let feeds = LocalQueue { queue: id, weight: 1.0, stopped: false };
-                engine.set_local_queue(local_queue, Some(feeds));
+                engine.set_local_queue(local_queue, Some(LocalQueue::feeding(id)));
                 local_queues.push(local_queue);
             }
         }
@@ -108,34 +103,16 @@ impl World {
         let (_, priority, _) = CLASSES[class];
         let request = self.topology[number % self.topology.len()].clone();
         let shape = Arc::clone(&self.shapes[class]);
-        let count = self.pods[class];
+        let key = WorkloadKey { namespace: self.namespace, name: format!("workload-{number}").into() };
+        let pod_set =
+            PodSet { topology: request.map(Box::new), ..PodSet::new("main", self.pods[class], shape) };
         Workload {
-            key: WorkloadKey { namespace: self.namespace, name: format!("workload-{number}").into() },
             uid: format!("{number:032x}").into(),
-            generation: 1,
             created: Time::from_secs(i64::try_from(number).unwrap()),
-            local_queue: self.local_queues[local_queue],
             priority,
-            boost: 0,
-            active: true,
             spec_fingerprint: class as u64,
-            reclaim_fingerprint: 0,
             shape: Some(ShapeHash::new((class * 10 + number % self.topology.len()) as u128)),
-            pod_sets: vec![PodSet {
-                name: "main".into(),
-                count,
-                min_count: None,
-                effective_count: count,
-                requests: shape.requests.clone(),
-                pod: shape,
-                topology: request.map(Box::new),
-            }],
-            conditions: Vec::new(),
-            checks: Vec::new(),
-            requeue_at: None,
-            admission: None,
-            unhealthy_nodes: Vec::new(),
-            links: None,
+            ..Workload::new(key, self.local_queues[local_queue], vec![pod_set])
         }
     }
 

@@ -1,6 +1,7 @@
 //! The engine: objects come in, decisions come out.
 
 mod cycle;
+mod fingerprint;
 mod usage;
 
 pub use cycle::required_checks;
@@ -338,17 +339,27 @@ impl Engine {
     /// Asks for the parked workloads of a queue, or of the whole tree it is in, to be woken soon. Where
     /// cohorts form a cycle nobody is woken; breaking the cycle asks again.
     pub fn request_flush(&mut self, queue: QueueId, now: Time) {
-        let Some(row) = self.state.queue(queue) else {
-            return;
-        };
-        if row.spec.cohort.is_some_and(|cohort| self.state.is_in_cycle(cohort)) {
-            return;
+        if let Some(scope) = self.flush_scope(queue) {
+            self.flushes.entry(scope).or_insert(now + FLUSH_DELAY);
         }
-        let scope = match self.state.tree.kind(self.state.tree.root(row.node)) {
+    }
+
+    fn flush_scope(&self, queue: QueueId) -> Option<FlushScope> {
+        let row = self.state.queue(queue)?;
+        if row.spec.cohort.is_some_and(|cohort| self.state.is_in_cycle(cohort)) {
+            return None;
+        }
+        Some(match self.state.tree.kind(self.state.tree.root(row.node)) {
             NodeKind::Cohort(root) => FlushScope::Root(root),
             NodeKind::Queue(queue) => FlushScope::Queue(queue),
-        };
-        self.flushes.entry(scope).or_insert(now + FLUSH_DELAY);
+        })
+    }
+
+    /// Wakes the parked workloads of a queue, or of the whole tree it is in, if that was asked for, without waiting
+    /// for the time. Says how many.
+    pub(crate) fn flush_early(&mut self, queue: QueueId, now: Time) -> usize {
+        let scope = self.flush_scope(queue).filter(|scope| self.flushes.contains_key(scope));
+        scope.map_or(0, |scope| self.process_flush(scope, now))
     }
 
     /// Wakes parked workloads as asked for: all of them, or with `due_only` those whose time has come.
@@ -356,22 +367,19 @@ impl Engine {
     pub fn process_flushes(&mut self, now: Time, due_only: bool) -> usize {
         let due: Vec<FlushScope> =
             self.flushes.iter().filter(|(_, at)| !due_only || **at <= now).map(|(scope, _)| *scope).collect();
-        let mut moved = 0;
-        for scope in due {
-            self.flushes.remove(&scope);
-            let queues = match scope {
-                FlushScope::Queue(queue) => vec![queue],
-                FlushScope::Root(root) if self.state.is_in_cycle(root) => Vec::new(),
-                FlushScope::Root(root) => self
-                    .state
-                    .cohort(root)
-                    .map_or_else(Vec::new, |node| self.state.tree.all_queues_below(node)),
-            };
-            for queue in queues {
-                moved += self.flush(queue, now);
+        due.into_iter().map(|scope| self.process_flush(scope, now)).sum()
+    }
+
+    fn process_flush(&mut self, scope: FlushScope, now: Time) -> usize {
+        self.flushes.remove(&scope);
+        let queues = match scope {
+            FlushScope::Queue(queue) => vec![queue],
+            FlushScope::Root(root) if self.state.is_in_cycle(root) => Vec::new(),
+            FlushScope::Root(root) => {
+                self.state.cohort(root).map_or_else(Vec::new, |node| self.state.tree.all_queues_below(node))
             }
-        }
-        moved
+        };
+        queues.into_iter().map(|queue| self.flush(queue, now)).sum()
     }
 
     /// Wakes the parked workloads of one queue now.

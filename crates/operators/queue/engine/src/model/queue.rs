@@ -35,6 +35,14 @@ pub struct ResourceGroup {
     pub flavors: Vec<FlavorQuotas>,
 }
 
+impl ResourceGroup {
+    /// One resource from one flavor.
+    pub fn single(resource: ResourceId, flavor: FlavorId, quota: Quota) -> Self {
+        let flavors = vec![FlavorQuotas { flavor, quotas: vec![(resource, quota)] }];
+        Self { resources: vec![resource], flavors }
+    }
+}
+
 /// How a queue treats a head that cannot be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
@@ -236,4 +244,11 @@ pub struct LocalQueue {
     pub weight: f64,
     /// Whether it is stopped.
     pub stopped: bool,
+}
+
+impl LocalQueue {
+    /// One that feeds this queue and is like any other.
+    pub const fn feeding(queue: QueueId) -> Self {
+        Self { queue, weight: 1.0, stopped: false }
+    }
 }

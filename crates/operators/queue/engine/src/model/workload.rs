@@ -36,7 +36,7 @@ impl ShapeHash {
 }
 
 /// The conditions the engine reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionKind {
     /// Quota is reserved.
     QuotaReserved,
@@ -59,7 +59,7 @@ pub enum ConditionKind {
 }
 
 /// The condition reasons that decide something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ConditionReason {
     /// The workload is on hold.
     OnHold,
@@ -202,6 +202,19 @@ pub struct PodSet {
 }
 
 impl PodSet {
+    /// So many pods, each of which costs what it asks for.
+    pub fn new(name: &str, count: i32, pod: Arc<PodShape>) -> Self {
+        Self {
+            name: name.into(),
+            count,
+            min_count: None,
+            effective_count: count,
+            requests: pod.requests.clone(),
+            pod,
+            topology: None,
+        }
+    }
+
     /// Whether it asks for topology itself.
     pub fn is_explicitly_tas(&self) -> bool {
         self.topology.as_ref().is_some_and(|request| request.is_explicit())
@@ -214,7 +227,7 @@ impl PodSet {
 }
 
 /// The state of a topology request that waits for checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delayed {
     /// Not placed yet.
     Pending,
@@ -223,7 +236,7 @@ pub enum Delayed {
 }
 
 /// What a pod set was given.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct PodSetAdmission {
     /// The pod set.
     pub name: Arc<str>,
@@ -240,7 +253,7 @@ pub struct PodSetAdmission {
 }
 
 /// What a workload was given.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Admission {
     /// By which queue.
     pub queue: QueueId,
@@ -349,6 +362,30 @@ impl Demand {
 }
 
 impl Workload {
+    /// A workload that waits and of which nothing else is known.
+    pub fn new(key: WorkloadKey, local_queue: LocalQueueId, pod_sets: Vec<PodSet>) -> Self {
+        Self {
+            key,
+            uid: "".into(),
+            generation: 1,
+            created: Time::ZERO,
+            local_queue,
+            priority: 0,
+            boost: 0,
+            active: true,
+            spec_fingerprint: 0,
+            reclaim_fingerprint: 0,
+            shape: None,
+            pod_sets,
+            conditions: Vec::new(),
+            checks: Vec::new(),
+            requeue_at: None,
+            admission: None,
+            unhealthy_nodes: Vec::new(),
+            links: None,
+        }
+    }
+
     /// The condition of this kind.
     pub fn condition(&self, kind: ConditionKind) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind)

@@ -1,6 +1,7 @@
 //! What can be said about the pending workloads of a ClusterQueue.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use super::lane::{OrderKey, order_key};
 use super::pending::{Pending, PendingQueue, Place, change_total};
@@ -114,6 +115,30 @@ impl PendingQueue {
             change_total(&mut total, &pending.workload, 1);
         }
         total.requests()
+    }
+
+    /// Hashes who waits where, how far each has come, and who waits for victims. How far somebody has come counts
+    /// in relation to the cycle and the queue's generation.
+    pub(crate) fn hash_into(&self, cycle: i64, generation: i64, hasher: &mut impl Hasher) {
+        for (key, lane) in &self.lanes {
+            key.hash(hasher);
+            for members in [&lane.active, &lane.bulk] {
+                members.len().hash(hasher);
+                members.iter().for_each(|key| key.hash(hasher));
+            }
+        }
+        self.parked.hash(hasher);
+        let in_lanes = self.lanes.values().flat_map(|lane| lane.active.iter().chain(lane.bulk.iter()));
+        for id in in_lanes.map(|key| key.3).chain(self.parked.iter().copied()) {
+            let pending = self.rows.get(&id).map(|row| &row.pending);
+            pending.map(|pending| pending.evaluated_generation).hash(hasher);
+            if let Some(progress) = pending.and_then(|pending| pending.progress.as_deref()) {
+                let (is_recent, is_old) = (progress.cycle >= cycle, generation > progress.generation);
+                (&progress.tried, progress.shape, is_recent, is_old).hash(hasher);
+            }
+        }
+        (&self.unfit, &self.preemptor, &self.last_preemptor).hash(hasher);
+        self.in_flight.as_ref().map(|(id, _)| *id).hash(hasher);
     }
 
     /// Whether the workload waits for its victims and has not changed since.

@@ -50,7 +50,7 @@ pub(super) struct Row {
     pub(super) place: Place,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Preemptor {
     pub(super) workload: WorkloadId,
     pub(super) generation: i64,

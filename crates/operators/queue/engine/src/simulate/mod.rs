@@ -33,14 +33,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use plan::{CohortSet, Plan, PlanError, QueueSet, TopologyPlan, WorkloadSet, WorkloadTemplate};
-pub use report::{ClassReport, QueueReport, Report, Sample};
+pub use report::{ClassReport, QueueReport, Report, RestlessReport, Sample};
 
 use crate::amount::Amount;
 use crate::engine::Engine;
 use crate::labels::Labels;
 use crate::model::{
-    Flavor, FlavorQuotas, LocalQueue, PodSet, PodShape, QueueSpec, Quota, ResourceGroup, ShapeHash,
-    SliceLayer, TopologyRequest, Workload, WorkloadKey,
+    Flavor, LocalQueue, PodSet, PodShape, QueueSpec, Quota, ResourceGroup, ShapeHash, SliceLayer,
+    TopologyRequest, Workload, WorkloadKey,
 };
 use crate::names::{FlavorId, LocalQueueId, NamespaceId, QueueId, ResourceId, WorkloadId};
 use crate::requests::Requests;
@@ -217,48 +217,32 @@ impl Simulation {
         let limit =
             queues.borrowing_limit.as_ref().map(|limit| cores(limit, "borrowingLimit")).transpose()?;
         let quota = Quota { nominal, borrowing_limit: limit, lending_limit: None };
-        let flavors = vec![FlavorQuotas { flavor: self.flavor, quotas: vec![(ResourceId::CPU, quota)] }];
         spec.cohort = Some(cohort);
-        spec.groups = vec![ResourceGroup { resources: vec![ResourceId::CPU], flavors }];
+        spec.groups = vec![ResourceGroup::single(ResourceId::CPU, self.flavor, quota)];
         spec.preemption.within_queue =
             plan::policy(&queues.within_cluster_queue, "withinClusterQueue", class)?;
         spec.preemption.reclaim_within_cohort =
             plan::policy(&queues.reclaim_within_cohort, "reclaimWithinCohort", class)?;
         self.queues.push((spec.id, name.to_owned(), nominal.get()));
-        let feeds = LocalQueue { queue: spec.id, weight: 1.0, stopped: false };
+        let feeds = LocalQueue::feeding(spec.id);
         self.engine.set_queue(spec, START);
         self.engine.set_local_queue(local_queue, Some(feeds));
         Ok(local_queue)
     }
 
     fn workload(&self, number: usize, arrival: &Arrival, class: &Class) -> Workload {
+        let key = WorkloadKey { namespace: self.namespace, name: format!("{}-{number}", class.name).into() };
+        let pod_set = PodSet {
+            topology: class.topology.clone().map(Box::new),
+            ..PodSet::new("main", class.pods, Arc::clone(&class.shape))
+        };
         Workload {
-            key: WorkloadKey { namespace: self.namespace, name: format!("{}-{number}", class.name).into() },
             uid: format!("{number:012}").into(),
-            generation: 1,
             created: arrival.at,
-            local_queue: arrival.local_queue,
             priority: class.priority,
-            boost: 0,
-            active: true,
             spec_fingerprint: arrival.template as u64,
-            reclaim_fingerprint: 0,
             shape: Some(ShapeHash::new(arrival.template as u128)),
-            pod_sets: vec![PodSet {
-                name: "main".into(),
-                count: class.pods,
-                min_count: None,
-                effective_count: class.pods,
-                requests: class.shape.requests.clone(),
-                pod: Arc::clone(&class.shape),
-                topology: class.topology.clone().map(Box::new),
-            }],
-            conditions: Vec::new(),
-            checks: Vec::new(),
-            requeue_at: None,
-            admission: None,
-            unhealthy_nodes: Vec::new(),
-            links: None,
+            ..Workload::new(key, arrival.local_queue, vec![pod_set])
         }
     }
 
@@ -279,7 +263,7 @@ impl Simulation {
             });
             while let Some(arrival) = self.arrivals.get(next).filter(|arrival| arrival.at <= at) {
                 if let Some(class) = self.classes.get(arrival.template) {
-                    let id = run.engine.set_workload(self.workload(next, arrival, class), at);
+                    let id = run.arrive(self.workload(next, arrival, class));
                     recorder.arrived(&class.name, at);
                     class_of.insert(id, arrival.template);
                 }
@@ -293,7 +277,7 @@ impl Simulation {
                 recorder.record(engine, at, happening, &class_of, classes);
             });
         }
-        recorder.finish()
+        recorder.finish(run.restless)
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{Class, START};
 use crate::engine::Engine;
 use crate::names::{QueueId, WorkloadId};
+use crate::restless::{self, Restless};
 use crate::time::Time;
 use crate::virtual_time::Happening;
 
@@ -89,6 +90,23 @@ pub struct QueueReport {
     pub utilisation: f64,
 }
 
+/// Workloads that preempt each other for ever. What is reported of them and of their queues is one of many ways in
+/// which it could go on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestlessReport {
+    /// Seconds until they did for the first time.
+    pub seconds: f64,
+    /// At how many moments they did.
+    pub moments: usize,
+    /// Who was preempted again and again.
+    pub workloads: Vec<String>,
+    /// The queues they are in.
+    pub queues: Vec<String>,
+    /// What happens and what ends it.
+    pub message: String,
+}
+
 /// The outcome of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,6 +117,9 @@ pub struct Report {
     pub queues: Vec<QueueReport>,
     /// Seconds until nothing happens any more.
     pub seconds: f64,
+    /// Workloads that never came to rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restless: Option<RestlessReport>,
 }
 
 /// Collects while the simulation runs.
@@ -178,14 +199,28 @@ impl Recorder {
         }
     }
 
-    pub(super) fn finish(mut self) -> Report {
+    pub(super) fn finish(mut self, restless: Option<Restless>) -> Report {
         let end = self.last;
+        let restless = restless.map(|restless| self.restless(&restless));
         let order = std::mem::take(&mut self.order);
         let mut queues: Vec<QueueReport> = order.iter().filter_map(|id| self.queues.remove(id)).collect();
         for queue in &mut queues {
             queue.utilisation = queue.mean_used(START, end) * 100.0 / float(queue.nominal.max(1));
         }
-        Report { classes: self.classes, queues, seconds: end.seconds_since(START) }
+        Report { classes: self.classes, queues, seconds: end.seconds_since(START), restless }
+    }
+
+    fn restless(&self, restless: &Restless) -> RestlessReport {
+        let workloads: Vec<String> = restless.workloads.iter().map(|key| key.name.to_string()).collect();
+        let queues = self.order.iter().filter(|id| restless.queues.contains(id));
+        let queues: Vec<String> = queues.filter_map(|id| Some(self.queues.get(id)?.name.clone())).collect();
+        RestlessReport {
+            seconds: restless.since.seconds_since(START),
+            moments: restless.moments,
+            message: restless::sentence(&workloads, &queues, false),
+            workloads,
+            queues,
+        }
     }
 }
 
@@ -236,6 +271,9 @@ impl Report {
     /// The report as text: tables of waits and utilisation, and a plot of usage per queue over time.
     pub fn text(&self) -> String {
         let mut text = format!("{:.1} s of virtual time\n\n", self.seconds);
+        if let Some(restless) = &self.restless {
+            let _ = writeln!(text, "From {:.1} s on, {}.\n", restless.seconds, restless.message);
+        }
         self.write_waits(&mut text);
         self.write_usage(&mut text);
         text
@@ -298,4 +336,42 @@ impl Report {
 /// As wide as the widest of a column's cells.
 fn column_width<'n>(head: &str, names: impl Iterator<Item = &'n String>) -> usize {
     names.map(|name| name.chars().count()).chain([head.len()]).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WorkloadKey;
+    use crate::names::{Id as _, NamespaceId};
+    use crate::time::Span;
+
+    #[test]
+    fn what_never_comes_to_rest_is_told_in_text_and_json() {
+        let queue = |at: usize, name: &str| (QueueId::from_index(at), name.to_owned(), 1000);
+        let recorder = || Recorder::new(&[queue(0, "research"), queue(1, "idle"), queue(2, "production")]);
+        let workload = |number: usize| WorkloadKey {
+            namespace: NamespaceId::from_index(0),
+            name: format!("job-{number}").into(),
+        };
+        let restless = Restless {
+            since: START + Span::millis(2500),
+            moments: 3,
+            workloads: (1..8).map(workload).collect(),
+            queues: [QueueId::from_index(0), QueueId::from_index(2)].into(),
+        };
+        let report = recorder().finish(Some(restless));
+        let text = report.text();
+        let told = "From 2.5 s on, the preemption policies of research, production never come to rest: job-1, job-2, \
+                    job-3, job-4, job-5 and 2 more would be preempted and admitted again without end; ";
+        assert!(text.contains(told), "{text}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["restless"]["seconds"], 2.5);
+        assert_eq!(json["restless"]["moments"], 3);
+        assert_eq!(json["restless"]["workloads"].as_array().unwrap().len(), 7);
+        assert_eq!(json["restless"]["queues"], serde_json::json!(["research", "production"]));
+        assert!(json["restless"]["message"].as_str().unwrap().contains("PrioritizePreemptorWorkloads"));
+
+        let rested = serde_json::to_value(recorder().finish(None)).unwrap();
+        assert!(rested.get("restless").is_none(), "{rested}");
+    }
 }

@@ -80,8 +80,7 @@ pub fn id(engine: &Engine, name: &str) -> WorkloadId {
 }
 
 pub fn node(engine: &Engine, queue: &str) -> NodeId {
-    let id = engine.state.names.queues.get(queue).expect("queue");
-    engine.state.queue(id).expect("queue").node
+    engine.state.queue(queue_id(engine, queue)).expect("queue").node
 }
 
 pub fn fr(engine: &mut Engine, resource: &str) -> Fr {
@@ -127,12 +126,17 @@ pub fn fair() -> Settings {
 }
 
 pub fn pending_queue<'e>(engine: &'e Engine, name: &str) -> &'e PendingQueue {
-    let id = engine.state.names.queues.get(name).unwrap();
-    engine.pending(id).unwrap()
+    engine.pending(queue_id(engine, name)).unwrap()
 }
 
 pub fn queue_id(engine: &Engine, name: &str) -> QueueId {
     engine.state.names.queues.get(name).unwrap()
+}
+
+/// A workload goes.
+pub fn remove(engine: &mut Engine, name: &str) {
+    let key = engine.state.workload(id(engine, name)).unwrap().key.clone();
+    engine.remove_workload(&key, NOW);
 }
 
 pub fn strict(mut queue: Value) -> Value {

@@ -213,13 +213,7 @@ fn pod_set(world: &mut World, value: &Value) -> PodSet {
         topology.get_or_insert_default().group = Some(group.into());
     }
     let count = i32::try_from(value["count"].as_i64().unwrap_or(0)).expect("count");
-    PodSet {
-        name: value["name"].as_str().unwrap_or("").into(),
-        count,
-        min_count: None,
-        effective_count: count,
-        pod: Arc::new(PodShape { requests: requests.clone(), ..shape }),
-        requests,
-        topology: topology.map(Box::new),
-    }
+    let name = value["name"].as_str().unwrap_or("");
+    let pod = Arc::new(PodShape { requests, ..shape });
+    PodSet { topology: topology.map(Box::new), ..PodSet::new(name, count, pod) }
 }

@@ -1,0 +1,150 @@
+//! Policies that never come to rest: queues that take quota from each other in turn, for ever.
+//!
+//! Kueue's rules allow it. One queue preempts for a workload that then has to let another queue go first, and
+//! what that one gets is taken back for whom it was taken from. On a cluster the pods of these workloads start and
+//! stop without end; in virtual time it is noticed here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::engine::Engine;
+use crate::model::WorkloadKey;
+use crate::names::{QueueId, WorkloadId};
+use crate::time::Time;
+
+/// Preemptions without news that no state is too small for; a larger one may have [`MOST_PER_WORKLOAD`] for each
+/// workload. More are taken for a run that never rests although no state was seen to return, as when cohorts go
+/// round at different speeds.
+const FEWEST_PREEMPTIONS: usize = 1_000;
+const MOST_PER_WORKLOAD: usize = 10;
+
+/// How many are named in a sentence.
+const MOST_NAMES: usize = 5;
+
+/// Workloads that preempt each other for ever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restless {
+    /// The first moment at which they would.
+    pub since: Time,
+    /// At how many moments they would; at each they are stopped somewhere, so that time can go on.
+    pub moments: usize,
+    /// Who is preempted again and again.
+    pub workloads: BTreeSet<WorkloadKey>,
+    /// The queues they are in.
+    pub queues: BTreeSet<QueueId>,
+}
+
+impl Restless {
+    pub(crate) fn new(engine: &Engine, at: Time, circle: &BTreeSet<WorkloadId>) -> Self {
+        let workloads = || circle.iter().filter_map(|id| engine.state.workload(*id));
+        let queue = |local_queue| engine.state.local_queue(local_queue).map(|feeds| feeds.queue);
+        Self {
+            since: at,
+            moments: 1,
+            workloads: workloads().map(|workload| workload.key.clone()).collect(),
+            queues: workloads().filter_map(|workload| queue(workload.local_queue)).collect(),
+        }
+    }
+
+    /// Takes in what was noticed at a later moment.
+    pub(crate) fn merge(&mut self, later: Self) {
+        self.moments += later.moments;
+        self.workloads.extend(later.workloads);
+        self.queues.extend(later.queues);
+    }
+
+    /// What happens and what ends it, for people. `engine` is the one that was asked.
+    pub fn message(&self, engine: &Engine) -> String {
+        let names = &engine.state.names;
+        let workload = |key: &WorkloadKey| format!("{}/{}", names.namespaces.name(key.namespace), key.name);
+        let workloads: Vec<String> = self.workloads.iter().map(workload).collect();
+        let queues: Vec<String> = self.queues.iter().map(|id| names.queue_name(*id).to_owned()).collect();
+        sentence(&workloads, &queues, engine.state.settings.gates.prioritize_preemptors)
+    }
+}
+
+/// What happens and what ends it.
+pub(crate) fn sentence(workloads: &[String], queues: &[String], prioritizes_preemptors: bool) -> String {
+    let gate = if prioritizes_preemptors { "" } else { "the feature gate PrioritizePreemptorWorkloads, or " };
+    let remedy = "another preemption policy (withinClusterQueue, reclaimWithinCohort) of one of these queues";
+    format!(
+        "the preemption policies of {} never come to rest: {} would be preempted and admitted again without \
+         end; {gate}{remedy} can end it",
+        enumeration(queues),
+        enumeration(workloads),
+    )
+}
+
+/// The first of them, and how many more there are.
+fn enumeration(names: &[String]) -> String {
+    let shown = names.get(..MOST_NAMES.min(names.len())).unwrap_or_default().join(", ");
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Watches a run while there is no news: nobody arrives and nobody ends. Once a state returns, everything does.
+pub(crate) struct Watch {
+    since: Time,
+    /// Everybody's quota in one number, as it differs from the beginning.
+    holders: u64,
+    /// All values of `holders`. Only when one returns is it worth looking at the whole state.
+    seen: BTreeSet<u64>,
+    /// States whose holders were seen before, with the number of preemptions then.
+    states: BTreeMap<u64, usize>,
+    preempted: Vec<WorkloadId>,
+}
+
+impl Watch {
+    /// There is news.
+    pub(crate) fn new(since: Time) -> Self {
+        Self { since, holders: 0, seen: BTreeSet::new(), states: BTreeMap::new(), preempted: Vec::new() }
+    }
+
+    /// A workload got its quota.
+    pub(crate) fn started(&mut self, engine: &Engine, id: WorkloadId) {
+        self.holders = self.holders.wrapping_add(self.holding(engine, id));
+    }
+
+    /// A workload loses its quota.
+    pub(crate) fn preempted(&mut self, engine: &Engine, id: WorkloadId) {
+        self.holders = self.holders.wrapping_sub(self.holding(engine, id));
+        self.preempted.push(id);
+    }
+
+    /// After a cycle: who goes round, if it is certain that it never ends. `started` says that somebody started in
+    /// this cycle: in every round somebody does, and holds something when time goes on from here.
+    pub(crate) fn circle(&mut self, engine: &Engine, started: bool) -> Option<BTreeSet<WorkloadId>> {
+        if self.preempted.is_empty() {
+            return None;
+        }
+        if started && !self.seen.insert(self.holders) {
+            let before = self.states.insert(engine.fingerprint(self.since), self.preempted.len());
+            if let Some(round) = before.and_then(|before| self.preempted.get(before..)) {
+                return Some(round.iter().copied().collect());
+            }
+        }
+        let too_many = self.preempted.len() > FEWEST_PREEMPTIONS
+            && self.preempted.len() > MOST_PER_WORKLOAD * engine.state.workloads().count();
+        too_many.then(|| self.preempted_twice())
+    }
+
+    fn preempted_twice(&self) -> BTreeSet<WorkloadId> {
+        let mut once = BTreeSet::new();
+        self.preempted.iter().copied().filter(|id| !once.insert(*id)).collect()
+    }
+
+    /// What a workload holds, as a number.
+    fn holding(&self, engine: &Engine, id: WorkloadId) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        if let Some(workload) = engine.state.workload(id) {
+            let held_before = workload.reservation_time().is_some_and(|since| since < self.since);
+            (id, held_before, &workload.admission).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

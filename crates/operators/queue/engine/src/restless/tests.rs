@@ -1,0 +1,199 @@
+//! Two queues that take from each other for ever, and what is told of it.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::Watch;
+use crate::cycle::Outcome;
+use crate::engine::Engine;
+use crate::settings::Settings;
+use crate::testing;
+use crate::time::{Span, Time};
+use crate::virtual_time::VirtualRun;
+use crate::what_if::Change;
+
+const NOW: Time = Time::from_secs(1_735_689_600);
+
+/// A workload to come: its queue, cores and priority.
+type Job = (&'static str, i64, i32);
+
+/// The last one preempts the third, which is of its own queue, but would borrow. One of the other queue goes before
+/// it because of its priority, and the third reclaims from that.
+const JOBS: [Job; 8] = [
+    ("lent", 6, 2),
+    ("owner", 2, 0),
+    ("owner", 4, 0),
+    ("owner", 1, 1),
+    ("lent", 5, 2),
+    ("owner", 1, 1),
+    ("owner", 2, 2),
+    ("owner", 5, 1),
+];
+
+fn groups(default: &Value, spot: i64) -> Value {
+    let mut first = json!({ "name": "cpu" });
+    first.as_object_mut().unwrap().extend(default.as_object().unwrap().clone());
+    json!([{ "coveredResources": ["cpu"], "flavors": [
+        { "name": "default", "resources": [first] },
+        { "name": "spot", "resources": [{ "name": "cpu", "nominalQuota": spot.to_string() }] }] }])
+}
+
+fn queue(name: &str, default: i64, spot: i64, preemption: &Value) -> Value {
+    json!({ "kind": "ClusterQueue", "metadata": { "name": name }, "spec": {
+        "cohortName": "company", "namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO",
+        "resourceGroups": groups(&json!({ "nominalQuota": default.to_string() }), spot), "preemption": preemption } })
+}
+
+fn owner(reclaim: &str) -> Value {
+    queue("owner", 0, 6, &json!({ "withinClusterQueue": "LowerPriority", "reclaimWithinCohort": reclaim }))
+}
+
+/// The two queues with these jobs: some run already when the last ones come.
+fn scene(settings: Settings, reclaim: &str, jobs: &[Job]) -> Engine {
+    let local_queue = |name: &str| json!({ "kind": "LocalQueue", "metadata": { "namespace": "ns", "name": name }, "spec": { "clusterQueue": name } });
+    let mut engine = testing::engine_with(
+        settings,
+        &[
+            json!({ "kind": "ResourceFlavor", "metadata": { "name": "default" } }),
+            json!({ "kind": "ResourceFlavor", "metadata": { "name": "spot" } }),
+            json!({ "kind": "Cohort", "metadata": { "name": "company" }, "spec": {
+                "resourceGroups": groups(&json!({ "nominalQuota": "2", "lendingLimit": "5" }), 4) } }),
+            owner(reclaim),
+            queue("lent", 3, 0, &json!({})),
+            local_queue("owner"),
+            local_queue("lent"),
+        ],
+    );
+    for (number, (queue, cpu, priority)) in jobs.iter().enumerate() {
+        let mut workload = testing::workload("ns", &format!("w{number}"), queue, *cpu);
+        workload["spec"]["priority"] = (*priority).into();
+        workload["metadata"]["creationTimestamp"] = format!("2024-12-01T00:00:{number:02}Z").into();
+        testing::add(&mut engine, &workload);
+        for _ in 0..[0, 0, 0, 1, 0, 2].get(number).copied().unwrap_or(0) {
+            cycle(&mut engine);
+        }
+    }
+    engine
+}
+
+/// One cycle whose evictions happen at once; says whether there were any.
+fn cycle(engine: &mut Engine) -> bool {
+    let mut evicted = false;
+    for decision in engine.schedule(NOW).decisions {
+        if let Outcome::Unadmitted(unadmitted) = decision.outcome {
+            for target in unadmitted.evict {
+                evicted = true;
+                engine.return_to_queue(target.workload, NOW);
+            }
+        }
+    }
+    engine.process_flushes(NOW, false);
+    evicted
+}
+
+fn with_gate() -> Settings {
+    let mut settings = Settings::default();
+    settings.gates.prioritize_preemptors = true;
+    settings
+}
+
+fn hour(engine: &Engine) -> crate::forecast::Forecast {
+    engine.forecast(NOW, Span::secs(3600), &|_, _| None)
+}
+
+#[test]
+fn a_forecast_tells_what_never_comes_to_rest_and_what_ends_it() {
+    let engine = scene(Settings::default(), "Any", &JOBS);
+    let forecast = hour(&engine);
+    let restless = forecast.restless.unwrap();
+    assert_eq!((restless.since, restless.moments), (NOW, 1));
+    assert_eq!(
+        restless.message(&engine),
+        "the preemption policies of owner, lent never come to rest: ns/w0, ns/w2 would be preempted and admitted \
+         again without end; the feature gate PrioritizePreemptorWorkloads, or another preemption policy \
+         (withinClusterQueue, reclaimWithinCohort) of one of these queues can end it"
+    );
+    assert_eq!(forecast.starts[&testing::id(&engine, "ns", "w6")], Some(NOW), "not concerned");
+
+    assert_eq!(hour(&scene(with_gate(), "Any", &JOBS)).restless, None, "the feature gate ends it");
+    assert_eq!(hour(&scene(Settings::default(), "Never", &JOBS)).restless, None, "another policy ends it");
+    let mut gated = scene(Settings::default(), "Any", &JOBS);
+    gated.state.settings = with_gate();
+    assert!(!restless.message(&gated).contains("feature gate"), "which is on already");
+}
+
+#[test]
+fn what_if_tells_whether_a_change_makes_or_ends_it() {
+    let ask = |now: &str, then: &str| {
+        let mut engine = scene(Settings::default(), now, &JOBS);
+        let changed = testing::queue(&mut engine, &owner(then));
+        engine.what_if(&[Change::SetQueue(changed)], NOW).restless.is_some()
+    };
+    assert!(ask("Never", "Any"), "the change makes it");
+    assert!(!ask("Any", "Never"), "the change ends it");
+}
+
+/// As in a simulation, where what is parked is woken a second after the event: they take turns by the second.
+#[test]
+fn time_goes_on_and_comes_to_an_end() {
+    let run_of = |length: Option<Span>| {
+        let mut run = VirtualRun::new(scene(Settings::default(), "Any", &JOBS), NOW, false);
+        run.engine.request_flush_all(NOW);
+        let mut moments = 0;
+        run.settle(&|_, _| length, &mut |_, _, _| {});
+        while let Some(next) = run.next_at() {
+            assert!(next > run.now && moments < 100, "{moments} moments until {next:?}");
+            run.advance_to(next, &mut |_, _, _| {});
+            run.settle(&|_, _| length, &mut |_, _, _| {});
+            moments += 1;
+        }
+        run
+    };
+    let run = run_of(None);
+    let restless = run.restless.unwrap();
+    assert!(restless.since > NOW, "it takes turns to be sure");
+    assert_eq!(restless.moments, 1, "and nothing happens after that");
+    let run = run_of(Some(Span::secs(60)));
+    assert!(run.restless.is_some());
+    // Only those stay that ran at the beginning: they do so for ever.
+    let left: Vec<&str> = run.engine.state.workloads().map(|(_, workload)| &*workload.key.name).collect();
+    assert_eq!(left, ["w1", "w3", "w5"]);
+}
+
+/// What no state shows: more preemptions than a state of this size can need.
+#[test]
+fn too_many_preemptions_are_told_as_well() {
+    let engine = scene(Settings::default(), "Any", &JOBS);
+    let id = |name| testing::id(&engine, "ns", name);
+    let mut watch = Watch::new(NOW);
+    assert_eq!(watch.circle(&engine, true), None, "nobody was preempted");
+    watch.preempted(&engine, id("w0"));
+    for _ in 0..super::FEWEST_PREEMPTIONS - 1 {
+        watch.preempted(&engine, id("w1"));
+    }
+    assert_eq!(watch.circle(&engine, false), None);
+    watch.preempted(&engine, id("w1"));
+    assert_eq!(watch.circle(&engine, false), Some([id("w1")].into()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Variations of the scene: it is told if and only if it goes on, cycle by cycle.
+    #[test]
+    fn it_is_told_if_and_only_if_it_never_ends(
+        changes in prop::collection::vec((0..JOBS.len(), 1i64..7, 0i32..3), 0..3),
+    ) {
+        let mut jobs = JOBS;
+        for (at, cpu, priority) in changes {
+            jobs[at] = (jobs[at].0, cpu, priority);
+        }
+        let mut engine = scene(Settings::default(), "Any", &jobs);
+        let told = hour(&engine).restless.is_some();
+        engine.request_flush_all(NOW);
+        engine.process_flushes(NOW, false);
+        let last = (0..120).filter(|_| cycle(&mut engine)).count();
+        let goes_on = (0..30).any(|_| cycle(&mut engine));
+        prop_assert_eq!(told, goes_on, "after {} cycles that preempted", last);
+    }
+}
