@@ -111,16 +111,20 @@ impl Requests {
         order
     }
 
-    /// How many times these requests fit into `capacity`, at most `i32::MAX`; none listed fit zero times.
-    pub fn count_in(&self, capacity: &Self) -> i32 {
-        self.entries.iter().map(|(id, value)| times_in(*value, capacity.get(*id))).min().unwrap_or(0)
+    /// How many times these requests fit into what there is, at most `i32::MAX`; none listed fit zero times.
+    pub fn count_in(&self, there_is: impl Fn(ResourceId) -> i64) -> i32 {
+        self.entries.iter().map(|(id, value)| times_in(*value, there_is(*id))).min().unwrap_or(0)
     }
 
     /// As [`Requests::count_in`], with the resource that limits it; ties go to the smaller name.
-    pub fn count_in_limited(&self, capacity: &Self, names: &Names) -> (i32, Option<ResourceId>) {
+    pub fn count_in_limited(
+        &self,
+        there_is: impl Fn(ResourceId) -> i64,
+        names: &Names,
+    ) -> (i32, Option<ResourceId>) {
         let mut best: Option<(i32, ResourceId)> = None;
         for (id, value) in self.iter() {
-            let count = times_in(value, capacity.get(id));
+            let count = times_in(value, there_is(id));
             let better = best.is_none_or(|(least, limiting)| {
                 count < least || count == least && names.resource_name(id) < names.resource_name(limiting)
             });
@@ -181,7 +185,7 @@ impl Total {
 
 /// How many requests of `value` fit into `capacity`.
 #[expect(clippy::cast_possible_truncation, reason = "clamped to the range of i32 just before")]
-pub(crate) fn times_in(value: i64, capacity: i64) -> i32 {
+fn times_in(value: i64, capacity: i64) -> i32 {
     if value == 0 {
         i32::MAX
     } else {

@@ -47,11 +47,11 @@ impl State {
     }
 
     /// Undoes every change of usage since `mark`.
+    #[expect(clippy::needless_pass_by_value, reason = "there is one way back to a mark")]
     pub fn rollback(&mut self, mark: Mark) {
-        let Mark { quota, tas, hidden } = mark;
-        self.tree.rollback(quota);
-        self.tas.rollback(tas);
-        self.hidden.rollback(hidden);
+        self.tree.rollback(mark.quota);
+        self.tas.rollback(mark.tas);
+        self.hidden.rollback(mark.hidden);
     }
 
     /// Takes away what a workload holds, until rolled back; `hide` also makes it no candidate.

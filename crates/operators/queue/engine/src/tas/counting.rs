@@ -10,7 +10,7 @@ use super::usage::Assumed;
 use crate::labels::{Toleration, untolerated};
 use crate::model::PodShape;
 use crate::names::ResourceId;
-use crate::requests::{Requests, times_in};
+use crate::requests::Requests;
 
 /// What a leaf can take, and what it lacks if that is nothing.
 pub(super) type Counted = (DomainState, Option<ResourceId>);
@@ -149,22 +149,17 @@ impl<'r> Counting<'r> {
             return (DomainState::default(), None);
         };
         let remaining = Self::remaining(placer, position, assumed);
-        let fit = |requests: &Requests, less: Option<&Requests>| {
-            let left =
-                |resource| remaining(resource).saturating_sub(less.map_or(0, |less| less.get(resource)));
-            requests.iter().map(|(resource, value)| times_in(value, left(resource))).min().unwrap_or(0)
+        let pods = self.requests.count_in(&remaining);
+        let leader = self.leader_requests.as_ref().filter(|leader| leader.count_in(&remaining) > 0);
+        let beside = |leader: &Requests| {
+            self.requests.count_in(|resource| remaining(resource).saturating_sub(leader.get(resource)))
         };
-        let pods = fit(&self.requests, None);
-        let leader = self.leader_requests.as_ref().filter(|leader| fit(leader, None) > 0);
-        let mut lacking = None;
-        if pods == 0 {
-            let short = self.requests.iter().filter(|(id, value)| times_in(*value, remaining(*id)) == 0);
-            lacking = short.map(|(id, _)| id).min_by_key(|id| placer.names.resource_name(*id));
-        }
+        let lacking =
+            if pods == 0 { self.requests.count_in_limited(&remaining, placer.names).1 } else { None };
         let state = DomainState {
             pods,
             leaders: i32::from(leader.is_some()),
-            pods_with_leader: leader.map_or(pods, |leader| fit(&self.requests, Some(leader))),
+            pods_with_leader: leader.map_or(pods, beside),
             affinity,
             ..DomainState::default()
         };

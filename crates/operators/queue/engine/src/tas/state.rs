@@ -290,11 +290,9 @@ impl Tas {
             let Some(flavor) = self.flavors.get(&usage.flavor) else {
                 return false;
             };
-            flavor
-                .tree
-                .leaf(&usage.domain)
-                .and_then(|leaf| self.remaining(flavor, leaf, false))
-                .is_some_and(|remaining| usage.per_pod.count_in(&remaining) >= usage.count)
+            flavor.tree.leaf(&usage.domain).and_then(|leaf| self.remaining(flavor, leaf, false)).is_some_and(
+                |remaining| usage.per_pod.count_in(|resource| remaining.get(resource)) >= usage.count,
+            )
         })
     }
 
