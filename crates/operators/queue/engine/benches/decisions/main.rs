@@ -48,6 +48,7 @@ const BACKLOGS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 #[derive(Clone, Copy)]
 enum Part {
     Throughput { cohorts: usize, queues: usize, pending: usize, nodes: usize },
+    PodSets { nodes: usize },
     Memory,
     Event { pending: usize },
 }
@@ -63,14 +64,16 @@ impl Part {
             })
         });
         let events = BACKLOGS.iter().map(|pending| Self::Event { pending: *pending });
+        let pod_sets = NODES.iter().filter(|nodes| **nodes > 0).map(|nodes| Self::PodSets { nodes: *nodes });
         // Memory goes first: later it would use again what other parts gave back.
-        [Self::Memory].into_iter().chain(sized).chain(events).collect()
+        [Self::Memory].into_iter().chain(sized).chain(pod_sets).chain(events).collect()
     }
 
     fn name(self) -> String {
         match self {
             Self::Throughput { pending, nodes: 0, .. } => format!("queues/{pending}"),
             Self::Throughput { pending, nodes, .. } => format!("topology-{nodes}/{pending}"),
+            Self::PodSets { nodes } => format!("pod-sets-{nodes}/15000"),
             Self::Memory => "memory".to_owned(),
             Self::Event { pending } => format!("event/{pending}"),
         }
@@ -80,6 +83,9 @@ impl Part {
         match self {
             Self::Throughput { cohorts, queues, pending, nodes } => {
                 throughput(&self.name(), World::new(cohorts, queues, nodes), pending);
+            }
+            Self::PodSets { nodes } => {
+                throughput(&self.name(), World::new(5, 6, nodes).with_two_pod_sets(), 15_000);
             }
             Self::Memory => memory(),
             Self::Event { pending } => event(pending),

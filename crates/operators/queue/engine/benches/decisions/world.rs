@@ -25,7 +25,9 @@ pub(crate) struct World {
     pub(crate) local_queues: Vec<LocalQueueId>,
     shapes: Vec<Arc<PodShape>>,
     topology: Vec<Option<TopologyRequest>>,
+    /// Pods of each class, and over how many pod sets they are spread.
     pods: [i32; 3],
+    pod_sets: i32,
     made: usize,
 }
 
@@ -87,7 +89,13 @@ impl World {
         let required = TopologyRequest { required: Some(Arc::clone(&rack)), ..TopologyRequest::default() };
         let preferred = TopologyRequest { preferred: Some(rack), ..TopologyRequest::default() };
         let topology = if with_topology { vec![Some(required), Some(preferred)] } else { vec![None] };
-        Self { engine, namespace, local_queues, shapes, topology, pods, made: 0 }
+        Self { engine, namespace, local_queues, shapes, topology, pods, pod_sets: 1, made: 0 }
+    }
+
+    /// The same with the pods of each workload in two pod sets, as a Ray cluster has them.
+    pub(crate) fn with_two_pod_sets(mut self) -> Self {
+        self.pod_sets = 2;
+        self
     }
 
     /// The next workload: seven of ten are small, two medium, one large and urgent.
@@ -104,15 +112,17 @@ impl World {
         let request = self.topology[number % self.topology.len()].clone();
         let shape = Arc::clone(&self.shapes[class]);
         let key = WorkloadKey { namespace: self.namespace, name: format!("workload-{number}").into() };
-        let pod_set =
-            PodSet { topology: request.map(Box::new), ..PodSet::new("main", self.pods[class], shape) };
+        let pod_sets = (0..self.pod_sets).map(|index| PodSet {
+            topology: request.clone().map(Box::new),
+            ..PodSet::new(&format!("set-{index}"), self.pods[class] / self.pod_sets, Arc::clone(&shape))
+        });
         Workload {
             uid: format!("{number:032x}").into(),
             created: Time::from_secs(i64::try_from(number).unwrap()),
             priority,
             spec_fingerprint: class as u64,
             shape: Some(ShapeHash::new((class * 10 + number % self.topology.len()) as u128)),
-            ..Workload::new(key, self.local_queues[local_queue], vec![pod_set])
+            ..Workload::new(key, self.local_queues[local_queue], pod_sets.collect())
         }
     }
 
