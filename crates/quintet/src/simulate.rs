@@ -30,9 +30,9 @@ use crate::output;
 ///         - {className: small, runtimeMs: 2000, priority: 50, request: 5}
 ///
 /// Quotas and requests are CPUs, per queue and per pod. Queues may also say whom they preempt
-/// (withinClusterQueue, reclaimWithinCohort), workloads how many pods they have (podCount). With nodes in
-/// racks (topology) workloads ask where their pods lie (tasConstraint, tasLevel, sliceSize). Policies that make
-/// queues preempt each other for ever are told, with what can end it.
+/// (withinClusterQueue, reclaimWithinCohort), workloads how many pods they have (podCount). With
+/// nodes in racks (topology) workloads ask where their pods lie (tasConstraint, tasLevel,
+/// sliceSize). Policies that make queues preempt each other for ever are told, with what can end it.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
