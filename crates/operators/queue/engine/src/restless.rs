@@ -1,8 +1,9 @@
-//! Policies that never come to rest: queues that take quota from each other in turn, for ever.
+//! Policies that do not come to rest: queues that take quota from each other in turn, until something else ends or
+//! arrives.
 //!
 //! Kueue's rules allow it. One queue preempts for a workload that then has to let another queue go first, and
 //! what that one gets is taken back for whom it was taken from. On a cluster the pods of these workloads start and
-//! stop without end; in virtual time it is noticed here.
+//! stop all the time; in virtual time it is noticed here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +22,7 @@ const MOST_PER_WORKLOAD: usize = 10;
 /// How many are named in a sentence.
 const MOST_NAMES: usize = 5;
 
-/// Workloads that preempt each other for ever.
+/// Workloads that preempt each other until something else happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restless {
     /// The first moment at which they would.
@@ -68,8 +69,8 @@ pub(crate) fn sentence(workloads: &[String], queues: &[String], prioritizes_pree
     let gate = if prioritizes_preemptors { "" } else { "the feature gate PrioritizePreemptorWorkloads, or " };
     let remedy = "another preemption policy (withinClusterQueue, reclaimWithinCohort) of one of these queues";
     format!(
-        "the preemption policies of {} never come to rest: {} would be preempted and admitted again without \
-         end; {gate}{remedy} can end it",
+        "the preemption policies of {} do not come to rest: {} would be preempted and admitted again and again until something \
+         ends or arrives; {gate}{remedy} can end it",
         enumeration(queues),
         enumeration(workloads),
     )
@@ -113,7 +114,8 @@ impl Watch {
         self.preempted.push(id);
     }
 
-    /// After a cycle: who goes round, if it is certain that it never ends. `started` says that somebody started in
+    /// After a cycle: who goes round, if it would not end by itself: it returned to where it was, or so much was
+    /// preempted that it must be taken for that. `started` says that somebody started in
     /// this cycle: in every round somebody does, and holds something when time goes on from here.
     pub(crate) fn circle(&mut self, engine: &Engine, started: bool) -> Option<BTreeSet<WorkloadId>> {
         if self.preempted.is_empty() {
@@ -126,7 +128,7 @@ impl Watch {
             }
         }
         let too_many = self.preempted.len() > FEWEST_PREEMPTIONS
-            && self.preempted.len() > MOST_PER_WORKLOAD * engine.state.workloads().count();
+            && self.preempted.len() > MOST_PER_WORKLOAD * engine.state.workload_count();
         too_many.then(|| self.preempted_twice())
     }
 

@@ -68,7 +68,7 @@ impl VirtualRun {
         }
     }
 
-    /// Cycles until nothing more happens now, or until it is certain that this never is: then somebody holds what
+    /// Cycles until nothing more happens now, or until it is clear that this never is: then somebody holds what
     /// the others want, time can go on, and `restless` says who they are. `runtime` says how long a workload that
     /// starts will run; `None` is for ever.
     pub(crate) fn settle(

@@ -198,8 +198,7 @@ fn pod_sets_of_one_workload_do_not_share_room() {
     let admitted = |engine: &mut Engine, pod_sets: usize| {
         add(engine, &workload(pod_sets));
         let admitted = engine.schedule(NOW).admitted();
-        let key = engine.state.workload(id(engine, "w")).unwrap().key.clone();
-        engine.remove_workload(&key, NOW);
+        remove(engine, "w");
         admitted
     };
     let mut engine = racks(Settings::default(), &[2, 2]);

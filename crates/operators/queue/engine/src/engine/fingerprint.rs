@@ -27,6 +27,7 @@ impl Engine {
             queue.hash_into(self.cycle, generation, &mut hasher);
         }
         self.expected.hash(&mut hasher);
+        self.flushes.keys().for_each(|scope| scope.hash(&mut hasher));
         if self.settings().afs().is_some() {
             for (id, _) in self.state.local_queues() {
                 (id, self.local_queue_usage(id).to_bits()).hash(&mut hasher);

@@ -27,7 +27,7 @@ use crate::time::{Span, Time};
 const FLUSH_DELAY: Span = Span::secs(1);
 
 /// What parked workloads belong together: a queue alone, or all below a root cohort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum FlushScope {
     Queue(QueueId),
     Root(CohortId),

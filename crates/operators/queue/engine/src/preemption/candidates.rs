@@ -1,13 +1,13 @@
 //! Who may be preempted, and whom to take first.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use super::Need;
 use crate::model::{Fr, PreemptionPolicy, Workload};
-use crate::names::{QueueId, WorkloadId};
+use crate::names::{LocalQueueId, QueueId, WorkloadId};
 use crate::settings::Settings;
 use crate::state::{Rank, State};
 
@@ -49,14 +49,22 @@ pub fn compare_candidates(
         return a.cmp(&b);
     };
     let own = |queue: QueueId| queue == preemptor_queue;
-    let by_usage = || match (state.local_queue_usage(a), state.local_queue_usage(b)) {
-        (Some(a), Some(b)) if with_afs && held_a.queue == held_b.queue => b.total_cmp(&a),
-        _ => Ordering::Equal,
-    };
+    let usage = |id| if with_afs { state.local_queue_usage(id) } else { None };
+    if held_a.queue == held_b.queue {
+        return compare_in_queue((usage(a), &held_a.rank), (usage(b), &held_b.rank));
+    }
     (held_a.rank.is_running, own(held_a.queue))
         .cmp(&(held_b.rank.is_running, own(held_b.queue)))
-        .then_with(by_usage)
         .then_with(|| held_a.rank.cmp(&held_b.rank))
+}
+
+/// The same for two of one queue: by the usage of their LocalQueues, where that counts, and their ranks.
+fn compare_in_queue((usage_a, a): (Option<f64>, &Rank), (usage_b, b): (Option<f64>, &Rank)) -> Ordering {
+    let by_usage = match (usage_a, usage_b) {
+        (Some(a), Some(b)) => b.total_cmp(&a),
+        _ => Ordering::Equal,
+    };
+    a.is_running.cmp(&b.is_running).then(by_usage).then_with(|| a.cmp(b))
 }
 
 /// The candidates of one queue in order, one at a time: a search mostly ends after a few of many.
@@ -80,12 +88,14 @@ impl InQueue {
     pub(super) fn new(state: &State, queue: QueueId, policy: PreemptionPolicy) -> Self {
         let shares = state.queue(queue).is_some_and(|queue| queue.spec.usage_based_admission);
         let order = if shares && state.settings.afs().is_some() {
-            let usage = |id| state.local_queue_usage(id).unwrap_or(0.0);
+            let mut known: BTreeMap<LocalQueueId, Option<f64>> = BTreeMap::new();
+            let mut usage = |id| {
+                let local_queue = state.workload(id)?.local_queue;
+                *known.entry(local_queue).or_insert_with(|| state.local_queue_usage(id))
+            };
             let all = state.candidates_after(queue, None);
             let mut all: Vec<_> = all.map(|(rank, id)| (usage(id), rank, id)).collect();
-            all.sort_by(|(usage_a, a, _), (usage_b, b, _)| {
-                b.is_running.cmp(&a.is_running).then(usage_a.total_cmp(usage_b)).then_with(|| b.cmp(a))
-            });
+            all.sort_by(|(usage_a, a, _), (usage_b, b, _)| compare_in_queue((*usage_b, b), (*usage_a, a)));
             InOrder::ByUsage(all.into_iter().map(|(_, _, id)| id).collect())
         } else {
             InOrder::ByRank(None)
@@ -103,9 +113,12 @@ impl InQueue {
         };
         match &mut self.order {
             InOrder::ByRank(last) => {
+                let own = preemptor.effective_priority(&state.settings.gates);
                 let highest = match policy {
                     PreemptionPolicy::Any => i64::MAX,
-                    _ => preemptor.effective_priority(&state.settings.gates),
+                    PreemptionPolicy::LowerOrNewerEqualPriority => own,
+                    PreemptionPolicy::LowerPriority => own - 1,
+                    PreemptionPolicy::Never | PreemptionPolicy::Unset => return None,
                 };
                 let (rank, id) = state
                     .candidates_after(self.queue, last.as_ref())

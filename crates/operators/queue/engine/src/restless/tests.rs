@@ -109,8 +109,8 @@ fn a_forecast_tells_what_never_comes_to_rest_and_what_ends_it() {
     assert_eq!((restless.since, restless.moments), (NOW, 1));
     assert_eq!(
         restless.message(&engine),
-        "the preemption policies of owner, lent never come to rest: ns/w0, ns/w2 would be preempted and admitted \
-         again without end; the feature gate PrioritizePreemptorWorkloads, or another preemption policy \
+        "the preemption policies of owner, lent do not come to rest: ns/w0, ns/w2 would be preempted and admitted \
+         again and again until something ends or arrives; the feature gate PrioritizePreemptorWorkloads, or another preemption policy \
          (withinClusterQueue, reclaimWithinCohort) of one of these queues can end it"
     );
     assert_eq!(forecast.starts[&testing::id(&engine, "ns", "w6")], Some(NOW), "not concerned");

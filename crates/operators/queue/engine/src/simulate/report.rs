@@ -361,8 +361,9 @@ mod tests {
         };
         let report = recorder().finish(Some(restless));
         let text = report.text();
-        let told = "From 2.5 s on, the preemption policies of research, production never come to rest: job-1, job-2, \
-                    job-3, job-4, job-5 and 2 more would be preempted and admitted again without end; ";
+        let told = "From 2.5 s on, the preemption policies of research, production do not come to rest: job-1, job-2, \
+                    job-3, job-4, job-5 and 2 more would be preempted and admitted again and again until \
+                    something ends or arrives; ";
         assert!(text.contains(told), "{text}");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["restless"]["seconds"], 2.5);

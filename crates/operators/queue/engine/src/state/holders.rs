@@ -1,4 +1,4 @@
-//! Who holds quota of a queue, in the order in which they would lose it.
+//! Who holds quota of a queue, in the order in which they would lose it if no LocalQueue had used more than others.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -119,7 +119,7 @@ struct Cohort {
 pub struct State {
     /// Names.
     pub names: Names,
-    /// Configuration.
+    /// Configuration. Which gates are on has to be known before workloads are: what they hold is ranked by it.
     pub settings: Settings,
     /// Quota and its usage.
     pub tree: QuotaTree,

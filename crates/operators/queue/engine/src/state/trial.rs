@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// Workloads that hold quota of the queue and are not hidden, in the order in which they would lose it.
+    /// Workloads that hold quota of the queue and are not hidden, by rank.
     pub fn candidates(&self, queue: QueueId) -> impl Iterator<Item = WorkloadId> + '_ {
         self.candidates_after(queue, None).map(|(_, id)| id)
     }

@@ -47,6 +47,11 @@ impl State {
         slots.filter_map(|(at, slot)| slot.as_ref().map(|slot| (WorkloadId::from_index(at), &slot.workload)))
     }
 
+    /// How many workloads there are.
+    pub fn workload_count(&self) -> usize {
+        self.by_key.len()
+    }
+
     /// What a workload holds.
     pub fn held(&self, id: WorkloadId) -> Option<&Held> {
         self.slots.get(id.index()).and_then(Option::as_ref).and_then(|slot| slot.held.as_deref())

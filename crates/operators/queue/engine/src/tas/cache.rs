@@ -98,10 +98,15 @@ pub(super) struct Undo {
 
 impl Placer<'_> {
     /// Counts what every domain can take. With a key, the counts can be remembered once they are as they
-    /// were: [`Placer::remember`] undoes what is changed from then on.
-    pub(super) fn count(&mut self, params: &Params, counting: &Counting<'_>) -> Option<CountKey> {
-        // Balanced placement replaces all states, so that there would be nothing to remember.
-        if !counting.is_plain() || params.may_be_balanced(self.gates) {
+    /// were: [`Placer::remember`] undoes what is changed from then on. What `replaces` all states leaves nothing
+    /// to remember.
+    pub(super) fn count(
+        &mut self,
+        params: &Params,
+        counting: &Counting<'_>,
+        replaces: bool,
+    ) -> Option<CountKey> {
+        if replaces || !counting.is_plain() {
             self.count_all(params, counting);
             self.count_assumed(params, counting);
             return None;

@@ -166,7 +166,7 @@ impl<'a> Placer<'a> {
     ) -> Result<(TopologyAssignment, Option<TopologyAssignment>), String> {
         let params = self.params(workers, leader.is_some())?;
         let counting = Counting::new(self, workers, leader, assumed, within);
-        let key = self.count(&params, &counting);
+        let key = self.count(&params, &counting, params.may_be_balanced(self.gates));
         let chosen = self.choose(&params, &counting).map(|leaves| self.assignments(leaves, leader.is_some()));
         self.remember(key);
         chosen
@@ -181,7 +181,7 @@ impl<'a> Placer<'a> {
         };
         let assumed = Assumed::default();
         let counting = Counting::new(self, request, None, &assumed, None);
-        let key = self.count(&params, &counting);
+        let key = self.count(&params, &counting, false);
         let level = if params.required { params.level } else { 0 };
         let domains = self.tree.by_level.get(level).map_or(&[][..], |domains| domains);
         let mut slices = domains.iter().map(|domain| i64::from(self.state(*domain).slices));
