@@ -183,3 +183,25 @@ fn who_stays_within_its_quota_preempts_whatever_its_share() {
     ];
     assert_eq!(victims(fair(), &objects), [("b1".to_owned(), "InCohortReclamation")]);
 }
+
+/// In a cycle every admission counts for the shares of those that come after it, also of other queues of its cohort.
+#[test]
+fn what_is_admitted_in_a_cycle_counts_for_the_cohort_of_the_next() {
+    let cohort = |name: &str, parent: &str, cpu: i64| {
+        let groups = queue(name, "", cpu, json!({}))["spec"]["resourceGroups"].clone();
+        json!({ "kind": "Cohort", "metadata": { "name": name }, "spec": { "parentName": parent, "resourceGroups": groups } })
+    };
+    let mut objects =
+        vec![flavor("default"), cohort("root", "", 2), cohort("left", "root", 0), cohort("right", "root", 0)];
+    for (number, (name, side)) in
+        [("l1", "left"), ("l2", "left"), ("r1", "right"), ("r2", "right")].into_iter().enumerate()
+    {
+        let mut workload = pending(&format!("of-{name}"), name, 1000, 0);
+        workload["metadata"]["creationTimestamp"] = format!("2024-12-01T00:00:{number:02}Z").into();
+        objects.extend([queue(name, side, 0, json!({})), local_queue(name), workload]);
+    }
+    let mut engine = engine(fair(), &objects);
+    assert_eq!(engine.schedule(NOW).admitted(), 2);
+    let admitted = |name: &str| is_admitted(&engine, name);
+    assert!(admitted("of-l1") && admitted("of-r1"), "the other side goes before the older one of the same");
+}

@@ -49,6 +49,7 @@ const BACKLOGS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 enum Part {
     Throughput { cohorts: usize, queues: usize, pending: usize, nodes: usize },
     PodSets { nodes: usize },
+    Fair { cohorts: usize, queues: usize, pending: usize },
     Memory,
     Event { pending: usize },
 }
@@ -65,8 +66,13 @@ impl Part {
         });
         let events = BACKLOGS.iter().map(|pending| Self::Event { pending: *pending });
         let pod_sets = NODES.iter().filter(|nodes| **nodes > 0).map(|nodes| Self::PodSets { nodes: *nodes });
+        let fair = SIZES.iter().take(2).map(|(cohorts, queues, pending)| Self::Fair {
+            cohorts: *cohorts,
+            queues: *queues,
+            pending: *pending,
+        });
         // Memory goes first: later it would use again what other parts gave back.
-        [Self::Memory].into_iter().chain(sized).chain(pod_sets).chain(events).collect()
+        [Self::Memory].into_iter().chain(sized).chain(pod_sets).chain(fair).chain(events).collect()
     }
 
     fn name(self) -> String {
@@ -74,6 +80,7 @@ impl Part {
             Self::Throughput { pending, nodes: 0, .. } => format!("queues/{pending}"),
             Self::Throughput { pending, nodes, .. } => format!("topology-{nodes}/{pending}"),
             Self::PodSets { nodes } => format!("pod-sets-{nodes}/15000"),
+            Self::Fair { pending, .. } => format!("fair/{pending}"),
             Self::Memory => "memory".to_owned(),
             Self::Event { pending } => format!("event/{pending}"),
         }
@@ -86,6 +93,9 @@ impl Part {
             }
             Self::PodSets { nodes } => {
                 throughput(&self.name(), World::new(5, 6, nodes).with_two_pod_sets(), 15_000);
+            }
+            Self::Fair { cohorts, queues, pending } => {
+                throughput(&self.name(), World::new(cohorts, queues, 0).sharing_fairly(), pending);
             }
             Self::Memory => memory(),
             Self::Event { pending } => event(pending),

@@ -98,6 +98,12 @@ impl World {
         self
     }
 
+    /// The same with quota shared fairly within cohorts.
+    pub(crate) fn sharing_fairly(mut self) -> Self {
+        self.engine.state.settings.fair_sharing = Some(Settings::DEFAULT_STRATEGIES.to_vec());
+        self
+    }
+
     /// The next workload: seven of ten are small, two medium, one large and urgent.
     pub(crate) fn workload(&mut self, local_queue: usize) -> Workload {
         let number = self.made;

@@ -59,7 +59,12 @@ pub(crate) enum Order {
     /// Sorted beforehand; the next is the last.
     Classical(Vec<usize>),
     /// A tournament before every entry, because each admission changes shares.
-    Fair(BTreeMap<QueueId, usize>),
+    Fair {
+        /// By queue.
+        remaining: BTreeMap<QueueId, usize>,
+        /// By the root of the tree.
+        tournaments: BTreeMap<NodeId, Tournament>,
+    },
 }
 
 impl Order {
@@ -67,7 +72,7 @@ impl Order {
         if settings.is_fair() {
             // One entry per queue; a regular head goes before a second pass of the same queue.
             let by_queue = entries.iter().enumerate().map(|(at, entry)| (entry.subject.queue, at));
-            return Self::Fair(by_queue.collect());
+            return Self::Fair { remaining: by_queue.collect(), tournaments: BTreeMap::new() };
         }
         let mut sorted: Vec<usize> = (0..entries.len()).collect();
         sorted.sort_by(|a, b| match (entries.get(*a), entries.get(*b)) {
@@ -78,44 +83,60 @@ impl Order {
         Self::Classical(sorted)
     }
 
+    /// The next entry; what was decided about those before it counts.
     pub(crate) fn next(&mut self, state: &mut State, entries: &[Head]) -> Option<usize> {
-        match self {
-            Self::Classical(sorted) => sorted.pop(),
-            Self::Fair(remaining) => {
-                let (queue, at) = remaining.iter().next().map(|(queue, at)| (*queue, *at))?;
-                let node = state.queue(queue).map(|queue| queue.node);
-                let root =
-                    node.filter(|node| state.tree.parent(*node).is_some()).map(|node| state.tree.root(node));
-                let winner = root
-                    .and_then(|root| Tournament::new(state, root, entries, remaining).winner(state, root));
-                let (queue, at) = winner
-                    .and_then(|at| entries.get(at).map(|entry| (entry.subject.queue, at)))
-                    .unwrap_or((queue, at));
-                remaining.remove(&queue);
-                Some(at)
-            }
-        }
+        let (remaining, tournaments) = match self {
+            Self::Classical(sorted) => return sorted.pop(),
+            Self::Fair { remaining, tournaments } => (remaining, tournaments),
+        };
+        let (first, at) = remaining.iter().next().map(|(queue, at)| (*queue, *at))?;
+        let node = state.queue(first).map(|queue| queue.node);
+        let root = node.filter(|node| state.tree.parent(*node).is_some()).map(|node| state.tree.root(node));
+        let winner = root.and_then(|root| {
+            let tournament = tournaments.entry(root).or_default();
+            tournament.prepare(state, root, entries, remaining);
+            let winner = tournament.winner(state, root, (entries, remaining))?;
+            let queue = entries.get(winner)?.subject.queue;
+            tournament.decided = state.queue(queue).map(|queue| queue.node);
+            Some((queue, winner))
+        });
+        let (queue, at) = winner.unwrap_or((first, at));
+        remaining.remove(&queue);
+        Some(at)
     }
 }
 
-/// All remaining entries of a tree, with the shares their queues and cohorts would have.
-struct Tournament<'a> {
-    entries: &'a [Head],
-    remaining: &'a BTreeMap<QueueId, usize>,
+/// The remaining entries of a tree, with the shares their queues and cohorts would have.
+#[derive(Default)]
+pub(crate) struct Tournament {
     /// By entry and cohort: the share of the cohort's child on the entry's side.
     shares: BTreeMap<(usize, NodeId), Share>,
     usages: BTreeMap<usize, Usage>,
+    is_prepared: bool,
+    /// The queue that was decided about last.
+    decided: Option<NodeId>,
 }
 
-impl<'a> Tournament<'a> {
-    fn new(
+impl Tournament {
+    /// Works out the shares: of all entries, or, when one was decided about, of those with whom its queue has a cohort
+    /// below the root in common. What a queue uses changes no share but its own and those of the cohorts above it.
+    fn prepare(
+        &mut self,
         state: &mut State,
         root: NodeId,
-        entries: &'a [Head],
-        remaining: &'a BTreeMap<QueueId, usize>,
-    ) -> Self {
-        let mut tournament = Self { entries, remaining, shares: BTreeMap::new(), usages: BTreeMap::new() };
-        for node in state.tree.queues_below(root) {
+        entries: &[Head],
+        remaining: &BTreeMap<QueueId, usize>,
+    ) {
+        let changed = match self.decided {
+            _ if !self.is_prepared => Some(root),
+            None => None,
+            Some(decided) => state.tree.ancestors(decided).take_while(|node| *node != root).last(),
+        };
+        let Some(changed) = changed else {
+            return;
+        };
+        self.is_prepared = true;
+        for node in state.tree.queues_below(changed) {
             let Some(at) = state.tree.queue_at(node).and_then(|queue| remaining.get(&queue)) else {
                 continue;
             };
@@ -128,34 +149,36 @@ impl<'a> Tournament<'a> {
             let mut share = state.share(node);
             for ancestor in state.tree.ancestors(node) {
                 let next = state.share(ancestor);
-                tournament.shares.insert((*at, ancestor), std::mem::replace(&mut share, next));
+                self.shares.insert((*at, ancestor), std::mem::replace(&mut share, next));
             }
             state.rollback(mark);
-            tournament.usages.insert(*at, usage);
+            self.usages.insert(*at, usage);
         }
-        tournament
     }
 
-    fn winner(&self, state: &State, cohort: NodeId) -> Option<usize> {
-        let cohorts = state.tree.child_cohorts(cohort).filter_map(|child| self.winner(state, child));
-        let queues = state.tree.child_queues(cohort).filter_map(|child| {
-            state.tree.queue_at(child).and_then(|queue| self.remaining.get(&queue).copied())
-        });
-        cohorts.chain(queues).reduce(
-            |best, next| {
-                if self.is_before(state, next, best, cohort) { next } else { best }
-            },
-        )
-    }
-
-    fn is_before(&self, state: &State, a: usize, b: usize, cohort: NodeId) -> bool {
+    fn winner(
+        &self,
+        state: &State,
+        cohort: NodeId,
+        (entries, remaining): (&[Head], &BTreeMap<QueueId, usize>),
+    ) -> Option<usize> {
+        let cohorts = state
+            .tree
+            .child_cohorts(cohort)
+            .filter_map(|child| self.winner(state, child, (entries, remaining)));
+        let queues = state
+            .tree
+            .child_queues(cohort)
+            .filter_map(|child| state.tree.queue_at(child).and_then(|queue| remaining.get(&queue).copied()));
         let side = |at: usize| {
-            let entry: &Entry = self.entries.get(at)?;
+            let entry: &Entry = entries.get(at)?;
             Some((entry, self.shares.get(&(at, cohort))?, self.usages.get(&at)?))
         };
-        match (side(a), side(b)) {
-            (Some(a), Some(b)) => compare_fair(&state.settings, a, b).is_lt(),
-            _ => false,
-        }
+        let sides = cohorts.chain(queues).map(|at| (at, side(at)));
+        let best = sides.reduce(|best, next| match (&next.1, &best.1) {
+            (Some(a), Some(b)) if compare_fair(&state.settings, *a, *b).is_lt() => next,
+            _ => best,
+        });
+        best.map(|(at, _)| at)
     }
 }
