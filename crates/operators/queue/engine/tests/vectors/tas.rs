@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::case::{Case, Verdict};
 use crate::world::World;
 
-pub const OPS: [&str; 4] = [
+pub const OPS: [&str; 5] = [
+    "truncateAssignment",
     "findTopologyAssignments",
     "encodeTopologyAssignment",
     "decodeTopologyAssignment",
@@ -29,6 +30,11 @@ pub fn run(case: &Case<'_>) -> Verdict {
             let encoded: v1beta2::TopologyAssignment = serde_json::from_value(input).expect("encoded");
             let got = internal_json(TopologyAssignment::decoded(encoded).as_ref());
             Verdict::equal("assignment", &got, &want_of(case))
+        }
+        "truncateAssignment" => {
+            let count = i32::try_from(case.args()["newCount"].as_i64().unwrap_or(0)).expect("count");
+            let got = internal(&case.args()["assignment"]).map(|assignment| assignment.truncated(count));
+            Verdict::equal("assignment", &internal_json(got.as_ref()), &want_of(case))
         }
         op => {
             let input = internal(&first_of(case, &["assignment", "topologyAssignment"])).unwrap_or_default();

@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 use crate::case::{Case, Verdict};
 use crate::world::World;
 
-pub const OPS: [&str; 7] = [
+pub const OPS: [&str; 9] = [
     "afsCalculateUsage",
     "effectivePriority",
+    "parseEffectivePriority",
+    "priorityBoost",
     "limitRangeSummarize",
     "limitRangeValidatePodSpec",
     "mulByFloat",
@@ -48,11 +50,18 @@ pub fn run(case: &Case<'_>) -> Verdict {
             let got = if got.is_infinite() { json!("+Inf") } else { json!(got) };
             Verdict::equal("usage", &got, &want["usage"])
         }
-        "effectivePriority" => {
+        "effectivePriority" | "parseEffectivePriority" => {
             let mut world = World::without_workloads(case);
             let workload = world.read_workload(&args["workload"]);
             let got = workload.effective_priority(&world.engine.state.settings.gates);
             Verdict::equal("priority", &json!(got), &want["priority"])
+        }
+        "priorityBoost" => {
+            let mut world = World::without_workloads(case);
+            let mut workload = world.read_workload(&args["workload"]);
+            workload.priority = 0;
+            let got = workload.effective_priority(&world.engine.state.settings.gates);
+            Verdict::equal("boost", &json!(got), &want["boost"])
         }
         "limitRangeSummarize" => {
             let ranges: Vec<&Value> = args["ranges"].as_array().into_iter().flatten().collect();
