@@ -70,7 +70,7 @@ async fn up(arguments: Arguments) -> anyhow::Result<()> {
     refuse_foreign(&path)?;
     let config = cluster.kubeconfig().context("cannot make the kubeconfig")?;
     write_private(&path, config.as_bytes())?;
-    let kept = if in_memory { "in memory only".to_owned() } else { data_dir.display().to_string() };
+    let kept = if in_memory { "in memory only".to_owned() } else { format!("in {}", data_dir.display()) };
     output::print(&format!(
         "Quintet is up at {} after {} ms; objects are kept {kept}\n\n  export KUBECONFIG={}\n  kubectl api-resources\n\nPress ctrl-c to stop.\n",
         cluster.url(),
