@@ -11,7 +11,7 @@ use quintet_node::{Level, NodeShape, Settings, Simulation};
 use crate::cluster::ClusterArguments;
 use crate::{logging, output, signals::Signals};
 
-/// Add nodes to a cluster that run nothing but say they do: for tests, at any scale.
+/// Add nodes to a cluster that run nothing but say they do: for tests, at any scale
 ///
 /// Pods bound to them start, become ready, end, fail, are evicted and removed as a kubelet
 /// would report it. A pod without annotations starts at once and runs until it is deleted;

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{cluster, output};
 
-/// Submit a job to Ray and show its logs until it ends, without Ray being installed.
+/// Submit a job to Ray and show its logs until it ends, without Ray being installed
 ///
 /// This is for submitter pods of RayJobs: an image with this program is much smaller than one with Ray. Use it
 /// in `submitterPodTemplate`, where the operator sets the environment:
