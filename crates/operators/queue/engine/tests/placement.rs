@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::{Outcome, evaluate};
+use quintet_queue_engine::cycle::evaluate;
 use quintet_queue_engine::flavors::{Mode, Subject};
 use quintet_queue_engine::model::Workload;
 use quintet_queue_engine::names::WorkloadId;
@@ -236,13 +236,7 @@ proptest! {
             let mut fresh = engine.clone();
             for _ in 0..3 {
                 let (remembering, counting) = (engine.schedule(NOW), fresh.schedule(NOW));
-                for decision in &remembering.decisions {
-                    if let Outcome::Unadmitted(unadmitted) = &decision.outcome {
-                        for target in &unadmitted.evict {
-                            engine.return_to_queue(target.workload, NOW);
-                        }
-                    }
-                }
+                evict(&mut engine, &remembering, NOW);
                 prop_assert_eq!(remembering, counting);
                 fresh = engine.clone();
             }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::{Outcome, evaluate};
+use quintet_queue_engine::cycle::evaluate;
 use quintet_queue_engine::flavors::Subject;
 use quintet_queue_engine::names::{QueueId, WorkloadId};
 use quintet_queue_engine::settings::Settings;
@@ -308,17 +308,9 @@ fn finish(engine: &mut Engine, number: usize) {
 /// One cycle whose evictions happen at once; says whether anything moved.
 fn cycle(engine: &mut Engine) -> bool {
     let report = engine.schedule(NOW);
-    let mut moved = report.made_progress();
-    for decision in &report.decisions {
-        if let Outcome::Unadmitted(unadmitted) = &decision.outcome {
-            for target in &unadmitted.evict {
-                moved = true;
-                engine.return_to_queue(target.workload, NOW);
-            }
-        }
-    }
+    let evicted = evict(engine, &report, NOW);
     engine.process_flushes(NOW, false);
-    moved
+    report.made_progress() || evicted > 0
 }
 
 fn preemptors_first(plan: &Plan) -> Settings {

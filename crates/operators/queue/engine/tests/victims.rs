@@ -12,7 +12,7 @@ use common::*;
 use proptest::prelude::*;
 use quintet_queue_engine::Engine;
 use quintet_queue_engine::amount::Amount;
-use quintet_queue_engine::cycle::{Outcome, evaluate};
+use quintet_queue_engine::cycle::evaluate;
 use quintet_queue_engine::flavors::{Mode, Subject};
 use quintet_queue_engine::model::{ConditionKind, ConditionReason, Fr, Workload};
 use quintet_queue_engine::names::{QueueId, WorkloadId};
@@ -369,13 +369,8 @@ proptest! {
                 }
                 Step::Cycle => {
                     engine.process_flushes(now, false);
-                    for decision in engine.schedule(now).decisions {
-                        if let Outcome::Unadmitted(unadmitted) = decision.outcome {
-                            for target in unadmitted.evict {
-                                engine.return_to_queue(target.workload, now);
-                            }
-                        }
-                    }
+                    let report = engine.schedule(now);
+                    evict(&mut engine, &report, now);
                 }
             }
             check(&mut engine, &queues);

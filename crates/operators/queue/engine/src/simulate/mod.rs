@@ -133,8 +133,7 @@ impl Simulation {
         Ok(simulation)
     }
 
-    fn add_cohort(&mut self, cohorts: &CohortSet, name: &str) -> Result<(), PlanError> {
-        let cohort_name = name;
+    fn add_cohort(&mut self, cohorts: &CohortSet, cohort_name: &str) -> Result<(), PlanError> {
         let cohort = self.engine.state.names.cohorts.intern(cohort_name);
         for (set, queues) in cohorts.queues_sets.iter().enumerate() {
             let templates = self.add_classes(queues)?;

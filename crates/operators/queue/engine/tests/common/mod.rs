@@ -105,6 +105,20 @@ pub fn preempted(engine: &Engine, report: &CycleReport) -> Vec<(String, &'static
     found
 }
 
+/// Lets everybody leave who is to be evicted; says how many.
+pub fn evict(engine: &mut Engine, report: &CycleReport, now: Time) -> usize {
+    let mut evicted = 0;
+    for decision in &report.decisions {
+        if let Outcome::Unadmitted(unadmitted) = &decision.outcome {
+            for target in &unadmitted.evict {
+                engine.return_to_queue(target.workload, now);
+                evicted += 1;
+            }
+        }
+    }
+    evicted
+}
+
 /// The reason and message of a workload that was not admitted.
 pub fn unadmitted(engine: &Engine, report: &CycleReport, name: &str) -> Option<(String, String)> {
     let wanted = id(engine, name);
