@@ -176,6 +176,23 @@ fn too_many_preemptions_are_told_as_well() {
     assert_eq!(watch.circle(&engine, false), Some([id("w1")].into()));
 }
 
+/// The same holders are not the same state: somebody who is parked has no turn.
+#[test]
+fn who_waits_and_who_is_parked_is_part_of_the_state() {
+    let mut engine = scene(Settings::default(), "Never", &[("owner", 100, 0)]);
+    engine.process_flushes(NOW, false);
+    for _ in 0..3 {
+        engine.schedule(NOW);
+    }
+    let parked = engine.fingerprint(NOW);
+    engine.schedule(NOW);
+    assert_eq!(engine.fingerprint(NOW), parked, "nobody has a turn");
+    let id = engine.state.names.queues.get("owner").unwrap();
+    engine.request_flush(id, NOW);
+    assert_eq!(engine.process_flushes(NOW, false), 1);
+    assert_ne!(engine.fingerprint(NOW), parked, "now it has one");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
