@@ -207,6 +207,37 @@ fn pod_sets_of_one_workload_do_not_share_room() {
     }
 }
 
+/// Where pod sets are placed one after another, more room can be worse: once both are gone who run on the first host, it
+/// is no longer the tightest for the first pod set, which then takes what only the second can use.
+#[test]
+fn several_pod_sets_are_asked_about_after_every_victim() {
+    let on = |name: &str, host: &str, cpu: i64, priority: i32| {
+        let mut workload = pending(name, "cq", cpu * 1000, priority);
+        let main = &mut workload["spec"]["podSets"][0];
+        main["topologyRequest"] = json!({ "required": HOST });
+        main["template"]["spec"]["nodeSelector"] = json!({ HOST: host });
+        workload
+    };
+    let mut engine = racks(Settings::default(), &[4, 6]);
+    for (name, host, cpu, priority) in
+        [("stays", "x01", 3, 9), ("first", "x01", 3, 0), ("second", "x00", 2, 1), ("third", "x00", 2, 2)]
+    {
+        add(&mut engine, &on(name, host, cpu, priority));
+        assert_eq!(engine.schedule(NOW).admitted(), 1, "{name}");
+    }
+    let mut urgent = on("urgent", "x01", 3, 5);
+    let mut anywhere = urgent["spec"]["podSets"][0].clone();
+    anywhere["name"] = "anywhere".into();
+    anywhere["count"] = 2.into();
+    anywhere["template"]["spec"]["nodeSelector"] = json!({});
+    anywhere["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1".into();
+    urgent["spec"]["podSets"].as_array_mut().expect("a list").insert(0, anywhere);
+    add(&mut engine, &urgent);
+    let report = engine.schedule(NOW);
+    let victims: Vec<String> = preempted(&engine, &report).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(victims, ["first", "second"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
