@@ -82,6 +82,7 @@ pub struct CatalogStatus {
 
 const CATALOG_COLUMNS: &[Column] = &[Column("Age", "date", ".metadata.creationTimestamp", 0)];
 
-pub(crate) fn definitions() -> Vec<Definition> {
+/// The CRDs of this group.
+pub fn definitions() -> Vec<Definition> {
     vec![Definition::stored::<Catalog>(Version::plain().columns(CATALOG_COLUMNS).with_status())]
 }

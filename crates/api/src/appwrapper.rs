@@ -138,7 +138,8 @@ const APP_WRAPPER_COLUMNS: &[Column] = &[
     Column("Age", "date", ".metadata.creationTimestamp", 0),
 ];
 
-pub(crate) fn definitions() -> Vec<Definition> {
+/// The CRDs of this group.
+pub fn definitions() -> Vec<Definition> {
     vec![
         Definition::stored::<AppWrapper>(Version::plain().columns(APP_WRAPPER_COLUMNS).with_status())
             .short_names(&["aw"]),

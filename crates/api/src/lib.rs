@@ -4,10 +4,12 @@
 //! everything a field promises (bounds, defaults, CEL rules, merge keys) is written at the field. [`crd`]
 //! turns the types into CustomResourceDefinitions, [`conversion`] moves objects between versions.
 
+// `resource!` names this crate by its name, here as everywhere else.
+extern crate self as quintet_api;
+
 #[cfg(test)]
 mod arbitrary;
 mod resource;
-mod schema;
 
 pub mod aihub;
 pub mod appwrapper;
@@ -24,6 +26,7 @@ pub mod owners;
 pub mod platform;
 pub mod quantity;
 pub mod ray;
+pub mod schema;
 pub mod selector;
 
 pub use quantity::Quantity;

@@ -191,9 +191,12 @@ const MLFLOW_OPERATOR_COLUMNS: &[Column] = &[
     Column("Reason", "string", r#".status.conditions[?(@.type=="Ready")].reason"#, 0),
 ];
 
-pub(crate) fn definitions() -> Vec<Definition> {
-    vec![
-        Definition::stored::<AIHub>(Version::plain().columns(AIHUB_COLUMNS).with_status()),
-        Definition::stored::<MLflowOperator>(Version::plain().columns(MLFLOW_OPERATOR_COLUMNS).with_status()),
-    ]
+/// The CRD by which the platform operator runs model registries.
+pub fn aihub() -> Definition {
+    Definition::stored::<AIHub>(Version::plain().columns(AIHUB_COLUMNS).with_status())
+}
+
+/// The CRD by which the platform operator configures MLflow.
+pub fn mlflow_operator() -> Definition {
+    Definition::stored::<MLflowOperator>(Version::plain().columns(MLFLOW_OPERATOR_COLUMNS).with_status())
 }

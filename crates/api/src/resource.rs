@@ -14,6 +14,26 @@ pub trait CustomResource:
 ///
 /// Objects written by the type always say their `apiVersion` and `kind`. A `spec` that the API server lets
 /// users leave out is marked `#[serde(default)]`.
+///
+/// Needs `k8s-openapi`, `schemars` and `serde` as dependencies of the crate that declares the type.
+///
+/// ```
+/// quintet_api::resource! {
+///     /// A greeting that somebody wants to hear.
+///     Greeting in "demo.quintet.dev" "v1", namespaced "greetings" {
+///         /// What is said.
+///         spec: GreetingSpec,
+///     }
+/// }
+///
+/// /// What is said, and to whom.
+/// #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+/// pub struct GreetingSpec {
+///     /// To whom.
+///     pub name: String,
+/// }
+/// ```
+#[macro_export]
 macro_rules! resource {
     (
         $(#[$attribute:meta])*
@@ -27,7 +47,7 @@ macro_rules! resource {
         pub struct $kind {
             /// Name, namespace, labels and the like.
             #[serde(default)]
-            #[schemars(schema_with = "crate::schema::object_metadata")]
+            #[schemars(schema_with = "quintet_api::schema::object_metadata")]
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
             $( $(#[$field_attribute])* pub $field: $type, )*
             $( $( $(#[$maybe_attribute])* pub $maybe_field: Option<$maybe_type>, )* )?
@@ -56,7 +76,7 @@ macro_rules! resource {
             const KIND: &'static str = stringify!($kind);
             const VERSION: &'static str = $version;
             const URL_PATH_SEGMENT: &'static str = $plural;
-            type Scope = resource!(@scope $scope);
+            type Scope = $crate::resource!(@scope $scope);
         }
 
         impl k8s_openapi::Metadata for $kind {
@@ -72,7 +92,7 @@ macro_rules! resource {
         }
 
         impl $crate::CustomResource for $kind {
-            const NAMESPACED: bool = resource!(@namespaced $scope);
+            const NAMESPACED: bool = $crate::resource!(@namespaced $scope);
         }
     };
     (@scope namespaced) => { k8s_openapi::NamespaceResourceScope };

@@ -14,7 +14,7 @@ pub(crate) const QUALIFIED_NAME: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z
 pub(crate) const HOST_NAME_OR_EMPTY: &str = "^(([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\\-]{0,61}[a-zA-Z0-9])(\\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\\-]{0,61}[a-zA-Z0-9]))*)?$";
 
 /// The schema of a root object's metadata: the API server owns what is inside.
-pub(crate) fn object_metadata(_: &mut SchemaGenerator) -> Schema {
+pub fn object_metadata(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object" })
 }
 

@@ -7,6 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 use quintet_api::crd::{self, WebhookService};
 use serde_json::Value;
 
+use crate::catalog::Catalog;
 use crate::cluster::ClusterArguments;
 use crate::output::{self, Format};
 
@@ -34,9 +35,9 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()> {
     let Arguments { names, output, list, apply, webhook_service, cluster } = arguments;
-    let crds = selected(crd::all(&webhook_service), &names)?;
+    let crds = selected(crd::manifests(&catalog.crds(), &webhook_service), &names)?;
     if list {
         let header = ["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"];
         return output::print(&output::table(&header, &rows(&crds)));

@@ -8,12 +8,14 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::Args;
 use quintet_api::config::Log;
-use quintet_api::conversion::{self, ConversionError};
+use quintet_api::conversion::ConversionError;
 use quintet_api::crd::{self, WebhookService};
 use quintet_apiserver::server::cluster::write_private;
 use quintet_apiserver::{Cluster, Converter, Settings};
 use serde_json::Value;
 
+use crate::catalog::Catalog;
+use crate::names::{DEFAULT_NAMESPACE, NAME};
 use crate::{logging, output, signals::Signals};
 
 /// Serve a Kubernetes API on this machine, with Quintet's kinds in it.
@@ -42,12 +44,12 @@ pub(crate) struct Arguments {
     log_level: String,
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     logging::start(&Log { level: arguments.log_level.clone(), ..Log::default() })?;
-    crate::cluster::block_on(up(arguments))?
+    crate::cluster::block_on(up(arguments, catalog))?
 }
 
-async fn up(arguments: Arguments) -> anyhow::Result<()> {
+async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut signals = Signals::listen()?;
     let Arguments { data_dir, in_memory, port, host, kubeconfig, .. } = arguments;
@@ -59,10 +61,10 @@ async fn up(arguments: Arguments) -> anyhow::Result<()> {
     let settings = Settings {
         data_dir: (!in_memory).then(|| data_dir.clone()),
         address: SocketAddr::new(host, port),
-        converter: Some(converter()),
+        converter: Some(converter(catalog.clone())),
     };
     let cluster = Cluster::start(settings).await?;
-    install(&cluster).await?;
+    install(&cluster, &catalog).await?;
     // What is kept in memory has credentials of its own, and must not take those of what is kept on disk away.
     let default = if in_memory { "kubeconfig-in-memory" } else { "kubeconfig" };
     let path = kubeconfig.unwrap_or_else(|| data_dir.join(default));
@@ -105,17 +107,17 @@ fn default_data_dir() -> anyhow::Result<PathBuf> {
     Ok(base.join(Path::new("quintet")))
 }
 
-/// Converts between versions of Quintet's kinds without a webhook.
-fn converter() -> Converter {
-    Arc::new(|object, wanted| match conversion::convert(object.clone(), wanted) {
+/// Converts between versions of the components' kinds without a webhook.
+fn converter(catalog: Catalog) -> Converter {
+    Arc::new(move |object, wanted| match catalog.convert(object, wanted) {
         Err(ConversionError::Unknown { .. } | ConversionError::Untyped) => None,
         outcome => Some(outcome.map_err(|error| error.to_string())),
     })
 }
 
-/// Teaches the API Quintet's kinds.
-async fn install(cluster: &Cluster) -> anyhow::Result<()> {
-    let webhooks = WebhookService { namespace: "quintet-system".into(), name: "quintet-webhook".into() };
-    let installed = cluster.api().define("quintet", crd::makers(&webhooks)).await;
-    installed.context("cannot install the definitions of Quintet's kinds")
+/// Installs the CRDs of all components.
+async fn install(cluster: &Cluster, catalog: &Catalog) -> anyhow::Result<()> {
+    let webhooks = WebhookService { namespace: DEFAULT_NAMESPACE.into(), name: "quintet-webhook".into() };
+    let installed = cluster.api().define(NAME, crd::makers(catalog.crds(), &webhooks)).await;
+    installed.context("cannot install the CRDs")
 }

@@ -61,7 +61,11 @@ fn an_unknown_flag_is_told_with_the_one_that_was_meant() {
     complains(&["operator", "--webhok-port", "1"], 2, "'--webhook-port'; see 'quintet operator --help'");
     complains(&["oprator"], 2, "a similar subcommand exists: 'operator'");
     complains(&["crds", "--output", "xml"], 2, "invalid value 'xml'");
-    complains(&["operator", "--components", "rey"], 2, "choose from ray, queue, codeflare, registry, mlflow");
+    complains(
+        &["operator", "--components", "rey"],
+        1,
+        "unknown component \"rey\"; choose from ray, queue, codeflare, registry, mlflow",
+    );
     complains(&["operator", "--feature-gates", "RayCronJob"], 2, "write it as Gate=true or Gate=false");
 }
 
@@ -147,7 +151,7 @@ fn manifests_hold_all_that_an_installation_needs() {
     }
     let converted = objects.iter().find(|object| object["spec"]["conversion"].is_object()).unwrap();
     assert_eq!(converted["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["namespace"], "ml");
-    complains(&["manifests", "--namespace", "Bad_NS!"], 1, "\"Bad_NS!\" is no name of a namespace");
+    complains(&["manifests", "--namespace", "Bad_NS!"], 1, "\"Bad_NS!\" is not a valid namespace name");
     let short = text(&quintet(&["manifests", "--no-crds"]).stdout);
     assert!(!short.contains("kind: CustomResourceDefinition"));
 }
@@ -194,8 +198,72 @@ fn manifests_give_the_rights_that_the_configuration_needs() {
     complains(
         &["manifests", "--feature-gates", "RayCronJobs=true"],
         1,
-        "there is no feature gate RayCronJobs; for Ray there are",
+        "unknown feature gate RayCronJobs; ray has",
     );
+}
+
+/// The objects of an installation with these arguments, for an operator with this environment.
+fn installation(arguments: &[&str], environment: &[(&str, &str)]) -> Vec<serde_json::Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_quintet"))
+        .arg("manifests")
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_saphyr::from_multiple(&text(&output.stdout)).unwrap()
+}
+
+fn of_kind<'a>(objects: &'a [serde_json::Value], kind: &str) -> Vec<&'a serde_json::Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+#[test]
+fn manifests_of_one_component_grant_nothing_on_the_crds_of_others() {
+    let cluster_role = |components: &str| {
+        let objects = installation(&["--components", components], &[]);
+        let crds = of_kind(&objects, "CustomResourceDefinition").len();
+        (of_kind(&objects, "ClusterRole")[0]["rules"].to_string(), crds)
+    };
+    let (ray, crds) = cluster_role("ray");
+    assert!(!ray.contains("customresourcedefinitions"), "Ray converts nothing: {ray}");
+    assert_eq!(crds, 4);
+    let (queue, _) = cluster_role("queue");
+    assert!(queue.contains("workloads.kueue.x-k8s.io"), "{queue}");
+    assert!(!queue.contains("modelregistries") && !queue.contains("rayclusters"), "{queue}");
+}
+
+#[test]
+fn manifests_register_webhooks_and_grant_their_publication() {
+    assert!(of_kind(&installation(&[], &[]), "ValidatingWebhookConfiguration").is_empty());
+    let objects = installation(&["--watch-namespaces", "a"], &[("ENABLE_WEBHOOKS", "true")]);
+    let configurations = of_kind(&objects, "ValidatingWebhookConfiguration");
+    let configuration = configurations[0];
+    assert_eq!(configuration["metadata"]["name"], "validating-webhook-configuration");
+    let names: Vec<_> =
+        configuration["webhooks"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["vraycluster.kb.io", "vrayjob.kb.io", "vrayservice.kb.io"]);
+    let webhook = &configuration["webhooks"][0];
+    assert_eq!(webhook["clientConfig"]["service"]["name"], "quintet-webhook");
+    assert_eq!(webhook["namespaceSelector"]["matchExpressions"][0]["values"][0], "a");
+    let rules = of_kind(&objects, "ClusterRole")[0]["rules"].to_string();
+    assert!(rules.contains("\"validatingwebhookconfigurations\""), "{rules}");
+    let container = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["env"], serde_json::json!([{ "name": "ENABLE_WEBHOOKS", "value": "true" }]));
+}
+
+#[test]
+fn components_are_listed_with_what_they_replace() {
+    let table = text(&quintet(&["components"]).stdout);
+    let line = table.lines().find(|line| line.starts_with("ray ")).unwrap();
+    assert!(
+        line.contains("KubeRay") && line.contains("RayCluster, RayJob, RayService, RayCronJob"),
+        "{table}"
+    );
+    assert!(table.contains("not yet"), "components without controllers say so: {table}");
+    let list: serde_json::Value =
+        serde_json::from_slice(&quintet(&["components", "-o", "json"]).stdout).unwrap();
+    assert!(list[0]["featureGates"].as_array().unwrap().contains(&"RayCronJob".into()), "{list}");
 }
 
 #[test]
@@ -265,12 +333,12 @@ fn manifests_that_would_not_work_are_refused() {
         ("one.yaml", "leaderElection: {leaderElect: false}", &["--replicas", "2"], "can be only one replica"),
         ("port.yaml", "metricsBindAddress: ':0'", &[], "is another port at every start"),
         ("bare.yaml", "healthBindAddress: '8081'", &[], "healthBindAddress \"8081\" has no port"),
-        ("names.yaml", "watchNamespaces: [Team_A]", &[], "\"Team_A\" is no name of a namespace"),
+        ("names.yaml", "watchNamespaces: [Team_A]", &[], "\"Team_A\" is not a valid namespace name"),
     ] {
         let file = file(name, &format!("{own}{settings}\n"));
         complains(&[&["manifests", "--config", &file], arguments].concat(), 1, expected);
     }
-    complains(&["manifests", "--watch-namespaces", "a,b c"], 1, "\"b c\" is no name of a namespace");
+    complains(&["manifests", "--watch-namespaces", "a,b c"], 1, "\"b c\" is not a valid namespace name");
     assert!(quintet(&["manifests", "--watch-namespaces", "a,"]).status.success(), "a comma too many");
 }
 

@@ -4,11 +4,47 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use super::process::rate;
 use super::ray::set;
-use super::{Client, Process};
+use super::{Client, ComponentConfig, Configuration, Format, Process};
 use crate::duration::GoDuration;
+
+/// What the CodeFlare operator adds to the configuration file. Neither format has a type; their keys tell them apart.
+pub const CONFIG: ComponentConfig = ComponentConfig {
+    component: "codeflare",
+    check: Some(|configuration| configuration.section::<CodeFlareConfiguration>("codeflare").map(drop)),
+    gates: &[],
+    formats: &[
+        Format {
+            name: "CodeFlare",
+            description: "CodeFlare's (kuberay, appwrapper.enabled)",
+            matches: |document| is_untyped(document) && (has_kuberay(document) || has_switch(document)),
+            apply: |document, configuration| Document::deserialize(document)?.apply(configuration),
+        },
+        Format {
+            name: "AppWrapper",
+            description: "AppWrapper's (appwrapper)",
+            matches: |document| is_untyped(document) && document.get("appwrapper").is_some(),
+            apply: |document, configuration| AppWrapperDocument::deserialize(document)?.apply(configuration),
+        },
+    ],
+};
+
+fn is_untyped(document: &Value) -> bool {
+    document.get("apiVersion").is_none() && document.get("kind").is_none()
+}
+
+fn has_kuberay(document: &Value) -> bool {
+    document.get("kuberay").or_else(|| document.get("kubeRay")).is_some()
+}
+
+/// In CodeFlare's document AppWrappers are switched on and off; alone, the AppWrapper operator always runs.
+fn has_switch(document: &Value) -> bool {
+    let appwrapper = &document["appwrapper"];
+    ["enabled", "Config", "config"].iter().any(|key| appwrapper.get(key).is_some())
+}
 
 /// Hardening of Ray clusters, and AppWrappers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -200,7 +236,7 @@ impl<'de> Deserialize<'de> for Nanoseconds {
 /// CodeFlare's whole document: what concerns CodeFlare, and what concerns the process. Unknown keys are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document {
+struct Document {
     #[serde(flatten)]
     codeflare: CodeFlareConfiguration,
     client_connection: Option<ClientConnection>,
@@ -211,7 +247,7 @@ pub(super) struct Document {
 /// The document of the AppWrapper operator when it runs alone.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AppWrapperDocument {
+struct AppWrapperDocument {
     appwrapper: AppWrapperConfiguration,
     controller_manager: Option<Endpoints>,
 }
@@ -221,7 +257,7 @@ pub(super) struct AppWrapperDocument {
 struct Endpoints {
     metrics: Option<BindAddress>,
     health: Option<BindAddress>,
-    leader_election: Option<serde_json::Value>,
+    leader_election: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -238,22 +274,29 @@ struct ClientConnection {
 }
 
 impl Document {
-    pub(super) fn apply(self, process: &mut Process, codeflare: &mut CodeFlareConfiguration) {
-        *codeflare = self.codeflare;
+    fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
+        configuration.set_section(CONFIG.component, &self.codeflare)?;
+        let process = &mut configuration.process;
         set(
             &mut process.client,
             self.client_connection.map(|client| Client { qps: client.qps, burst: client.burst }),
         );
         self.endpoints.apply(process);
+        Ok(())
     }
 }
 
 impl AppWrapperDocument {
-    pub(super) fn apply(self, process: &mut Process, codeflare: &mut CodeFlareConfiguration) {
+    /// Keeps what an earlier document says of Ray clusters.
+    fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
+        let mut codeflare: CodeFlareConfiguration =
+            configuration.section(CONFIG.component).map_err(serde::de::Error::custom)?;
         codeflare.appwrapper = AppWrapperSwitch { enabled: true, config: self.appwrapper };
+        configuration.set_section(CONFIG.component, &codeflare)?;
         if let Some(endpoints) = self.controller_manager {
-            endpoints.apply(process);
+            endpoints.apply(&mut configuration.process);
         }
+        Ok(())
     }
 }
 
@@ -264,9 +307,9 @@ impl Endpoints {
         // A switch for AppWrapper alone, a section for CodeFlare, in which only what we know counts.
         let election = &mut process.leader_election;
         match self.leader_election {
-            Some(serde_json::Value::Bool(elect)) => election.leader_elect = elect,
+            Some(Value::Bool(elect)) => election.leader_elect = elect,
             Some(section) => {
-                fn part<T: serde::de::DeserializeOwned>(section: &serde_json::Value, key: &str) -> Option<T> {
+                fn part<T: serde::de::DeserializeOwned>(section: &Value, key: &str) -> Option<T> {
                     section.get(key).and_then(|value| serde_json::from_value(value.clone()).ok())
                 }
                 election.leader_elect = part(&section, "leaderElect").unwrap_or(false);

@@ -1,9 +1,8 @@
 //! Reading a configuration file: which document is whose, and what to say when one is broken.
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{API_VERSION, Configuration, KIND, codeflare, kueue_document, ray};
+use super::{API_VERSION, Configuration, KIND, Schema};
 
 /// Why a configuration file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,15 +10,15 @@ pub enum ConfigurationError {
     /// Not YAML.
     #[error("it is not valid YAML: {0}")]
     Yaml(String),
-    /// A document of a kind nobody here reads.
-    #[error(
-        "document {position} is a {what}, which is not a configuration Quintet reads; it reads Configuration of {API_VERSION}, config.ray.io/v1alpha1, config.kueue.x-k8s.io/v1beta1 and v1beta2, and those of CodeFlare and AppWrapper"
-    )]
+    /// A document in an unknown format.
+    #[error("document {position} is a {what}, which is not a known configuration format; known are {known}")]
     Unknown {
         /// Which document of the file, from 1.
         position: usize,
         /// What it says it is.
         what: String,
+        /// The known formats.
+        known: String,
     },
     /// Quintet's own document says everything, so what came before it would be lost.
     #[error("document {position} is Quintet's own and must be the first of the file")]
@@ -30,6 +29,14 @@ pub enum ConfigurationError {
     /// Settings that do not go together.
     #[error("{0}")]
     Contradiction(String),
+    /// A section of a component that cannot be decoded.
+    #[error("{component}: {reason}")]
+    Section {
+        /// Whose section.
+        component: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A key or a value that is wrong.
     #[error("document {position} ({what}): {reason}")]
     Invalid {
@@ -42,103 +49,71 @@ pub enum ConfigurationError {
     },
 }
 
-/// The formats a document can be in.
-enum Format {
-    Quintet,
-    KubeRay,
-    Kueue,
-    CodeFlare,
-    AppWrapper,
-}
-
-impl Configuration {
+impl Schema<'_> {
     /// Reads a configuration file.
-    pub fn from_yaml(text: &str) -> Result<Self, ConfigurationError> {
+    pub fn read(&self, text: &str) -> Result<Configuration, ConfigurationError> {
         let documents = serde_saphyr::from_multiple::<Value>(text).map_err(|error| {
             ConfigurationError::Yaml(error.to_string().lines().next().unwrap_or_default().into())
         })?;
-        let mut configuration = Self::default();
+        let mut configuration = Configuration::default();
         for (index, document) in documents.into_iter().enumerate().filter(|(_, document)| !document.is_null())
         {
-            configuration.read(without_nulls(document), index + 1)?;
+            self.read_document(&mut configuration, without_nulls(document), index + 1)?;
         }
-        configuration.check().map_err(ConfigurationError::Contradiction)?;
+        self.check(&configuration)?;
         Ok(configuration)
     }
 
-    fn read(&mut self, document: Value, position: usize) -> Result<(), ConfigurationError> {
-        let format = Format::of(&document)
-            .ok_or_else(|| ConfigurationError::Unknown { position, what: description(&document) })?;
-        let what = format.name();
-        let invalid = |error: serde_json::Error| ConfigurationError::Invalid {
-            position,
-            what,
-            reason: error.to_string(),
-        };
-        match format {
-            Format::Quintet if *self != Self::default() => {
+    fn read_document(
+        &self,
+        configuration: &mut Configuration,
+        document: Value,
+        position: usize,
+    ) -> Result<(), ConfigurationError> {
+        let invalid =
+            |what: &'static str, reason: String| ConfigurationError::Invalid { position, what, reason };
+        if is_own(&document) {
+            if *configuration != Configuration::default() {
                 return Err(ConfigurationError::NotFirst { position });
             }
-            Format::Quintet => *self = parse(without_type(document)).map_err(invalid)?,
-            Format::KubeRay => {
-                let document: ray::Document = parse(document).map_err(invalid)?;
-                document.apply(&mut self.process, &mut self.ray);
-            }
-            Format::Kueue => {
-                let document: kueue_document::Document = parse(document).map_err(invalid)?;
-                document.apply(self).map_err(invalid)?;
-            }
-            Format::CodeFlare => {
-                let document: codeflare::Document = parse(document).map_err(invalid)?;
-                document.apply(&mut self.process, &mut self.codeflare);
-            }
-            Format::AppWrapper => {
-                let document: codeflare::AppWrapperDocument = parse(document).map_err(invalid)?;
-                document.apply(&mut self.process, &mut self.codeflare);
-            }
+            *configuration = self.read_own(document).map_err(|reason| invalid("Quintet", reason))?;
+            return Ok(());
         }
-        Ok(())
+        let mut formats = self.0.iter().flat_map(|component| component.formats);
+        let Some(format) = formats.find(|format| (format.matches)(&document)) else {
+            let (what, known) = (description(&document), self.known_formats());
+            return Err(ConfigurationError::Unknown { position, what, known });
+        };
+        (format.apply)(document, configuration).map_err(|error| invalid(format.name, error.to_string()))
+    }
+
+    fn read_own(&self, document: Value) -> Result<Configuration, String> {
+        let configuration: Configuration =
+            serde_json::from_value(without_type(document)).map_err(|error| error.to_string())?;
+        let has_section = |name: &str| {
+            self.0.iter().any(|component| component.component == name && component.check.is_some())
+        };
+        match configuration.sections.keys().find(|name| !has_section(name)) {
+            Some(unknown) => Err(format!("unknown field `{unknown}`")),
+            None => Ok(configuration),
+        }
+    }
+
+    fn known_formats(&self) -> String {
+        let own = format!("{KIND} of {API_VERSION}");
+        let formats = self.0.iter().flat_map(|component| component.formats);
+        let formats = formats.map(|format| format.description.to_owned());
+        std::iter::once(own).chain(formats).collect::<Vec<_>>().join(", ")
     }
 }
 
-impl Format {
-    fn of(document: &Value) -> Option<Self> {
-        let text = |key: &str| document.get(key).and_then(Value::as_str);
-        match (text("apiVersion"), text("kind")) {
-            (Some(API_VERSION), Some(KIND)) => Some(Self::Quintet),
-            (Some("config.ray.io/v1alpha1"), Some(KIND)) => Some(Self::KubeRay),
-            (Some("config.kueue.x-k8s.io/v1beta1" | "config.kueue.x-k8s.io/v1beta2"), Some(KIND)) => {
-                Some(Self::Kueue)
-            }
-            (None, None) => Self::untyped(document),
-            _ => None,
-        }
-    }
-
-    /// CodeFlare's document and that of AppWrapper alone have no type; their keys tell them apart.
-    fn untyped(document: &Value) -> Option<Self> {
-        let has = |key: &str| document.get(key).is_some();
-        if has("kuberay") || has("kubeRay") {
-            return Some(Self::CodeFlare);
-        }
-        let appwrapper = document.get("appwrapper")?;
-        let is_switch = ["enabled", "Config", "config"].iter().any(|key| appwrapper.get(key).is_some());
-        Some(if is_switch { Self::CodeFlare } else { Self::AppWrapper })
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Quintet => "Quintet",
-            Self::KubeRay => "KubeRay",
-            Self::Kueue => "Kueue",
-            Self::CodeFlare => "CodeFlare",
-            Self::AppWrapper => "AppWrapper",
-        }
-    }
+/// Whether a document says that it is of this type.
+pub(super) fn is_typed(document: &Value, api_version: &str, kind: &str) -> bool {
+    document["apiVersion"] == api_version && document["kind"] == kind
 }
 
-fn parse<T: DeserializeOwned>(document: Value) -> Result<T, serde_json::Error> {
-    serde_json::from_value(document)
+fn is_own(document: &Value) -> bool {
+    is_typed(document, API_VERSION, KIND)
 }
 
 /// A key without a value is a key that is not there.

@@ -1,6 +1,8 @@
-//! Feature gates by upstream's names. One that nobody knows is a typing mistake, and would be switched in vain.
+//! Feature gates by upstream's names. Unknown gates are rejected: a misspelled one would silently do nothing.
 
 use std::collections::BTreeMap;
+
+use super::ComponentConfig;
 
 /// Switches all gates that are in alpha and are not named by themselves.
 pub const ALL_ALPHA: &str = "AllAlpha";
@@ -106,16 +108,19 @@ pub const QUEUE: &[&str] = &[
     "WorkloadValidationForPodSetMetadata",
 ];
 
-/// Refuses names that no component knows.
-pub(super) fn check(switches: &BTreeMap<String, bool>) -> Result<(), String> {
-    let groups = [&[ALL_ALPHA, ALL_BETA], RAY, QUEUE];
-    let is_known = |name: &str| groups.iter().any(|group| group.contains(&name));
-    match switches.keys().find(|name| !is_known(name)) {
-        None => Ok(()),
-        Some(unknown) => Err(format!(
-            "there is no feature gate {unknown}; for Ray there are {}; for queues {}; for all of a stage {ALL_ALPHA} and {ALL_BETA}",
-            RAY.join(", "),
-            QUEUE.join(", ")
-        )),
-    }
+/// Rejects gates that no component has.
+pub(super) fn check(switches: &BTreeMap<String, bool>, components: &[ComponentConfig]) -> Result<(), String> {
+    let stages = [ALL_ALPHA, ALL_BETA];
+    let known = components.iter().flat_map(|component| component.gates).chain(&stages);
+    let Some(unknown) = switches.keys().find(|name| !known.clone().any(|gate| gate == name)) else {
+        return Ok(());
+    };
+    let by_component = components.iter().filter(|component| !component.gates.is_empty());
+    let by_component =
+        by_component.map(|component| format!("{} has {}", component.component, component.gates.join(", ")));
+    let by_component: Vec<_> = by_component.collect();
+    Err(format!(
+        "unknown feature gate {unknown}; {}; {ALL_ALPHA} and {ALL_BETA} switch a whole stage",
+        by_component.join("; ")
+    ))
 }

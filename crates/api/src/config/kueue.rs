@@ -6,8 +6,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+use super::{ComponentConfig, ConfigurationError, gates, kueue_document};
 use crate::Quantity;
 use crate::duration::GoDuration;
+
+/// What the queue operator adds to the configuration file.
+pub const CONFIG: ComponentConfig = ComponentConfig {
+    component: "queue",
+    check: Some(|configuration| {
+        let queue: QueueConfiguration = configuration.section("queue")?;
+        queue.check().map_err(ConfigurationError::Contradiction)
+    }),
+    gates: gates::QUEUE,
+    formats: &[kueue_document::FORMAT],
+};
 
 /// How queues and quotas behave. The defaults are those of Kueue without a configuration file.
 #[skip_serializing_none]
@@ -18,7 +30,8 @@ pub struct QueueConfiguration {
     pub manage_jobs_without_queue_name: bool,
     /// Namespaces whose jobs are looked after; absent, all but `kube-system` and Quintet's own.
     pub managed_jobs_namespace_selector: Option<LabelSelector>,
-    /// Evicting workloads whose pods do not become ready; absent, off.
+    /// Evicting workloads whose pods do not become ready; `null`, off.
+    #[serialize_always]
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
     /// Kinds of jobs that are looked after.
     pub integrations: Integrations,
@@ -57,7 +70,7 @@ impl Default for QueueConfiguration {
 }
 
 impl QueueConfiguration {
-    pub(super) fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         use PreemptionStrategy::{LessThanInitialShare, LessThanOrEqualToFinalShare};
         if let Some(fair_sharing) = &self.fair_sharing
             && !matches!(

@@ -7,14 +7,26 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, de};
 use serde_json::{Map, Value};
 
+use super::document::is_typed;
 use super::kueue::{
     AdmissionFairSharing, FairSharing, Integrations, Metrics, MultiKueue, ObjectRetentionPolicies,
     PreemptionStrategy, QueueConfiguration, Resources, VisibilityServer, WaitForPodsReady,
 };
 use super::process::{LeaderElection, rate};
 use super::ray::set;
-use super::{Configuration, Process};
+use super::{Configuration, Format, KIND, Process};
 use crate::duration::GoDuration;
+
+/// Kueue's format.
+pub(super) const FORMAT: Format = Format {
+    name: "Kueue",
+    description: "Configuration of config.kueue.x-k8s.io/v1beta1 or v1beta2",
+    matches: |document| {
+        let versions = ["config.kueue.x-k8s.io/v1beta1", "config.kueue.x-k8s.io/v1beta2"];
+        versions.iter().any(|version| is_typed(document, version, KIND))
+    },
+    apply: |document, configuration| Document::deserialize(document)?.apply(configuration),
+};
 
 /// Where Kueue expects certificates that somebody else provides.
 const DEFAULT_CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
@@ -22,7 +34,7 @@ const DEFAULT_CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
 /// The whole document. Unknown keys are errors, as they are for Kueue.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Document {
+struct Document {
     api_version: String,
     #[serde(rename = "kind")]
     _kind: String,
@@ -101,7 +113,7 @@ struct CertManagement {
 
 impl Document {
     /// Carries the document into the configuration.
-    pub(super) fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
+    fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
         let is_old = self.api_version.ends_with("/v1beta1");
         let queue = QueueConfiguration {
             manage_jobs_without_queue_name: self.manage_jobs_without_queue_name,
@@ -116,11 +128,11 @@ impl Document {
             metrics: self.metrics,
             visibility_server: self.visibility_server,
         };
-        configuration.queue = queue;
+        configuration.set_section(super::kueue::CONFIG.component, &queue)?;
         configuration.feature_gates.extend(self.feature_gates);
         let process = &mut configuration.process;
         process.namespace = self.namespace.or_else(|| process.namespace.take());
-        set(&mut process.metrics_bind_address, configuration.queue.metrics.bind_address.clone());
+        set(&mut process.metrics_bind_address, queue.metrics.bind_address);
         set(&mut process.health_bind_address, self.health.and_then(|health| health.bind_address));
         set(&mut process.leader_election, self.leader_election);
         apply_client(process, self.client_connection);

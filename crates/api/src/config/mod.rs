@@ -1,18 +1,23 @@
-//! The configuration file: Quintet's own format, and the formats of the operators it stands in for.
+//! The configuration file: Quintet's own format, and the formats of the operators it replaces.
 //!
-//! A file holds one or more YAML documents, told apart by `apiVersion` and `kind`. Quintet's own document sets
-//! up the process and has a section per component; a document in an upstream format sets up the
-//! component it was made for, and the process where it speaks of it. Later documents win.
+//! A file holds one or more YAML documents, told apart by `apiVersion` and `kind`. Quintet's own document configures
+//! the process and has a section per component; a document in an upstream format configures the component it was made
+//! for, and the process where it has settings for it. Later documents win.
+//!
+//! What a component adds to the file is data ([`ComponentConfig`]); [`Schema`] reads files for a given set of
+//! components and knows none of them by name.
 //!
 //! ```
-//! use quintet_api::config::Configuration;
+//! use quintet_api::config::{Schema, kueue};
 //!
-//! let configuration = Configuration::from_yaml(
+//! let components = [kueue::CONFIG];
+//! let configuration = Schema(&components).read(
 //!     "apiVersion: config.kueue.x-k8s.io/v1beta2
 //! kind: Configuration
 //! fairSharing: {preemptionStrategies: [LessThanInitialShare]}",
 //! )?;
-//! assert!(configuration.queue.fair_sharing.is_some());
+//! let queue: kueue::QueueConfiguration = configuration.section(kueue::CONFIG.component)?;
+//! assert!(queue.fair_sharing.is_some());
 //! # Ok::<(), quintet_api::config::ConfigurationError>(())
 //! ```
 
@@ -28,7 +33,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 pub use document::ConfigurationError;
 pub use process::{Client, LeaderElection, Log, LogFormat, Process, ResourceLock, Webhook};
@@ -40,58 +46,103 @@ pub const KIND: &str = "Configuration";
 
 /// Everything a configuration file can say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Configuration {
     /// The components to run; all, unless some are named.
-    pub components: Option<Vec<Component>>,
+    pub components: Option<Vec<String>>,
     /// What all components share: addresses, leader election, logs, the connection to the API server.
     #[serde(flatten)]
     pub process: Process,
     /// Feature gates of any component, by upstream's names.
     pub feature_gates: BTreeMap<String, bool>,
-    /// Ray clusters, jobs and services; the keys of KubeRay's own configuration.
-    pub ray: ray::RayConfiguration,
-    /// Queues and quotas; the keys of Kueue's own configuration.
-    pub queue: kueue::QueueConfiguration,
-    /// Hardening of Ray clusters, and AppWrappers; the keys of CodeFlare's own configuration.
-    pub codeflare: codeflare::CodeFlareConfiguration,
-}
-
-/// A part of Quintet that can be switched on by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Component {
-    /// RayCluster, RayJob, RayService, RayCronJob.
-    Ray,
-    /// Quota, queues, fair sharing, preemption, topology.
-    Queue,
-    /// AppWrapper and the hardening of Ray clusters.
-    CodeFlare,
-    /// ModelRegistry, Catalog, AIHub.
-    Registry,
-    /// MLflow, MLflowConfig.
-    MLflow,
-}
-
-impl Component {
-    /// All of them, in the order they start.
-    pub const ALL: [Self; 5] = [Self::Ray, Self::Queue, Self::CodeFlare, Self::Registry, Self::MLflow];
+    /// Settings of single components, by component. [`Configuration::section`] reads them.
+    #[serde(flatten)]
+    sections: BTreeMap<String, Value>,
 }
 
 impl Configuration {
-    /// What the types alone cannot rule out. Reading a file checks it; check again after changing it.
-    pub fn check(&self) -> Result<(), String> {
-        self.process.leader_election.check()?;
-        if self.process.concurrency == 0 {
-            return Err("concurrency (reconcileConcurrency in KubeRay's format) must be at least 1".into());
-        }
-        self.process.check_namespaces()?;
-        gates::check(&self.feature_gates)?;
-        self.queue.check()
+    /// Whether a component is to run.
+    pub fn enables(&self, component: &str) -> bool {
+        self.components.as_ref().is_none_or(|names| names.iter().any(|name| name == component))
     }
 
-    /// The components to run.
-    pub fn components(&self) -> &[Component] {
-        self.components.as_deref().unwrap_or(&Component::ALL)
+    /// The settings of a component, or its defaults if the file has no section for it.
+    pub fn section<T: Default + DeserializeOwned>(&self, component: &str) -> Result<T, ConfigurationError> {
+        let Some(section) = self.sections.get(component) else { return Ok(T::default()) };
+        T::deserialize(section).map_err(|error| ConfigurationError::Section {
+            component: component.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Replaces the settings of a component.
+    fn set_section(&mut self, component: &str, section: &impl Serialize) -> Result<(), serde_json::Error> {
+        self.sections.insert(component.to_owned(), serde_json::to_value(section)?);
+        Ok(())
+    }
+}
+
+/// What a component adds to the configuration file.
+#[derive(Clone, Copy, Debug)]
+pub struct ComponentConfig {
+    /// Name of the component: in `components`, and of its section.
+    pub component: &'static str,
+    /// Checks its settings; `None` if it has no section.
+    pub check: Option<fn(&Configuration) -> Result<(), ConfigurationError>>,
+    /// Names of its feature gates.
+    pub gates: &'static [&'static str],
+    /// Upstream documents that configure it.
+    pub formats: &'static [Format],
+}
+
+impl ComponentConfig {
+    /// A component without settings of its own.
+    pub const fn without_settings(component: &'static str) -> Self {
+        Self { component, check: None, gates: &[], formats: &[] }
+    }
+}
+
+/// A configuration document in the format of another operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// Whose format it is, for messages.
+    pub name: &'static str,
+    /// How users recognize it, for messages: `Configuration of config.ray.io/v1alpha1`.
+    pub description: &'static str,
+    /// Whether a document is in this format.
+    pub matches: fn(&Value) -> bool,
+    /// Carries a document over into the configuration.
+    pub apply: fn(Value, &mut Configuration) -> Result<(), serde_json::Error>,
+}
+
+/// Reads and checks configuration files for a set of components.
+#[derive(Clone, Copy, Debug)]
+pub struct Schema<'a>(pub &'a [ComponentConfig]);
+
+impl Schema<'_> {
+    /// What the types alone cannot rule out. Reading a file checks it; check again after changing it.
+    pub fn check(&self, configuration: &Configuration) -> Result<(), ConfigurationError> {
+        let contradiction = ConfigurationError::Contradiction;
+        let process = &configuration.process;
+        process.leader_election.check().map_err(contradiction)?;
+        if process.concurrency == 0 {
+            let text = "concurrency (reconcileConcurrency in KubeRay's format) must be at least 1";
+            return Err(contradiction(text.into()));
+        }
+        process.check_namespaces().map_err(contradiction)?;
+        for name in configuration.components.iter().flatten() {
+            self.check_component(name).map_err(contradiction)?;
+        }
+        gates::check(&configuration.feature_gates, self.0).map_err(contradiction)?;
+        self.0.iter().filter_map(|component| component.check).try_for_each(|check| check(configuration))
+    }
+
+    /// Rejects names of components that do not exist.
+    pub fn check_component(&self, name: &str) -> Result<(), String> {
+        if self.0.iter().any(|component| component.component == name) {
+            return Ok(());
+        }
+        let names: Vec<_> = self.0.iter().map(|component| component.component).collect();
+        Err(format!("unknown component \"{name}\"; choose from {}", names.join(", ")))
     }
 }

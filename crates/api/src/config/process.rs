@@ -33,12 +33,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// A namespace of no possible name is a typing mistake: nothing would ever be found in it.
+    /// Rejects names that no namespace can have: a misspelled one would silently select nothing.
     pub(super) fn check_namespaces(&self) -> Result<(), String> {
         match self.watch_namespaces.iter().find(|name| !is_dns_label(name)) {
             None => Ok(()),
             Some(name) => Err(format!(
-                "watchNamespaces (watchNamespace in KubeRay's format): \"{name}\" is no name of a namespace; use \
+                "watchNamespaces (watchNamespace in KubeRay's format): \"{name}\" is not a valid namespace name; use \
                  lower-case letters, digits and hyphens, at most {MAX_LABEL}"
             )),
         }

@@ -5,8 +5,22 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 use serde::{Deserialize, Serialize};
 
-use super::Process;
+use super::document::is_typed;
 use super::process::{LogFormat, rate};
+use super::{ComponentConfig, Configuration, Format, KIND, gates};
+
+/// What the Ray operator adds to the configuration file.
+pub const CONFIG: ComponentConfig = ComponentConfig {
+    component: "ray",
+    check: Some(|configuration| configuration.section::<RayConfiguration>("ray").map(drop)),
+    gates: gates::RAY,
+    formats: &[Format {
+        name: "KubeRay",
+        description: "Configuration of config.ray.io/v1alpha1",
+        matches: |document| is_typed(document, "config.ray.io/v1alpha1", KIND),
+        apply: |document, configuration| Document::deserialize(document)?.apply(configuration),
+    }],
+};
 
 /// How Ray clusters are made. Unknown keys are ignored, as KubeRay ignores them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,7 +49,7 @@ pub struct RayConfiguration {
 /// The whole upstream document: what concerns Ray, and what concerns the process.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document {
+struct Document {
     #[serde(flatten)]
     ray: RayConfiguration,
     metrics_addr: Option<String>,
@@ -51,8 +65,9 @@ pub(super) struct Document {
 }
 
 impl Document {
-    pub(super) fn apply(self, process: &mut Process, ray: &mut RayConfiguration) {
-        *ray = self.ray;
+    fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
+        configuration.set_section(CONFIG.component, &self.ray)?;
+        let process = &mut configuration.process;
         set(&mut process.metrics_bind_address, self.metrics_addr);
         set(&mut process.health_bind_address, self.probe_addr);
         set(&mut process.leader_election.leader_elect, self.enable_leader_election);
@@ -67,6 +82,7 @@ impl Document {
         process.log.format = self.log_stdout_encoder.or(process.log.format);
         process.client.qps = self.qps.or(process.client.qps);
         process.client.burst = self.burst.or(process.client.burst);
+        Ok(())
     }
 }
 

@@ -1,13 +1,30 @@
-use super::kueue::{PreemptionStrategy, QuotaCheckStrategy, RequeuingTimestamp};
+use super::codeflare::CodeFlareConfiguration;
+use super::kueue::{PreemptionStrategy, QueueConfiguration, QuotaCheckStrategy, RequeuingTimestamp};
+use super::ray::RayConfiguration;
 use super::*;
 use crate::duration::GoDuration;
 
+const SCHEMA: Schema<'static> =
+    Schema(&[ray::CONFIG, kueue::CONFIG, codeflare::CONFIG, ComponentConfig::without_settings("mlflow")]);
+
 fn read(text: &str) -> Configuration {
-    Configuration::from_yaml(text).unwrap()
+    SCHEMA.read(text).unwrap()
 }
 
 fn error(text: &str) -> String {
-    Configuration::from_yaml(text).unwrap_err().to_string()
+    SCHEMA.read(text).unwrap_err().to_string()
+}
+
+fn ray(configuration: &Configuration) -> RayConfiguration {
+    configuration.section("ray").unwrap()
+}
+
+fn queue(configuration: &Configuration) -> QueueConfiguration {
+    configuration.section("queue").unwrap()
+}
+
+fn codeflare(configuration: &Configuration) -> CodeFlareConfiguration {
+    configuration.section("codeflare").unwrap()
 }
 
 #[test]
@@ -15,7 +32,8 @@ fn nothing_means_the_defaults() {
     for text in ["", "---\n", "# only a comment\n"] {
         assert_eq!(read(text), Configuration::default(), "{text:?}");
     }
-    assert_eq!(read("").components(), Component::ALL);
+    assert!(read("").enables("ray") && read("").enables("mlflow"));
+    assert_eq!(queue(&read("")), QueueConfiguration::default());
 }
 
 #[test]
@@ -34,14 +52,15 @@ queue: {manageJobsWithoutQueueName: true}
 codeflare: {appwrapper: {enabled: true}}
 ",
     );
-    assert_eq!(configuration.components(), [Component::Ray, Component::MLflow]);
+    let enabled = ["ray", "queue", "codeflare", "mlflow"].map(|name| configuration.enables(name));
+    assert_eq!(enabled, [true, false, false, true]);
     assert_eq!(configuration.process.metrics_bind_address, "127.0.0.1:9000");
     assert!(!configuration.process.leader_election.leader_elect);
     assert_eq!(configuration.process.leader_election.lease_duration, GoDuration::from_secs(60));
     assert_eq!(configuration.process.webhook.cert_dir.as_deref(), Some("/certs"));
-    assert_eq!(configuration.ray.batch_scheduler.as_deref(), Some("volcano"));
-    assert!(configuration.queue.manage_jobs_without_queue_name);
-    assert!(configuration.codeflare.appwrapper.enabled);
+    assert_eq!(ray(&configuration).batch_scheduler.as_deref(), Some("volcano"));
+    assert!(queue(&configuration).manage_jobs_without_queue_name);
+    assert!(codeflare(&configuration).appwrapper.enabled);
 }
 
 #[test]
@@ -74,8 +93,8 @@ headSidecarContainers: [{name: logs, image: fluent-bit}]
     assert_eq!(configuration.process.watch_namespaces, ["a", "b"]);
     assert_eq!(configuration.process.client.qps, Some(7));
     assert_eq!(configuration.process.concurrency, 3);
-    assert_eq!(configuration.ray.default_pod_labels["team"], "ml");
-    assert_eq!(configuration.ray.head_sidecar_containers[0].name, "logs");
+    assert_eq!(ray(&configuration).default_pod_labels["team"], "ml");
+    assert_eq!(ray(&configuration).head_sidecar_containers[0].name, "logs");
 }
 
 #[test]
@@ -107,20 +126,20 @@ resources:
     );
     assert_eq!(configuration.process.client.qps, Some(50));
     assert!(!configuration.feature_gates["PartialAdmission"]);
-    let waiting = configuration.queue.wait_for_pods_ready.unwrap();
+    let waiting = queue(&configuration).wait_for_pods_ready.unwrap();
     assert_eq!(waiting.timeout, GoDuration::from_secs(1800));
     assert_eq!(waiting.requeuing_strategy.timestamp, RequeuingTimestamp::Creation);
-    let output = configuration.queue.resources.transformations[0].outputs["example.com/accelerator-memory"];
+    let output = queue(&configuration).resources.transformations[0].outputs["example.com/accelerator-memory"];
     assert_eq!(output.to_string(), "5Gi");
 }
 
 #[test]
 fn the_two_kueue_versions_differ_in_their_defaults() {
     let old = |rest: &str| {
-        read(&format!("apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n{rest}")).queue
+        queue(&read(&format!("apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n{rest}")))
     };
     let new = |rest: &str| {
-        read(&format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{rest}")).queue
+        queue(&read(&format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{rest}")))
     };
     assert!(old("").wait_for_pods_ready.is_none());
     assert!(new("").wait_for_pods_ready.is_some());
@@ -146,9 +165,9 @@ kuberay: {rayDashboardOAuthEnabled: false, ingressDomain: kind}
 appwrapper: {enabled: true, Config: {faultTolerance: {retryLimit: 1, resetPause: 1000000000}}}
 ",
     );
-    assert!(!configuration.codeflare.kuberay.ray_dashboard_oauth_enabled);
-    assert!(configuration.codeflare.kuberay.mtls_enabled);
-    let fault_tolerance = configuration.codeflare.appwrapper.config.fault_tolerance;
+    assert!(!codeflare(&configuration).kuberay.ray_dashboard_oauth_enabled);
+    assert!(codeflare(&configuration).kuberay.mtls_enabled);
+    let fault_tolerance = codeflare(&configuration).appwrapper.config.fault_tolerance;
     assert_eq!((fault_tolerance.retry_limit, fault_tolerance.reset_pause.0.as_secs()), (1, 1));
     assert_eq!(fault_tolerance.warmup_grace_period.0.as_secs(), 300);
 }
@@ -161,7 +180,7 @@ controllerManager: {metrics: {bindAddress: ':8443'}, leaderElection: true}
 webhooksEnabled: true
 ",
     );
-    let appwrapper = configuration.codeflare.appwrapper;
+    let appwrapper = codeflare(&configuration).appwrapper;
     assert!(appwrapper.enabled && !appwrapper.config.user_rbac_admission_check);
     assert_eq!(appwrapper.config.fault_tolerance.retry_limit, 99);
     assert_eq!(configuration.process.metrics_bind_address, ":8443");
@@ -194,8 +213,8 @@ kind: Configuration
 manageJobsWithoutQueueName: true
 ",
     );
-    assert_eq!(configuration.ray.batch_scheduler.as_deref(), Some("yunikorn"));
-    assert!(configuration.queue.manage_jobs_without_queue_name);
+    assert_eq!(ray(&configuration).batch_scheduler.as_deref(), Some("yunikorn"));
+    assert!(queue(&configuration).manage_jobs_without_queue_name);
 }
 
 #[test]
@@ -204,12 +223,12 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
     let kueue = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
     for (text, expected) in [
         ("a: [", "it is not valid YAML"),
-        (
-            "kind: Pod\napiVersion: v1",
-            "document 1 is a Pod of v1, which is not a configuration Quintet reads",
-        ),
+        ("kind: Pod\napiVersion: v1", "document 1 is a Pod of v1, which is not a known configuration format"),
         ("hello: world", "document without apiVersion and kind"),
-        (&format!("{own}components: [rey]"), "unknown variant `rey`, expected one of `ray`, `queue`"),
+        (
+            &format!("{own}components: [rey]"),
+            "unknown component \"rey\"; choose from ray, queue, codeflare, mlflow",
+        ),
         (&format!("{own}webhook: {{prt: 1}}"), "unknown field `prt`"),
         (&format!("{own}metricsAdress: :1"), "unknown field `metricsAdress`"),
         (&format!("{own}leaderElection: {{leaseDuration: soon}}"), "\"soon\" is not a duration"),
@@ -248,17 +267,41 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
 }
 
 #[test]
-fn a_gate_that_nobody_knows_is_refused_with_those_that_are_known() {
-    let switched = |name: &str| Configuration {
-        feature_gates: [(name.to_owned(), true)].into(),
-        ..Configuration::default()
+fn unknown_gates_are_rejected_with_the_known_ones() {
+    let check = |name: &str| {
+        let feature_gates = [(name.to_owned(), true)].into();
+        let configuration = Configuration { feature_gates, ..Configuration::default() };
+        SCHEMA.check(&configuration).map_err(|error| error.to_string())
     };
     for known in ["RayCronJob", "PartialAdmission", "AllAlpha", "AllBeta"] {
-        assert_eq!(switched(known).check(), Ok(()), "{known}");
+        assert_eq!(check(known), Ok(()), "{known}");
     }
-    let error = switched("RayCronJobs").check().unwrap_err();
-    assert!(error.starts_with("there is no feature gate RayCronJobs; for Ray there are "), "{error}");
-    assert!(error.contains("RayCronJob,") && error.contains("PartialAdmission"), "{error}");
+    let error = check("RayCronJobs").unwrap_err();
+    assert!(error.starts_with("unknown feature gate RayCronJobs; ray has "), "{error}");
+    assert!(error.contains("RayCronJob,") && error.contains("queue has AdmissionFairSharing"), "{error}");
+    let queue_only = Schema(&[kueue::CONFIG]);
+    let ray_gate = read(
+        "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\nfeatureGates: {RayCronJob: true}",
+    );
+    assert!(queue_only.check(&ray_gate).is_err(), "gates belong to components");
+}
+
+#[test]
+fn sections_survive_being_stored() {
+    let old = read("apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n");
+    assert_eq!(queue(&old).wait_for_pods_ready, None, "off must not come back as the default");
+    let mut changed = QueueConfiguration { wait_for_pods_ready: None, ..QueueConfiguration::default() };
+    changed.manage_jobs_without_queue_name = true;
+    let mut configuration = Configuration::default();
+    configuration.set_section("queue", &changed).unwrap();
+    assert_eq!(queue(&configuration), changed);
+}
+
+#[test]
+fn a_section_that_cannot_be_decoded_names_its_component() {
+    let own = "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\n";
+    assert!(error(&format!("{own}queue: {{metrics: 1}}")).starts_with("queue: "));
+    assert!(error(&format!("{own}mlflow: {{}}")).contains("unknown field `mlflow`"));
 }
 
 #[test]
@@ -270,7 +313,7 @@ fn names_of_watched_namespaces_are_checked() {
     let own = "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\nwatchNamespaces: ";
     for text in [format!("{ray}a,B"), format!("{own}[a, B]")] {
         let message = error(&text);
-        assert!(message.contains("\"B\" is no name of a namespace; use lower-case letters"), "{message}");
+        assert!(message.contains("\"B\" is not a valid namespace name; use lower-case letters"), "{message}");
     }
-    assert!(error(&format!("{own}['']")).contains("\"\" is no name of a namespace"));
+    assert!(error(&format!("{own}['']")).contains("\"\" is not a valid namespace name"));
 }

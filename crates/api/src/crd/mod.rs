@@ -35,47 +35,47 @@ pub struct WebhookService {
 /// The path that answers conversion reviews.
 pub const CONVERSION_PATH: &str = "/convert";
 
-/// The CRDs of all API groups, sorted by name. Where versions differ in shape, the API server is told to
-/// have objects converted by `webhooks`.
+/// The CRDs of all API groups of this crate, sorted by name (see [`manifests`]).
 pub fn all(webhooks: &WebhookService) -> Vec<CustomResourceDefinition> {
+    manifests(&definitions(), webhooks)
+}
+
+/// CRDs as they are applied to a cluster, sorted by name. Where versions differ in shape, the API server is told to
+/// have objects converted by `webhooks`.
+pub fn manifests(definitions: &[Definition], webhooks: &WebhookService) -> Vec<CustomResourceDefinition> {
     let mut crds: Vec<CustomResourceDefinition> =
-        definitions().iter().filter_map(|definition| definition.crd(webhooks)).collect();
+        definitions.iter().filter_map(|definition| definition.crd(webhooks)).collect();
     crds.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     crds
 }
 
-/// Makes one CRD, as JSON, when it is asked to.
+/// Builds one CRD, as JSON, when it is called.
 pub type Maker = Box<dyn FnOnce() -> Option<Value> + Send>;
 
-/// The CRDs of all API groups, each to be made when it is needed: together they are large, and as structs their
-/// schemas take several times the memory.
-pub fn makers(webhooks: &WebhookService) -> Vec<Maker> {
+/// CRDs, each to be built when it is needed: together they are large, and as structs their schemas take several times
+/// the memory.
+pub fn makers(definitions: Vec<Definition>, webhooks: &WebhookService) -> Vec<Maker> {
     let maker = |definition: Definition| -> Maker {
         let webhooks = webhooks.clone();
         Box::new(move || definition.json(&webhooks))
     };
-    definitions().into_iter().map(maker).collect()
+    definitions.into_iter().map(maker).collect()
 }
 
-fn definitions() -> Vec<Definition> {
+/// The CRDs of all API groups of this crate.
+pub fn definitions() -> Vec<Definition> {
     [
         crate::appwrapper::definitions(),
         crate::aihub::definitions(),
         crate::kueue::definitions(),
         crate::mlflow::definitions(),
         crate::modelregistry::definitions(),
-        crate::platform::definitions(),
+        vec![crate::platform::aihub(), crate::platform::mlflow_operator()],
         crate::ray::definitions(),
     ]
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// The names of the CRDs whose versions are converted by webhook.
-pub fn converted() -> Vec<String> {
-    let converted = definitions().into_iter().filter(|definition| definition.is_converted);
-    converted.filter_map(|definition| definition.name()).collect()
 }
 
 /// Every kind in every served version, grouped as the CRDs are.
@@ -148,8 +148,9 @@ fn add_type_fields(root: &mut Value) {
     }
 }
 
-/// A CRD in the making: start with the stored version, add older ones.
-pub(crate) struct Definition {
+/// Describes a CRD: start with the stored version, add the others that are served.
+#[derive(Clone, Debug)]
+pub struct Definition {
     group: &'static str,
     /// The stored version first.
     versions: Vec<(Kind, Version)>,
@@ -159,8 +160,8 @@ pub(crate) struct Definition {
 }
 
 /// What a version of a CRD shows besides its schema.
-#[derive(Clone, Copy)]
-pub(crate) struct Version {
+#[derive(Clone, Copy, Debug)]
+pub struct Version {
     columns: &'static [Column],
     has_status: bool,
     selectable: &'static [&'static str],
@@ -168,17 +169,12 @@ pub(crate) struct Version {
 }
 
 /// A column of `kubectl get`: name, type, JSON path; priority 0 is always shown.
-#[derive(Clone, Copy)]
-pub(crate) struct Column(
-    pub(crate) &'static str,
-    pub(crate) &'static str,
-    pub(crate) &'static str,
-    pub(crate) i32,
-);
+#[derive(Clone, Copy, Debug)]
+pub struct Column(pub &'static str, pub &'static str, pub &'static str, pub i32);
 
 impl Definition {
     /// A CRD with `K` as its stored version.
-    pub(crate) fn stored<K: CustomResource + DeserializeOwned + Serialize>(version: Version) -> Self {
+    pub fn stored<K: CustomResource + DeserializeOwned + Serialize>(version: Version) -> Self {
         Self {
             group: K::GROUP,
             versions: vec![(Kind::of::<K>(), version)],
@@ -189,30 +185,44 @@ impl Definition {
     }
 
     /// Also served as `K`.
-    pub(crate) fn served<K: CustomResource + DeserializeOwned + Serialize>(
-        mut self,
-        version: Version,
-    ) -> Self {
+    #[must_use]
+    pub fn served<K: CustomResource + DeserializeOwned + Serialize>(mut self, version: Version) -> Self {
         self.versions.push((Kind::of::<K>(), version));
         self
     }
 
-    pub(crate) fn short_names(self, short_names: &'static [&'static str]) -> Self {
+    /// Short names for `kubectl`.
+    #[must_use]
+    pub fn short_names(self, short_names: &'static [&'static str]) -> Self {
         Self { short_names, ..self }
     }
 
-    pub(crate) fn categories(self, categories: &'static [&'static str]) -> Self {
+    /// Categories such as `all`.
+    #[must_use]
+    pub fn categories(self, categories: &'static [&'static str]) -> Self {
         Self { categories, ..self }
     }
 
-    /// Versions differ in shape, so the API server asks Quintet to convert.
-    pub(crate) fn converted(self) -> Self {
+    /// Versions differ in shape, so the API server asks the webhook to convert.
+    #[must_use]
+    pub fn converted(self) -> Self {
         Self { is_converted: true, ..self }
     }
 
-    fn name(&self) -> Option<String> {
+    /// The name of the CRD, such as `rayclusters.ray.io`.
+    pub fn name(&self) -> Option<String> {
         let (stored, _) = self.versions.first()?;
         Some(format!("{}.{}", stored.plural, self.group))
+    }
+
+    /// Whether its versions are converted by webhook.
+    pub fn is_converted(&self) -> bool {
+        self.is_converted
+    }
+
+    /// The kind in all served versions, the stored one first.
+    pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.versions.iter().map(|(kind, _)| kind)
     }
 
     fn crd(&self, webhooks: &WebhookService) -> Option<CustomResourceDefinition> {
@@ -282,27 +292,31 @@ fn conversion_by(webhooks: &WebhookService) -> CustomResourceConversion {
 
 impl Version {
     /// Nothing but the schema.
-    pub(crate) const fn plain() -> Self {
+    pub const fn plain() -> Self {
         Self { columns: &[], has_status: false, selectable: &[], deprecated: None }
     }
 
     /// Columns of `kubectl get`.
-    pub(crate) const fn columns(self, columns: &'static [Column]) -> Self {
+    #[must_use]
+    pub const fn columns(self, columns: &'static [Column]) -> Self {
         Self { columns, ..self }
     }
 
     /// `status` is a subresource of its own.
-    pub(crate) const fn with_status(self) -> Self {
+    #[must_use]
+    pub const fn with_status(self) -> Self {
         Self { has_status: true, ..self }
     }
 
     /// Paths that field selectors may name.
-    pub(crate) const fn selectable(self, paths: &'static [&'static str]) -> Self {
+    #[must_use]
+    pub const fn selectable(self, paths: &'static [&'static str]) -> Self {
         Self { selectable: paths, ..self }
     }
 
     /// Users are asked to leave this version.
-    pub(crate) const fn deprecated(self, warning: &'static str) -> Self {
+    #[must_use]
+    pub const fn deprecated(self, warning: &'static str) -> Self {
         Self { deprecated: Some(warning), ..self }
     }
 

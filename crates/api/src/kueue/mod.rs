@@ -47,7 +47,8 @@ const MULTIKUEUE_CLUSTER_COLUMNS: &[Column] = &[
 
 const WORKLOAD_PRIORITY_CLASS_COLUMNS: &[Column] = &[Column("Value", "integer", ".value", 0)];
 
-pub(crate) fn definitions() -> Vec<Definition> {
+/// The CRDs of this group.
+pub fn definitions() -> Vec<Definition> {
     vec![
         Definition::stored::<v1beta2::Workload>(
             Version::plain()

@@ -324,7 +324,8 @@ const MLFLOW_COLUMNS: &[Column] = &[
     Column("URL", "string", ".status.url", 1),
 ];
 
-pub(crate) fn definitions() -> Vec<Definition> {
+/// The CRDs of this group.
+pub fn definitions() -> Vec<Definition> {
     vec![
         Definition::stored::<MLflow>(Version::plain().columns(MLFLOW_COLUMNS).with_status()),
         Definition::stored::<MLflowConfig>(Version::plain()),

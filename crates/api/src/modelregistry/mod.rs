@@ -26,7 +26,8 @@ const MODEL_REGISTRY_V1ALPHA1_COLUMNS: &[Column] = &[
     Column("Status", "string", r#".status.conditions[?(@.type=="Available")].message"#, 2),
 ];
 
-pub(crate) fn definitions() -> Vec<Definition> {
+/// The CRDs of this group.
+pub fn definitions() -> Vec<Definition> {
     vec![
         Definition::stored::<v1beta1::ModelRegistry>(
             Version::plain().columns(MODEL_REGISTRY_COLUMNS).with_status(),

@@ -43,7 +43,8 @@ const RAY_CRON_JOB_COLUMNS: &[Column] = &[
     Column("suspend", "boolean", ".spec.suspend", 0),
 ];
 
-pub(crate) fn definitions() -> Vec<Definition> {
+/// The CRDs of this group.
+pub fn definitions() -> Vec<Definition> {
     vec![
         Definition::stored::<v1::RayCluster>(Version::plain().columns(RAY_CLUSTER_COLUMNS).with_status())
             .served::<v1alpha1::RayCluster>(

@@ -1,6 +1,7 @@
 //! Ray on Kubernetes: RayCluster, RayJob, RayService and RayCronJob.
 
 pub mod cluster;
+mod component;
 pub mod cron;
 pub mod dashboard;
 mod finalizers;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 use quintet_controller::{Error, Runtime, clock::Clock, metrics::MetricsRegistry};
 
+pub use component::component;
 use dashboard::Pollers;
 use settings::Settings;
 

@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::settings::{BatchScheduler, Settings};
+use quintet_component::{READ, rule};
 
-const READ: &[&str] = &["get", "list", "watch"];
+use crate::settings::{BatchScheduler, Settings};
 
 /// The rules of the operator's role. It also has to hold what it grants to autoscalers.
 pub fn rules(settings: &Settings) -> Vec<PolicyRule> {
@@ -60,16 +60,6 @@ pub fn rules(settings: &Settings) -> Vec<PolicyRule> {
     };
     rules.extend(groups.map(|group| rule(group, &["podgroups"], &write(&["create", "patch", "delete"]))));
     rules
-}
-
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
-    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    PolicyRule {
-        api_groups: Some(owned(&[group])),
-        resources: Some(owned(resources)),
-        verbs: owned(verbs),
-        ..PolicyRule::default()
-    }
 }
 
 #[cfg(test)]

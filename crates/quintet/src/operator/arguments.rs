@@ -4,27 +4,28 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Error, bail};
+use anyhow::Context as _;
 use clap::{ArgAction, Args};
-use quintet_api::config::{Component, Configuration};
+use quintet_api::config::Configuration;
 
+use crate::catalog::Catalog;
 use crate::cluster::ClusterArguments;
 
 /// Run the operators against a cluster.
 ///
 /// Needs the CustomResourceDefinitions (`quintet crds --apply`). Several replicas may run: one leads, the others
-/// keep their caches warm and answer webhooks. Stops cleanly on SIGTERM and Ctrl-C.
+/// keep their caches warm and serve webhooks. Stops cleanly on SIGTERM and Ctrl-C.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    duties: Duties,
+    configuration: ConfigurationArguments,
     /// The namespace Quintet keeps its Lease and its Secret in; otherwise the pod's own.
     #[arg(long)]
     namespace: Option<String>,
     /// Whether replicas elect a leader.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     leader_elect: Option<bool>,
-    /// Objects worked on at the same time, per controller.
+    /// Objects reconciled at the same time, per controller.
     #[arg(long, value_name = "N")]
     concurrency: Option<usize>,
 
@@ -40,7 +41,7 @@ pub(crate) struct Arguments {
     /// The port webhooks are served at.
     #[arg(long, value_name = "PORT", help_heading = "Endpoints")]
     webhook_port: Option<u16>,
-    /// A directory with tls.crt and tls.key that somebody else keeps current, as cert-manager does.
+    /// A directory with tls.crt and tls.key that another program keeps current, such as cert-manager.
     #[arg(long, value_name = "DIR", help_heading = "Endpoints")]
     webhook_cert_dir: Option<PathBuf>,
 
@@ -55,17 +56,17 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
-/// What an operator has to do; the rights it needs follow from it.
+/// What the operators run with; the permissions they need follow from it.
 #[derive(Args)]
-pub(crate) struct Duties {
+pub(crate) struct ConfigurationArguments {
     /// A configuration file: Quintet's own format, KubeRay's, Kueue's or CodeFlare's, or several of them as
     /// YAML documents of one file.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The components to run: ray, queue, codeflare, registry, mlflow. All, unless some are named.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = component)]
-    components: Option<Vec<Component>>,
-    /// Look after these namespaces only; all, unless some are named.
+    /// The components to run; see 'quintet components'. All, unless some are named.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    components: Option<Vec<String>>,
+    /// Watch these namespaces only; all, unless some are named.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     watch_namespaces: Option<Vec<String>>,
     /// Switch feature gates, by upstream's names: RayCronJob=true,PartialAdmission=false.
@@ -73,30 +74,29 @@ pub(crate) struct Duties {
     feature_gates: Vec<(String, bool)>,
 }
 
-impl Duties {
+impl ConfigurationArguments {
     /// The configuration file with the flags laid over it.
-    pub(crate) fn into_configuration(self) -> anyhow::Result<Configuration> {
+    pub(crate) fn into_configuration(self, catalog: &Catalog) -> anyhow::Result<Configuration> {
         let Self { config, components, watch_namespaces, feature_gates } = self;
-        let mut configuration = config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let mut configuration = match config.as_deref() {
+            Some(file) => read(file, catalog)?,
+            None => Configuration::default(),
+        };
         configuration.components = components.or(configuration.components);
         configuration.feature_gates.extend(feature_gates.into_iter().collect::<BTreeMap<_, _>>());
         if let Some(namespaces) = watch_namespaces {
             configuration.process.watch_namespaces =
                 namespaces.into_iter().filter(|name| !name.is_empty()).collect();
         }
-        configuration.check().map_err(Error::msg)?;
+        catalog.schema().check(&configuration)?;
         Ok(configuration)
     }
 
-    /// The flags, as an operator takes them.
-    pub(crate) fn flags(&self) -> anyhow::Result<Vec<String>> {
+    /// The flags, as `quintet operator` takes them.
+    pub(crate) fn flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
         if let Some(components) = &self.components {
-            let names = components.iter().map(|component| match serde_json::to_value(component) {
-                Ok(serde_json::Value::String(name)) => Ok(name),
-                other => bail!("a component without a name: {other:?}"),
-            });
-            flags.push(format!("--components={}", names.collect::<Result<Vec<_>, _>>()?.join(",")));
+            flags.push(format!("--components={}", components.join(",")));
         }
         if let Some(namespaces) = &self.watch_namespaces {
             flags.push(format!("--watch-namespaces={}", namespaces.join(",")));
@@ -105,15 +105,18 @@ impl Duties {
             let gates: Vec<_> = self.feature_gates.iter().map(|(name, on)| format!("{name}={on}")).collect();
             flags.push(format!("--feature-gates={}", gates.join(",")));
         }
-        Ok(flags)
+        flags
     }
 }
 
 impl Arguments {
     /// The configuration file with the flags laid over it.
-    pub(super) fn into_configuration(self) -> anyhow::Result<(Configuration, ClusterArguments)> {
+    pub(super) fn into_configuration(
+        self,
+        catalog: &Catalog,
+    ) -> anyhow::Result<(Configuration, ClusterArguments)> {
         let Self {
-            duties,
+            configuration,
             namespace,
             leader_elect,
             concurrency,
@@ -126,7 +129,7 @@ impl Arguments {
             log_format,
             cluster,
         } = self;
-        let mut configuration = duties.into_configuration()?;
+        let mut configuration = configuration.into_configuration(catalog)?;
         let process = &mut configuration.process;
         process.namespace = namespace.or_else(|| process.namespace.take());
         process.leader_election.leader_elect = leader_elect.unwrap_or(process.leader_election.leader_elect);
@@ -139,7 +142,7 @@ impl Arguments {
         process.webhook.cert_dir = cert_dir.or_else(|| process.webhook.cert_dir.take());
         overlay(&mut process.log.level, log_level);
         process.log.format = log_format.or(process.log.format);
-        configuration.check().map_err(Error::msg)?;
+        catalog.schema().check(&configuration)?;
         Ok((configuration, cluster))
     }
 }
@@ -150,15 +153,13 @@ fn overlay(setting: &mut String, flag: Option<String>) {
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<Configuration> {
+fn read(file: &Path, catalog: &Catalog) -> anyhow::Result<Configuration> {
     let text = fs::read_to_string(file)
         .with_context(|| format!("cannot read the configuration file {}", file.display()))?;
-    Configuration::from_yaml(&text)
+    catalog
+        .schema()
+        .read(&text)
         .with_context(|| format!("cannot use the configuration file {}", file.display()))
-}
-
-fn component(text: &str) -> Result<Component, String> {
-    named(text).ok_or_else(|| "choose from ray, queue, codeflare, registry, mlflow".into())
 }
 
 fn log_format(text: &str) -> Result<quintet_api::config::LogFormat, String> {

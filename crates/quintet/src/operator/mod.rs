@@ -2,24 +2,22 @@
 
 pub(crate) mod addresses;
 mod arguments;
-mod components;
 mod process;
 
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 
-pub(crate) use arguments::{Arguments, Duties};
-pub(crate) use components::ray_settings;
+pub(crate) use arguments::{Arguments, ConfigurationArguments};
 use process::Process;
 
-use crate::{cluster, logging, signals::Signals};
+use crate::{catalog::Catalog, cluster, logging, signals::Signals};
 
 /// How long everything may take to end; Kubernetes kills after 30 seconds.
-const PATIENCE: Duration = Duration::from_secs(25);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let (configuration, cluster) = arguments.into_configuration()?;
+pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()> {
+    let (configuration, cluster) = arguments.into_configuration(catalog)?;
     logging::start(&configuration.process.log)?;
     cluster::block_on(async move {
         let mut signals = Signals::listen()?;
@@ -27,15 +25,15 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
             cluster = cluster.connect() => cluster?,
             signal = signals.next() => bail!("stopped by {signal} before the cluster answered"),
         };
-        let process = Process::start(configuration, cluster).await?;
+        let process = Process::start(&configuration, &cluster, catalog).await?;
         let tasks = process.tasks.clone();
         tokio::select! {
             signal = signals.next() => tracing::info!("stopping on {signal}"),
             () = tasks.stopping() => {}
         }
-        let (has_lost_the_lead, panicked) = (process.has_lost_the_lead(), tasks.panicked());
+        let (lost_lease, panicked) = (process.lost_lease(), tasks.panicked());
         let late = tokio::select! {
-            late = process.stop(PATIENCE) => late,
+            late = process.stop(SHUTDOWN_TIMEOUT) => late,
             signal = signals.next() => bail!("stopped at once by a second {signal}"),
         };
         if !late.is_empty() {
@@ -46,7 +44,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
             "{} panicked, which is a bug in Quintet; the log says where",
             panicked.join(", ")
         );
-        ensure!(!has_lost_the_lead, "another replica leads now; start again to stand by");
+        ensure!(!lost_lease, "another replica leads now; start again to stand by");
         tracing::info!("stopped");
         Ok(())
     })?

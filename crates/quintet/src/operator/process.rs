@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use quintet_api::config::{self, Configuration};
-use quintet_api::conversion;
 use quintet_api::crd;
+use quintet_component::{Component, Platform, WebhookKind};
 use quintet_controller::admin::{self, Admin};
 use quintet_controller::api::{Api, ApiSettings};
 use quintet_controller::cache::Caches;
@@ -27,13 +27,13 @@ use quintet_controller::{ObjectKey, Runtime, RuntimeParts, RuntimeSettings};
 
 use tokio::net::TcpListener;
 
-use super::{addresses, components};
+use super::addresses;
+use crate::catalog::{Catalog, Configured};
 use crate::cluster::Cluster;
+use crate::names::{DEFAULT_NAMESPACE, shared_name};
 
 /// How long the endpoints of a Service name a pod that is no longer ready.
 const ENDPOINTS_LAG: Duration = Duration::from_secs(5);
-/// The namespace of a process that runs neither in a pod nor with a namespace of its own.
-const DEFAULT_NAMESPACE: &str = "quintet-system";
 
 /// A running process.
 pub(super) struct Process {
@@ -54,11 +54,20 @@ struct Listeners {
 
 impl Process {
     /// Starts everything.
-    pub(super) async fn start(configuration: Configuration, cluster: Cluster) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        configuration: &Configuration,
+        cluster: &Cluster,
+        catalog: &Catalog,
+    ) -> anyhow::Result<Self> {
         let settings = &configuration.process;
         let listeners = Listeners::bind(settings).await?;
-        let namespace = own_namespace(settings, &cluster);
-        must_exist(&namespace, &cluster).await?;
+        let namespace = own_namespace(settings, cluster);
+        must_exist(&namespace, cluster).await?;
+        let platform = Platform::discover(&cluster.client).await;
+        let platform = platform.context("cannot discover the APIs of the cluster")?;
+        let operators = catalog.configure(configuration, &platform)?;
+        let components = catalog.enabled(configuration);
+        let component_names = components.iter().map(Component::name).collect::<Vec<_>>().join(", ");
         let clock = Clock::system();
         let (tasks, election) = (Tasks::new(), Tasks::new());
         let registry = MetricsRegistry::new();
@@ -75,9 +84,8 @@ impl Process {
         let caches = caches.in_namespaces(&settings.watch_namespaces);
         let queue = Queue::new(Arc::clone(&metrics), None);
         let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, &identity);
-        let keeper = keep_certificates(&urgent, &clock, settings, &namespace, &tasks);
-        let webhooks = listeners.webhooks.address();
-        listeners.webhooks.serve(routes(), keeper.clone(), &tasks).context("cannot serve webhooks")?;
+        let publications = publications(&components, &operators, &namespace);
+        let keeper = keep_certificates(&urgent, &clock, settings, &namespace, publications, &tasks);
         let leadership = elect(&urgent, &clock, settings, &namespace, &identity, &election);
         let parts = RuntimeParts {
             api: api.clone(),
@@ -89,6 +97,16 @@ impl Process {
             tasks: tasks.clone(),
         };
         let runtime = Runtime::new(parts, RuntimeSettings::default());
+        let process = quintet_component::Process {
+            runtime: &runtime,
+            client: &cluster.client,
+            clock: &clock,
+            metrics: &registry,
+            concurrency: settings.concurrency,
+        };
+        let routes = start_operators(operators, &process, conversion_route(components))?;
+        let webhooks = listeners.webhooks.address();
+        listeners.webhooks.serve(routes, keeper.clone(), &tasks).context("cannot serve webhooks")?;
         let admin = Admin {
             registry,
             caches,
@@ -98,7 +116,6 @@ impl Process {
             api,
             tasks: tasks.clone(),
         };
-        components::add(&runtime, &configuration, &cluster, &clock, &admin.registry).await?;
         for listener in [listeners.health, listeners.metrics].into_iter().flatten() {
             admin.clone().serve(listener);
         }
@@ -109,14 +126,14 @@ impl Process {
             namespace,
             identity,
             %webhooks,
-            components = ?configuration.components(),
+            components = component_names,
             "started"
         );
         Ok(Self { tasks, runtime, election, leadership })
     }
 
-    /// Whether another replica has taken the lead from this one.
-    pub(super) fn has_lost_the_lead(&self) -> bool {
+    /// Whether another replica leads now.
+    pub(super) fn lost_lease(&self) -> bool {
         self.leadership.is_lost()
     }
 
@@ -227,13 +244,12 @@ fn keep_certificates(
     clock: &Clock,
     settings: &config::Process,
     namespace: &str,
+    publications: Vec<Publication>,
     tasks: &Tasks,
 ) -> Keeper {
     let service = &settings.webhook.service_name;
     let names =
         vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
-    let publications =
-        crd::converted().into_iter().map(Publication::Conversion).chain(ray_webhooks()).collect();
     let secret = ObjectKey::new(namespace, &settings.webhook.secret_name);
     let mut keeper = KeeperSettings::own(secret, names, publications);
     if let Some(directory) = &settings.webhook.cert_dir {
@@ -242,16 +258,42 @@ fn keep_certificates(
     Keeper::start(api.clone(), clock.clone(), keeper, tasks)
 }
 
-fn routes() -> Routes {
-    let routes = Routes::new().convert(crd::CONVERSION_PATH, |object, api_version| {
-        conversion::convert(object, api_version).map_err(|error| error.to_string())
+/// Where the certificate authority is published: only for components that are switched on.
+fn publications(components: &[Component], operators: &[Configured], namespace: &str) -> Vec<Publication> {
+    let converted = components.iter().flat_map(Component::converted_crds).map(Publication::Conversion);
+    let mut admission: Vec<_> = operators
+        .iter()
+        .flat_map(|configured| &configured.operator.webhooks)
+        .map(|webhook| (webhook.kind, shared_name(namespace, webhook.configuration)))
+        .collect();
+    admission.sort();
+    admission.dedup();
+    let admission = admission.into_iter().map(|(kind, name)| match kind {
+        WebhookKind::Mutating => Publication::Mutating(name),
+        WebhookKind::Validating => Publication::Validating(name),
     });
-    // Served in any case; whether the API server asks is up to the configurations in the cluster.
-    quintet_ray::validation::webhook::add_to(routes)
+    converted.chain(admission).collect()
 }
 
-/// The configuration that KubeRay's manifests name; its authority is kept current where webhooks are on.
-fn ray_webhooks() -> Option<Publication> {
-    let is_on = std::env::var("ENABLE_WEBHOOKS").is_ok_and(|value| value == "true");
-    is_on.then(|| Publication::Validating("validating-webhook-configuration".to_owned()))
+/// Adds the controllers and webhooks of all operators.
+fn start_operators(
+    operators: Vec<Configured>,
+    process: &quintet_component::Process<'_>,
+    mut routes: Routes,
+) -> anyhow::Result<Routes> {
+    for Configured { component, operator } in operators {
+        let attempt = || format!("cannot start {}", component.name());
+        (operator.start)(process).with_context(attempt)?;
+        for webhook in operator.webhooks {
+            routes = (webhook.handler)(routes, process.runtime).with_context(attempt)?;
+        }
+    }
+    Ok(routes)
+}
+
+/// The conversion webhook of all enabled components.
+fn conversion_route(components: Vec<Component>) -> Routes {
+    Routes::new().convert(crd::CONVERSION_PATH, move |object, api_version| {
+        quintet_component::convert(&components, &object, api_version).map_err(|error| error.to_string())
+    })
 }

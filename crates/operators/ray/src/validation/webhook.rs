@@ -13,15 +13,23 @@ pub const RAY_JOB_PATH: &str = "/validate-ray-io-v1-rayjob";
 /// Where RayServices are checked.
 pub const RAY_SERVICE_PATH: &str = "/validate-ray-io-v1-rayservice";
 
-/// Answers the API server's questions about Ray's kinds.
-pub fn add_to(routes: Routes) -> Routes {
-    fn answer(verdict: Verdict) -> Answer {
-        verdict.map_or_else(Answer::deny, |()| Answer::allow())
-    }
-    routes
-        .validate::<RayCluster>(RAY_CLUSTER_PATH, |asked| answer(ray_cluster(&asked.object)))
-        .validate::<RayJob>(RAY_JOB_PATH, |asked| answer(ray_job(&asked.object)))
-        .validate::<RayService>(RAY_SERVICE_PATH, |asked| answer(ray_service(&asked.object)))
+/// Validates RayClusters at [`RAY_CLUSTER_PATH`].
+pub(crate) fn add_ray_cluster(routes: Routes) -> Routes {
+    routes.validate::<RayCluster>(RAY_CLUSTER_PATH, |asked| answer(ray_cluster(&asked.object)))
+}
+
+/// Validates RayJobs at [`RAY_JOB_PATH`].
+pub(crate) fn add_ray_job(routes: Routes) -> Routes {
+    routes.validate::<RayJob>(RAY_JOB_PATH, |asked| answer(ray_job(&asked.object)))
+}
+
+/// Validates RayServices at [`RAY_SERVICE_PATH`].
+pub(crate) fn add_ray_service(routes: Routes) -> Routes {
+    routes.validate::<RayService>(RAY_SERVICE_PATH, |asked| answer(ray_service(&asked.object)))
+}
+
+fn answer(verdict: Verdict) -> Answer {
+    verdict.map_or_else(Answer::deny, |()| Answer::allow())
 }
 
 /// The verdict on a RayCluster that is created or changed: its name, and those of its groups.

@@ -1,0 +1,116 @@
+//! The descriptor of the Ray operator.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+use quintet_api::config::{self, ray::RayConfiguration};
+use quintet_component::{Component, FailurePolicy, Operator, Permissions, Process, Webhook, WebhookKind};
+use quintet_controller::{Error, webhook::Routes};
+
+use crate::{
+    Context,
+    dashboard::Pollers,
+    permissions,
+    settings::{Platform, Settings},
+    validation::webhook,
+};
+
+/// Switches the validating webhooks on, as in KubeRay's `main.go`.
+const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";
+/// Prefers Ingresses to Routes on OpenShift, as in KubeRay's `common/openshift.go`.
+const USE_INGRESS_ON_OPENSHIFT: &str = "USE_INGRESS_ON_OPENSHIFT";
+
+/// The variables of KubeRay's operator that Quintet honours.
+const ENVIRONMENT: &[&str] = &[
+    "CLUSTER_DOMAIN",
+    "DELETE_RAYJOB_CR_AFTER_JOB_FINISHES",
+    "ENABLE_DETERMINISTIC_HEAD_POD_NAME",
+    "ENABLE_GCS_FT_REDIS_CLEANUP",
+    "ENABLE_INIT_CONTAINER_INJECTION",
+    "ENABLE_LOGIN_SHELL",
+    "ENABLE_PROBES_INJECTION",
+    "ENABLE_RANDOM_POD_DELETE",
+    "ENABLE_RAY_HEAD_CLUSTER_IP_SERVICE",
+    ENABLE_WEBHOOKS,
+    "ENABLE_ZERO_DOWNTIME",
+    "RAYCLUSTER_DEFAULT_REQUEUE_SECONDS_ENV",
+    "RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS",
+    "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS",
+    USE_INGRESS_ON_OPENSHIFT,
+];
+
+/// RayCluster, RayJob, RayService and RayCronJob.
+pub fn component() -> Component {
+    Component {
+        config: config::ray::CONFIG,
+        replaces: "KubeRay",
+        crds: quintet_api::ray::definitions,
+        convert: None,
+        environment: ENVIRONMENT,
+        configure: Some(configure),
+    }
+}
+
+fn configure(context: &quintet_component::Context<'_>) -> Result<Operator, String> {
+    let section: RayConfiguration =
+        context.configuration.section("ray").map_err(|error| error.to_string())?;
+    let mut settings = Settings::read(&section, &context.configuration.feature_gates, context.environment)?;
+    settings.platform = platform(context);
+    if let Some((major, minor)) = &context.platform.version {
+        settings.check_server(major, minor)?;
+    }
+    let has_webhooks = (context.environment)(ENABLE_WEBHOOKS).is_some_and(|value| value == "true");
+    Ok(Operator {
+        permissions: Permissions { namespaced: permissions::rules(&settings), cluster: Vec::new() },
+        webhooks: if has_webhooks { webhooks() } else { Vec::new() },
+        services: Vec::new(),
+        start: Box::new(|process| start(settings, process)),
+    })
+}
+
+fn platform(context: &quintet_component::Context<'_>) -> Platform {
+    let prefers_ingress = (context.environment)(USE_INGRESS_ON_OPENSHIFT)
+        .is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    Platform {
+        routes: context.platform.is_openshift() && !prefers_ingress,
+        cert_manager: context.platform.serves("cert-manager.io", "v1"),
+    }
+}
+
+fn webhooks() -> Vec<Webhook> {
+    let validating = |name, path, resource: &str, handler: fn(Routes) -> Routes| Webhook {
+        // The name in KubeRay's manifests.
+        configuration: "validating-webhook-configuration",
+        kind: WebhookKind::Validating,
+        name,
+        path,
+        rules: vec![RuleWithOperations {
+            api_groups: Some(vec!["ray.io".into()]),
+            api_versions: Some(vec!["v1".into()]),
+            operations: Some(vec!["CREATE".into(), "UPDATE".into()]),
+            resources: Some(vec![resource.into()]),
+            scope: None,
+        }],
+        failure_policy: FailurePolicy::Fail,
+        object_selector: None,
+        namespace_selector: None,
+        handler: Box::new(move |routes, _| Ok(handler(routes))),
+    };
+    vec![
+        validating("vraycluster.kb.io", webhook::RAY_CLUSTER_PATH, "rayclusters", webhook::add_ray_cluster),
+        validating("vrayjob.kb.io", webhook::RAY_JOB_PATH, "rayjobs", webhook::add_ray_job),
+        validating("vrayservice.kb.io", webhook::RAY_SERVICE_PATH, "rayservices", webhook::add_ray_service),
+    ]
+}
+
+fn start(settings: Settings, process: &Process<'_>) -> Result<(), Error> {
+    let context = Context {
+        settings: Arc::new(settings),
+        clock: process.clock.clone(),
+        seed: None,
+        concurrency: process.concurrency,
+    };
+    let pollers = Pollers::http(process.runtime, &context, process.client.clone());
+    crate::add(process.runtime, &context)?;
+    crate::add_workloads(process.runtime, &context, &pollers, Some(process.metrics))
+}

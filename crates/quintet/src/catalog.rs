@@ -1,0 +1,70 @@
+//! The components of this program, and what follows from their descriptors.
+
+use anyhow::{Context as _, Error};
+use quintet_api::config::{ComponentConfig, Configuration, Schema};
+use quintet_api::conversion::ConversionError;
+use quintet_api::crd::Definition;
+use quintet_component::{Component, Context, Operator, Platform};
+use serde_json::Value;
+
+/// All components.
+#[derive(Clone)]
+pub(crate) struct Catalog {
+    components: Vec<Component>,
+    configs: Vec<ComponentConfig>,
+}
+
+/// A component that is configured and has controllers.
+pub(crate) struct Configured {
+    pub(crate) component: Component,
+    pub(crate) operator: Operator,
+}
+
+impl Catalog {
+    pub(crate) fn new(components: Vec<Component>) -> Self {
+        let configs = components.iter().map(|component| component.config).collect();
+        Self { components, configs }
+    }
+
+    /// All components.
+    pub(crate) fn components(&self) -> &[Component] {
+        &self.components
+    }
+
+    /// Reads and checks configuration files.
+    pub(crate) fn schema(&self) -> Schema<'_> {
+        Schema(&self.configs)
+    }
+
+    /// The CRDs of all components.
+    pub(crate) fn crds(&self) -> Vec<Definition> {
+        self.components.iter().flat_map(|component| (component.crds)()).collect()
+    }
+
+    /// Converts an object to another version of its kind.
+    pub(crate) fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConversionError> {
+        quintet_component::convert(&self.components, object, api_version)
+    }
+
+    /// The components that are switched on.
+    pub(crate) fn enabled(&self, configuration: &Configuration) -> Vec<Component> {
+        self.components.iter().filter(|component| configuration.enables(component.name())).copied().collect()
+    }
+
+    /// Configures the enabled components that have controllers, from this process's environment.
+    pub(crate) fn configure(
+        &self,
+        configuration: &Configuration,
+        platform: &Platform,
+    ) -> anyhow::Result<Vec<Configured>> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let context = Context { configuration, environment: &environment, platform };
+        let configure = |component: Component| {
+            let configure = component.configure?;
+            let operator = configure(&context).map_err(Error::msg);
+            let operator = operator.with_context(|| format!("cannot configure {}", component.name()));
+            Some(operator.map(|operator| Configured { component, operator }))
+        };
+        self.enabled(configuration).into_iter().filter_map(configure).collect()
+    }
+}

@@ -1,0 +1,199 @@
+//! `quintet manifests`: everything an installation consists of, from the descriptors of its components.
+
+mod deployment;
+mod rbac;
+mod webhooks;
+
+use std::fs;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use quintet_api::config::Process;
+use quintet_api::crd::{self, WebhookService};
+use quintet_api::names::{MAX_LABEL, is_dns_label, short_hash};
+use quintet_component::{Component, Platform, Service, WebhookScope};
+use serde_json::{Value, json};
+
+use crate::catalog::{Catalog, Configured};
+use crate::names::{DEFAULT_NAMESPACE, NAME};
+use crate::operator::{ConfigurationArguments, addresses};
+use crate::output::{self, Format};
+
+/// Print everything needed to install Quintet on a cluster.
+///
+/// Pipe it into `kubectl apply --server-side -f -`: some definitions are too large for a client-side apply. Give the
+/// configuration and the feature gates that the operator is to run with: it gets them, and the rights they need.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The namespace to install into.
+    #[arg(short, long, default_value = DEFAULT_NAMESPACE)]
+    namespace: String,
+    /// The image to run.
+    #[arg(long, default_value = concat!("quintet:", env!("CARGO_PKG_VERSION")))]
+    image: String,
+    /// How many replicas to run: one leads, the others stand by and serve webhooks. Defaults to two, or to one without
+    /// leader election.
+    #[arg(long)]
+    replicas: Option<u32>,
+    /// The cluster is OpenShift: Ray dashboards get Routes.
+    #[arg(long)]
+    openshift: bool,
+    #[command(flatten)]
+    configuration: ConfigurationArguments,
+    /// Leave out the CustomResourceDefinitions.
+    #[arg(long)]
+    no_crds: bool,
+    /// Print YAML or JSON.
+    #[arg(short, long, default_value = "yaml")]
+    output: Format,
+}
+
+/// Changes with the configuration file, so that pods are replaced by some that have read it.
+const CONFIGURATION_HASH: &str = "quintet.dev/configuration-hash";
+/// Where the operator finds its configuration file.
+const CONFIGURATION: &str = "/etc/quintet/config.yaml";
+
+pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()> {
+    let Arguments { namespace, image, replicas, openshift, configuration, no_crds, output } = arguments;
+    ensure!(
+        is_dns_label(&namespace),
+        "\"{namespace}\" is not a valid namespace name; use lower-case letters, digits and hyphens, at most {MAX_LABEL}"
+    );
+    let file = configuration.config.as_deref().map(fs::read_to_string).transpose();
+    let file = file.context("cannot read the configuration file")?;
+    let flags = configuration.flags();
+    let configuration = configuration.into_configuration(catalog)?;
+    let process = &configuration.process;
+    if let Some(other) = process.namespace.as_deref().filter(|other| *other != namespace) {
+        bail!(
+            "the configuration says namespace: {other}, and this would install into {namespace}; give --namespace {other}, or leave it out of the file"
+        );
+    }
+    let replicas = replicas_of(process, replicas)?;
+    let endpoints = Endpoints::of(process)?;
+    let platform = if openshift { Platform::openshift() } else { Platform::default() };
+    let (components, operators) =
+        (catalog.enabled(&configuration), catalog.configure(&configuration, &platform)?);
+
+    let mut objects =
+        vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } })];
+    if !no_crds {
+        objects.extend(crds(&namespace, process, &components)?);
+    }
+    objects.extend(rbac::objects(&namespace, process, &components, &operators));
+    objects.extend(services(&namespace, process, &endpoints, &operators));
+    let service = &process.webhook.service_name;
+    let scope = WebhookScope { namespace: &namespace, service, watched: &process.watch_namespaces };
+    objects.extend(webhooks::configurations(&operators, &scope));
+    let mut deployment = deployment::deployment(&namespace, &image, replicas, process, &endpoints);
+    let template = &mut deployment["spec"]["template"];
+    let mut command = vec!["operator".to_owned()];
+    if let Some(text) = file {
+        template["metadata"]["annotations"] = json!({ CONFIGURATION_HASH: short_hash(&text, 40) });
+        let data = json!({ "config.yaml": text });
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(&namespace, NAME), "data": data,
+        }));
+        let pod = &mut template["spec"];
+        pod["volumes"] = json!([{ "name": "configuration", "configMap": { "name": NAME } }]);
+        let mount = json!({ "name": "configuration", "mountPath": "/etc/quintet", "readOnly": true });
+        pod["containers"][0]["volumeMounts"] = json!([mount]);
+        command.push(format!("--config={CONFIGURATION}"));
+    }
+    command.extend(flags);
+    let container = &mut template["spec"]["containers"][0];
+    container["args"] = json!(command);
+    let environment = environment(&components);
+    if !environment.is_empty() {
+        container["env"] = json!(environment);
+    }
+    for service in operators.iter().flat_map(|one| &one.operator.services) {
+        let port = json!({ "name": service.port_name, "containerPort": service.target_port });
+        container["ports"].as_array_mut().into_iter().for_each(|ports| ports.push(port.clone()));
+    }
+    objects.push(deployment);
+    output::print_objects(&objects, output)
+}
+
+/// The CRDs of enabled components.
+fn crds(namespace: &str, process: &Process, components: &[Component]) -> anyhow::Result<Vec<Value>> {
+    let name = process.webhook.service_name.clone();
+    let service = WebhookService { namespace: namespace.to_owned(), name };
+    let definitions: Vec<_> = components.iter().flat_map(|component| (component.crds)()).collect();
+    let crds = crd::manifests(&definitions, &service);
+    let crds = crds.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>();
+    crds.context("cannot write the CRDs")
+}
+
+/// Environment variables that the components read, as far as they are set here.
+fn environment(components: &[Component]) -> Vec<Value> {
+    let names = components.iter().flat_map(|component| component.environment);
+    let set = names.filter_map(|name| Some((name, std::env::var(name).ok()?)));
+    set.map(|(name, value)| json!({ "name": name, "value": value })).collect()
+}
+
+/// Without an election all replicas would write.
+fn replicas_of(process: &Process, asked: Option<u32>) -> anyhow::Result<u32> {
+    if process.leader_election.leader_elect {
+        return Ok(asked.unwrap_or(2));
+    }
+    ensure!(
+        asked.is_none_or(|replicas| replicas <= 1),
+        "without leader election there can be only one replica; leave out --replicas, or set leaderElection.leaderElect"
+    );
+    Ok(asked.unwrap_or(1))
+}
+
+/// The ports of what can be turned off.
+struct Endpoints {
+    metrics: Option<u16>,
+    health: Option<u16>,
+}
+
+impl Endpoints {
+    fn of(process: &Process) -> anyhow::Result<Self> {
+        let port = |address: &str, what: &str| -> anyhow::Result<Option<u16>> {
+            let port = addresses::optional(address, what)?.map(|address| address.port());
+            ensure!(
+                port != Some(0),
+                "{what} \"{address}\" is another port at every start; name one, or 0 alone for none"
+            );
+            Ok(port)
+        };
+        Ok(Self {
+            metrics: port(&process.metrics_bind_address, "metricsBindAddress")?,
+            health: port(&process.health_bind_address, "healthBindAddress")?,
+        })
+    }
+}
+
+fn labels() -> Value {
+    json!({ "app.kubernetes.io/name": NAME })
+}
+
+fn metadata(namespace: &str, name: &str) -> Value {
+    json!({ "name": name, "namespace": namespace, "labels": labels() })
+}
+
+fn services(
+    namespace: &str,
+    process: &Process,
+    endpoints: &Endpoints,
+    operators: &[Configured],
+) -> Vec<Value> {
+    let service = |name: &str, port: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata(namespace, name),
+            "spec": { "selector": labels(), "ports": [port] },
+        })
+    };
+    let webhooks = json!({ "name": "https", "port": 443, "targetPort": "webhook" });
+    let webhooks = service(&process.webhook.service_name, webhooks);
+    let metrics = endpoints.metrics.map(|port| {
+        service("quintet-metrics", json!({ "name": "http", "port": port, "targetPort": "metrics" }))
+    });
+    let of_operators = operators.iter().flat_map(|one| &one.operator.services).map(|one: &Service| {
+        service(one.name, json!({ "name": one.port_name, "port": one.port, "targetPort": one.port_name }))
+    });
+    [webhooks].into_iter().chain(metrics).chain(of_operators).collect()
+}
