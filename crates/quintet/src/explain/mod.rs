@@ -1,0 +1,112 @@
+//! `quintet explain`: what the operator observes of an object, what it decides, and what it waits for.
+//!
+//! Runs the observe and plan steps of the operator in this process, read-only: no operator has to be reachable, and
+//! nothing is written. Services in the cluster, such as Ray dashboards, are reached through the API server.
+
+mod report;
+
+use anyhow::{Context as _, Error, bail, ensure};
+use clap::Args;
+use quintet_component::Platform;
+use quintet_controller::{ObjectKey, Runtime, clock::Clock};
+
+use crate::catalog::{Catalog, Configured};
+use crate::cluster::{self, Cluster, ClusterArguments};
+use crate::operator::ConfigurationArguments;
+use crate::output::{self, Format};
+
+/// Explain what the operator sees of an object, what it would do now, and what it waits for.
+///
+/// Reads the cluster and writes nothing. The output as YAML or JSON holds everything a decision depends on, so that a bug
+/// report can carry it; secret values are left out.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  quintet explain rayjob/train                 why does this job not run?
+  quintet explain raycluster/big -n team-a
+  quintet explain rayjob/train -o yaml         everything that was observed, for a bug report")]
+pub(crate) struct Arguments {
+    /// The object, as KIND/NAME.
+    #[arg(value_name = "KIND/NAME", value_parser = object)]
+    object: (String, String),
+    /// Namespace of the object; otherwise that of the context.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Print everything as YAML or JSON instead of a report.
+    #[arg(short, long)]
+    output: Option<Format>,
+    #[command(flatten)]
+    configuration: ConfigurationArguments,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+fn object(text: &str) -> Result<(String, String), String> {
+    match text.split_once('/') {
+        Some((kind, name)) if !kind.is_empty() && !name.is_empty() => Ok((kind.into(), name.into())),
+        _ => Err("write it as KIND/NAME, such as rayjob/train".into()),
+    }
+}
+
+pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()> {
+    let Arguments { object: (kind, name), namespace, output, configuration, cluster } = arguments;
+    let mut configuration = configuration.into_configuration(catalog)?;
+    let is_namespaced = is_namespaced(catalog, &kind)?;
+    cluster::block_on(async move {
+        let cluster = cluster.connect().await?;
+        let namespace = namespace.unwrap_or_else(|| cluster.namespace.clone());
+        let key = if is_namespaced { ObjectKey::new(&namespace, &name) } else { ObjectKey::cluster(&name) };
+        if is_namespaced {
+            configuration.process.watch_namespaces = vec![namespace];
+        }
+        let platform = Platform::discover(&cluster.client).await;
+        let platform = platform.context("cannot discover the APIs of the cluster")?;
+        let operators = catalog.configure_outside(&configuration, &platform)?;
+        let runtime = read_only_runtime(operators, &cluster, &configuration.process.watch_namespaces)?;
+        let explanations = runtime.explain(&kind, &key).await.map_err(Error::from)?;
+        ensure!(!explanations.is_empty(), "{kind} {key} does not exist at {}", cluster.address);
+        match output {
+            None => output::print(&report::report(&kind, &key, &explanations)),
+            Some(Format::Yaml) => output::print_yaml(&explanations),
+            Some(Format::Json) => output::print_json(&explanations),
+        }
+    })?
+}
+
+/// Whether objects of the kind have a namespace; fails for kinds that no component with controllers has.
+fn is_namespaced(catalog: &Catalog, name: &str) -> anyhow::Result<bool> {
+    let is_it = |kind: &quintet_api::crd::Kind| {
+        kind.name.eq_ignore_ascii_case(name) || kind.plural.eq_ignore_ascii_case(name)
+    };
+    for component in catalog.components() {
+        if let Some(kind) = component.kinds().iter().find(|kind| is_it(kind)) {
+            ensure!(
+                component.configure.is_some(),
+                "{} has no controllers yet; see 'quintet components'",
+                component.name()
+            );
+            return Ok(kind.is_namespaced);
+        }
+    }
+    bail!("unknown kind \"{name}\"; see 'quintet components'")
+}
+
+/// A runtime with all controllers that is never started: it caches and observes, and writes nothing.
+fn read_only_runtime(
+    operators: Vec<Configured>,
+    cluster: &Cluster,
+    namespaces: &[String],
+) -> anyhow::Result<Runtime> {
+    let clock = Clock::system();
+    let (runtime, registry) = Runtime::reader(cluster.client.clone(), &clock, namespaces);
+    let process = quintet_component::Process {
+        runtime: &runtime,
+        client: &cluster.client,
+        clock: &clock,
+        metrics: &registry,
+        concurrency: 1,
+    };
+    for Configured { component, operator } in operators {
+        (operator.start)(&process).with_context(|| format!("cannot start {}", component.name()))?;
+    }
+    Ok(runtime)
+}
