@@ -26,7 +26,7 @@ use http::{Method, Request, Response};
 use k8s_openapi::api::core::v1::Pod;
 use peak_alloc::PeakAlloc;
 use quintet_controller::{
-    ApiKind, Controller, Error, ObjectKey, Plan, Runtime, RuntimeParts, RuntimeSettings, StatusPatch,
+    ApiKind, Controller, Error, NoCall, ObjectKey, Plan, Runtime, RuntimeParts, RuntimeSettings, StatusPatch,
     api::{Api, ApiSettings},
     cache::{Cache, Caches, Entry, WatchSpec},
     clock::Clock,
@@ -269,7 +269,7 @@ fn unsettled_root(number: usize) -> Value {
     root
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, serde::Serialize)]
 struct Root {
     spec: Size,
     #[serde(default)]
@@ -288,18 +288,19 @@ struct Sizer {
 }
 
 impl Controller for Sizer {
-    type Seen = Arc<Entry<Root>>;
+    type Observed = Arc<Entry<Root>>;
+    type Call = NoCall;
 
     const NAME: &'static str = "sizer";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Self::Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Self::Observed>, Error> {
+        self.turns.fetch_add(1, Ordering::Relaxed);
         Ok(self.roots.get(key))
     }
 
-    fn plan(&self, seen: &Self::Seen) -> Plan {
-        self.turns.fetch_add(1, Ordering::Relaxed);
-        let Root { spec, status } = &seen.object;
-        Plan { status: StatusPatch::between(seen, status, spec), ..Plan::default() }
+    fn plan(root: &Self::Observed) -> Plan {
+        let Root { spec, status } = &root.object;
+        Plan { status: StatusPatch::between(root, status, spec), ..Plan::default() }
     }
 }
 

@@ -5,7 +5,7 @@
 //! operator, and reads no configuration: settings are plain structs.
 //!
 //! ```text
-//!   API server ── watch ──> caches ── changes ──> queue ── turn ──> observe ──> plan
+//!   API server ── watch ──> caches ── changes ──> queue ── reconcile ──> observe ──> plan
 //!       ^                     ^                                                  │
 //!       └──────── writes ─────┴───────────── write-through ──── executor <──────┘
 //! ```
@@ -16,7 +16,7 @@
 //! use std::sync::Arc;
 //! use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 //! use quintet_controller::{
-//!     Action, ApiKind, Controller, Error, ObjectKey, Plan, Runtime,
+//!     Action, ApiKind, Controller, Error, ObjectKey, NoCall, Plan, Runtime,
 //!     cache::{Cache, Entry, WatchSpec},
 //! };
 //! use serde_json::json;
@@ -27,14 +27,15 @@
 //! }
 //!
 //! impl Controller for Greeter {
-//!     type Seen = Arc<Entry<Namespace>>;
+//!     type Observed = Arc<Entry<Namespace>>;
+//!     type Call = NoCall;
 //!     const NAME: &'static str = "greeter";
 //!
-//!     async fn observe(&self, key: &ObjectKey) -> Result<Option<Self::Seen>, Error> {
+//!     async fn observe(&self, key: &ObjectKey) -> Result<Option<Self::Observed>, Error> {
 //!         Ok(self.namespaces.get(key))
 //!     }
 //!
-//!     fn plan(&self, namespace: &Self::Seen) -> Plan {
+//!     fn plan(namespace: &Self::Observed) -> Plan {
 //!         let name = namespace.key.name();
 //!         let greeting = json!({
 //!             "metadata": { "name": "greeting", "namespace": name },
@@ -75,7 +76,7 @@ pub mod queue;
 pub mod tasks;
 pub mod webhook;
 
-pub use controller::{Controller, Runtime, RuntimeParts, RuntimeSettings};
+pub use controller::{Controller, Explanation, Runtime, RuntimeParts, RuntimeSettings};
 pub use error::{Class, Error};
 pub use object::{ApiKind, ObjectKey};
-pub use plan::{Action, Event, Next, Plan, Setback, StatusPatch, Step};
+pub use plan::{Action, Event, Next, NoCall, OnError, Plan, StatusPatch, Step};

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 pub use crate::api::{PatchKind, Propagation};
@@ -11,27 +11,49 @@ use crate::{
     object::{ApiKind, ObjectKey, ResourceVersion, Uid},
 };
 
-/// What to do about one root object: made by a pure function, carried out by the executor. It can be
-/// printed, compared and stored.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What to do about one root object: computed by a pure function, carried out by the executor. It can be
+/// printed, compared and stored; the data of Secrets is redacted when it is.
+///
+/// `C` is what the controller calls outside Kubernetes (see [`Controller::Call`](crate::Controller::Call)).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Plan {
-    /// Writes in order; the first that fails ends the turn.
-    pub steps: Vec<Step>,
+pub struct Plan<C = NoCall> {
+    /// Writes in order; the first that fails ends the reconcile.
+    pub steps: Vec<Step<C>>,
     /// How the root's status has to change, if it has to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<StatusPatch>,
-    /// What to tell users, once everything else is done.
+    /// Recorded once the steps are done and the status is written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
-    /// When to look again.
+    /// What the root waits for, in words for people: `RayCluster train-abc12: 1 of 3 workers ready`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub awaits: Vec<String>,
+    /// When to requeue the root.
     pub next: Next,
 }
 
-impl Plan {
+impl<C> Default for Plan<C> {
+    fn default() -> Self {
+        Self {
+            steps: Vec::new(),
+            status: None,
+            events: Vec::new(),
+            awaits: Vec::new(),
+            next: Next::default(),
+        }
+    }
+}
+
+impl<C> Plan<C> {
     /// Nothing to do until something changes.
     pub fn nothing() -> Self {
         Self::default()
+    }
+
+    /// Nothing to do until something happens that others bring about.
+    pub fn awaiting(what: impl Into<String>) -> Self {
+        Self { awaits: vec![what.into()], ..Self::default() }
     }
 
     /// Whether carrying it out writes nothing. (An apply is skipped if it would change nothing, which
@@ -41,43 +63,54 @@ impl Plan {
     }
 }
 
-/// One write, and what users hear of it once it is done.
+/// The calls of a controller that makes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NoCall {}
+
+impl fmt::Display for NoCall {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+/// One action, and the event that is recorded when it is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    /// The write.
-    pub action: Action,
-    /// Recorded as soon as the write has taken place, whatever becomes of those after it.
+pub struct Step<C = NoCall> {
+    /// The action.
+    pub action: Action<C>,
+    /// Recorded as soon as the action is done, whatever becomes of those after it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event: Option<Event>,
-    /// Never under way together with others: those after it depend on it.
+    /// Never in flight together with others: those after it depend on it.
     #[serde(default)]
-    pub apart: bool,
+    pub sequential: bool,
 }
 
-impl From<Action> for Step {
-    fn from(action: Action) -> Self {
-        Self { action, event: None, apart: false }
+impl<C> From<Action<C>> for Step<C> {
+    fn from(action: Action<C>) -> Self {
+        Self { action, event: None, sequential: false }
     }
 }
 
-impl Step {
-    /// The same, but never under way together with others.
+impl<C> Step<C> {
+    /// The same, but never in flight together with others.
     #[must_use]
-    pub fn apart(self) -> Self {
-        Self { apart: true, ..self }
+    pub fn sequential(self) -> Self {
+        Self { sequential: true, ..self }
     }
 }
 
-/// What follows from a write that failed: the turn is tried again later, but users hear of it now.
+/// What follows from an action that failed. The reconcile is retried in any case; this is what users learn
+/// before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Setback {
+pub struct OnError {
     /// How the root's status has to change, if it has to.
     pub status: Option<StatusPatch>,
-    /// What to tell users.
+    /// The events to record.
     pub events: Vec<Event>,
 }
 
-/// When to look at the root again.
+/// When to requeue the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Next {
@@ -88,29 +121,31 @@ pub enum Next {
     After(Duration),
 }
 
-/// One write. Every action may be repeated without harm.
+/// One action. Every action may be repeated without harm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Action {
+pub enum Action<C = NoCall> {
     /// Server-side apply; skipped when nothing would change.
     Apply {
         /// Kind of the object.
         kind: ApiKind,
         /// The fields we want, and nothing else.
+        #[serde(serialize_with = "without_secret_data")]
         object: Value,
-        /// Who owns them.
+        /// The field manager.
         manager: String,
     },
-    /// Create under a name that every attempt would choose again: an object of the same owner that is
-    /// already there is the one we wanted.
+    /// Create under a name that every attempt would choose again: an existing object of the same owner is the
+    /// one we wanted.
     Create {
         /// Kind of the object.
         kind: ApiKind,
         /// The object.
+        #[serde(serialize_with = "without_secret_data")]
         object: Value,
-        /// Whether an object of that name will do, whoever made it.
+        /// Whether an existing object of that name will do, whoever owns it.
         #[serde(default)]
-        or_anybodys: bool,
+        accept_existing: bool,
     },
     /// A narrow patch, of the object or of a subresource.
     Patch {
@@ -134,23 +169,18 @@ pub enum Action {
         key: ObjectKey,
         /// Which incarnation.
         uid: Uid,
-        /// What happens to what it owns.
+        /// What happens to its dependents.
         propagation: Propagation,
-        /// How long it may take to end; the object's own choice if not given.
+        /// The grace period; the object's own if not given.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         grace_seconds: Option<i64>,
     },
-    /// Something outside Kubernetes that the operator itself does (see
+    /// A request outside Kubernetes that the operator itself makes (see
     /// [`Controller::call`](crate::Controller::call)).
-    Call {
-        /// What.
-        name: String,
-        /// With what.
-        input: Value,
-    },
+    Call(C),
 }
 
-impl Action {
+impl<C> Action<C> {
     /// Applies the fields of a typed or JSON object.
     pub fn apply(kind: ApiKind, manager: &str, object: &impl Serialize) -> Self {
         Self::Apply { object: typed(&kind, object), kind, manager: manager.to_owned() }
@@ -158,12 +188,12 @@ impl Action {
 
     /// Creates a typed or JSON object.
     pub fn create(kind: ApiKind, object: &impl Serialize) -> Self {
-        Self::Create { object: typed(&kind, object), kind, or_anybodys: false }
+        Self::Create { object: typed(&kind, object), kind, accept_existing: false }
     }
 
-    /// Creates a typed or JSON object, unless somebody has made one of that name.
+    /// Creates a typed or JSON object, unless one of that name exists.
     pub fn ensure(kind: ApiKind, object: &impl Serialize) -> Self {
-        Self::Create { object: typed(&kind, object), kind, or_anybodys: true }
+        Self::Create { object: typed(&kind, object), kind, accept_existing: true }
     }
 
     /// Changes the fields in `patch`, removing those that are `null`.
@@ -182,10 +212,10 @@ impl Action {
         }
     }
 
-    /// This write, and what users hear of it once it is done.
+    /// This action, with an event that is recorded when it is done.
     #[must_use]
-    pub fn telling(self, event: Event) -> Step {
-        Step { action: self, event: Some(event), apart: false }
+    pub fn with_event(self, event: Event) -> Step<C> {
+        Step { action: self, event: Some(event), sequential: false }
     }
 
     /// The object it is about, if it writes to Kubernetes.
@@ -196,7 +226,7 @@ impl Action {
                 Some(ObjectKey::new(field("/metadata/namespace"), field("/metadata/name")))
             }
             Self::Patch { key, .. } | Self::Delete { key, .. } => Some(key.clone()),
-            Self::Call { .. } => None,
+            Self::Call(_) => None,
         }
     }
 
@@ -207,12 +237,12 @@ impl Action {
             | Self::Create { kind, .. }
             | Self::Patch { kind, .. }
             | Self::Delete { kind, .. } => Some(kind),
-            Self::Call { .. } => None,
+            Self::Call(_) => None,
         }
     }
 }
 
-impl fmt::Display for Action {
+impl<C: fmt::Display> fmt::Display for Action<C> {
     /// What is done to which object, without its contents: they may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self {
@@ -220,7 +250,7 @@ impl fmt::Display for Action {
             Self::Create { .. } => "create",
             Self::Patch { .. } => "patch",
             Self::Delete { .. } => "delete",
-            Self::Call { name, .. } => return write!(f, "call {name}"),
+            Self::Call(call) => return call.fmt(f),
         };
         match (self.kind(), self.target()) {
             (Some(kind), Some(target)) => write!(f, "{verb} {kind} {target}"),
@@ -229,9 +259,34 @@ impl fmt::Display for Action {
     }
 }
 
-/// An object as JSON, with the kind it was said to have.
+/// What stands in the place of secret data in stored plans and observed states.
+pub const REDACTED: &str = "<redacted>";
+
+/// An object as it may be shown: the data of a Secret is redacted, its keys are not.
+fn without_secret_data<S: Serializer>(object: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    if object["kind"] != "Secret" {
+        return object.serialize(serializer);
+    }
+    let mut shown = object.clone();
+    for field in ["data", "stringData"] {
+        for value in
+            shown.get_mut(field).and_then(Value::as_object_mut).into_iter().flat_map(|data| data.values_mut())
+        {
+            *value = REDACTED.into();
+        }
+    }
+    shown.serialize(serializer)
+}
+
+/// A value of ours as JSON. Types that cannot be JSON (maps with keys that are not text) are bugs that any test
+/// of the plan shows; in production the API server refuses the empty object.
+fn to_json(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// An object as JSON, with its kind.
 fn typed(kind: &ApiKind, object: &impl Serialize) -> Value {
-    let mut object = serde_json::to_value(object).unwrap_or_default();
+    let mut object = to_json(object);
     if let Value::Object(fields) = &mut object {
         fields.insert("apiVersion".to_owned(), kind.api_version().into());
         fields.insert("kind".to_owned(), kind.kind.as_ref().into());
@@ -239,7 +294,7 @@ fn typed(kind: &ApiKind, object: &impl Serialize) -> Value {
     object
 }
 
-/// The difference between the status that was seen and the one that should be, as a merge patch on
+/// The difference between the observed status and the desired one, as a merge patch on
 /// exactly the state it was derived from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusPatch {
@@ -252,11 +307,9 @@ pub struct StatusPatch {
 }
 
 impl StatusPatch {
-    /// What turns `current`, as seen on `root`, into `desired`; `None` if nothing does.
+    /// The patch from `current`, as observed on `root`, to `desired`; `None` if they are equal.
     pub fn between<T>(root: &Entry<T>, current: &impl Serialize, desired: &impl Serialize) -> Option<Self> {
-        let current = serde_json::to_value(current).unwrap_or_default();
-        let desired = serde_json::to_value(desired).unwrap_or_default();
-        let status = merge_difference(&current, &desired)?;
+        let status = merge_difference(&to_json(current), &to_json(desired))?;
         Some(Self { uid: root.uid.clone(), version: root.version.0, status })
     }
 
@@ -353,14 +406,26 @@ mod tests {
     }
 
     #[test]
-    fn plans_survive_being_stored() {
+    fn plans_round_trip_through_json() {
         let plan = Plan {
-            steps: vec![Action::Call { name: "ring".to_owned(), input: json!({"times": 3}) }.into()],
+            steps: vec![Action::Call("ring".to_owned()).into()],
+            awaits: vec!["somebody at the door".to_owned()],
             events: vec![Event::normal("Rang", "Ring", "the bell rang")],
             next: Next::After(Duration::from_secs(3)),
             ..Plan::default()
         };
         let text = serde_json::to_string(&plan).unwrap();
-        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+        assert_eq!(serde_json::from_str::<Plan<String>>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn secret_data_is_redacted_in_stored_plans() {
+        let secret = json!({"metadata": {"name": "token"}, "stringData": {"auth_token": "hunter2"}});
+        let kind = ApiKind::of::<k8s_openapi::api::core::v1::Secret>();
+        let action = Action::<NoCall>::create(kind, &secret);
+        let stored = serde_json::to_string(&action).unwrap();
+        assert!(!stored.contains("hunter2") && stored.contains("auth_token"), "{stored}");
+        let Action::Create { object, .. } = action else { panic!() };
+        assert_eq!(object["stringData"]["auth_token"], "hunter2", "what is written is not redacted");
     }
 }

@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use quintet_controller::{
-    Action, Class, Error, Event, ObjectKey, Plan, StatusPatch,
+    Action, Class, Error, Event, NoCall, ObjectKey, Plan, StatusPatch,
     api::PatchKind,
     cache::{Cache, Selector, WatchSpec},
     executor::{Done, Executor},
@@ -76,7 +76,7 @@ impl Fixture {
     }
 
     async fn carry_out(&self, plan: Plan) -> Result<Done, Error> {
-        let no_calls = |_, _| std::future::ready(Ok(()));
+        let no_calls = |_: NoCall| std::future::ready(Ok(()));
         let written = self.executor.act_out(&plan.steps, no_calls, |_| ()).await;
         let written = written.map_err(|failed| failed.error)?;
         self.executor.set_status(&garden_kind(), &root_key(), plan.status.as_ref(), written).await
@@ -183,7 +183,7 @@ fn an_apply_that_changes_nothing_is_not_sent() {
         let executor = Executor::new(fresh.api.clone(), fresh.runtime.caches().clone());
         fixture.server.take_requests();
         for looks in [1, 0] {
-            let no_calls = |_, _| std::future::ready(Ok(()));
+            let no_calls = |_: NoCall| std::future::ready(Ok(()));
             let written = executor.act_out(&[apply("blue").into()], no_calls, |_| ()).await.unwrap();
             assert!(written.is_empty());
             assert_eq!(requests(&fixture.server), looks);
@@ -209,7 +209,7 @@ fn a_watch_that_would_select_an_object_knows_that_it_is_not_there() {
         {
             let metadata = json!({"name": name, "namespace": "default", "labels": {"garden": garden}});
             let apply = Action::apply(config_map_kind(), "us", &json!({"metadata": metadata}));
-            let no_calls = |_, _| std::future::ready(Ok(()));
+            let no_calls = |_: NoCall| std::future::ready(Ok(()));
             executor.act_out(&[apply.into()], no_calls, |_| ()).await.unwrap();
             assert_eq!(requests(&server), expected, "{name}");
         }
@@ -321,13 +321,13 @@ fn users_hear_of_every_step_that_took_place_though_another_failed() {
         let create = |name: &str| {
             let object = json!({"metadata": {"name": name, "namespace": "default"}});
             let event = Event::normal("Created", "Create", name);
-            Action::create(config_map_kind(), &object).telling(event)
+            Action::create(config_map_kind(), &object).with_event(event)
         };
         let nameless = Action::create(config_map_kind(), &json!({"metadata": {}}));
         let after = Action::merge(config_map_kind(), root_key(), json!({}));
         let steps = [create("a"), nameless.into(), create("b"), after.into()];
         let told = std::cell::RefCell::new(Vec::new());
-        let no_calls = |_, _| std::future::ready(Ok(()));
+        let no_calls = |_: NoCall| std::future::ready(Ok(()));
         let tell = |event: &Event| told.borrow_mut().push(event.note.clone());
         let failed = fixture.executor.act_out(&steps, no_calls, tell).await.unwrap_err();
         assert_eq!(failed.action, steps[1].action);
@@ -355,7 +355,7 @@ fn what_has_to_be_there_may_be_anybodys() {
 fn an_action_is_named_without_its_contents() {
     let secret = json!({"metadata": {"name": "a", "namespace": "b"}, "data": {"token": "hush"}});
     let kind = quintet_controller::ApiKind::of::<k8s_openapi::api::core::v1::Secret>();
-    assert_eq!(Action::create(kind, &secret).to_string(), "create Secret b/a");
+    assert_eq!(Action::<NoCall>::create(kind, &secret).to_string(), "create Secret b/a");
 }
 
 #[test]

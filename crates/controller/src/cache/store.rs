@@ -9,10 +9,14 @@ use std::{
     },
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
-/// One cached object: what the machinery knows of it, and what the kind's projection keeps of it.
-#[derive(Debug)]
+/// One cached object: what the machinery knows of it, and what the kind's projection keeps of it. It can be part of a
+/// stored observed state.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Entry<T> {
     /// Namespace and name.
     pub key: ObjectKey,
@@ -27,6 +31,7 @@ pub struct Entry<T> {
     /// The object, or what the projection keeps of it.
     pub object: T,
     /// What our last apply wanted, hashed, while the content is still as that apply left it; else zero.
+    #[serde(skip)]
     pub(crate) applied: AtomicU64,
 }
 

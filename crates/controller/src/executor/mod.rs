@@ -51,9 +51,9 @@ pub struct Done {
 
 /// The step that ended a turn.
 #[derive(Debug)]
-pub struct Failed {
+pub struct Failed<C> {
     /// What was tried.
-    pub action: Action,
+    pub action: Action<C>,
     /// Why it did not work.
     pub error: Error,
 }
@@ -63,12 +63,12 @@ pub struct Failed {
 const ABREAST: usize = 8;
 
 /// Whether two steps that follow one another may be under way at the same time.
-fn are_independent(a: &Step, b: &Step) -> bool {
+fn are_independent<C>(a: &Step<C>, b: &Step<C>) -> bool {
     let alike = matches!(
         (&a.action, &b.action),
         (Action::Create { .. }, Action::Create { .. }) | (Action::Delete { .. }, Action::Delete { .. })
     );
-    alike && a.action.kind() == b.action.kind() && !a.apart && !b.apart
+    alike && a.action.kind() == b.action.kind() && !a.sequential && !b.sequential
 }
 
 impl Executor {
@@ -85,25 +85,26 @@ impl Executor {
     /// Carries the steps of a plan out, in order, up to the first that fails. Creations of one kind that follow
     /// one another are independent, and so are deletions: they are under way together. `call` does what the
     /// operator itself does; `tell` hears of every step that has taken place.
-    pub async fn act_out<F>(
+    pub async fn act_out<C, F>(
         &self,
-        steps: &[Step],
-        call: impl Fn(String, Value) -> F,
+        steps: &[Step<C>],
+        call: impl Fn(C) -> F,
         tell: impl Fn(&Event),
-    ) -> Result<Vec<Written>, Failed>
+    ) -> Result<Vec<Written>, Failed<C>>
     where
+        C: Clone,
         F: Future<Output = Result<(), Error>>,
     {
         let mut written = Vec::new();
-        let step = async |step: &Step| {
+        let step = async |step: &Step<C>| {
             let result = match &step.action {
-                Action::Call { name, input } => call(name.clone(), input.clone()).await.map(|()| None),
+                Action::Call(request) => call(request.clone()).await.map(|()| None),
                 action => self.act(action).await,
             };
             match result {
                 Ok(written) => {
                     // Nothing is said of an apply that changed nothing.
-                    if written.is_some() || matches!(step.action, Action::Call { .. }) {
+                    if written.is_some() || matches!(step.action, Action::Call(_)) {
                         step.event.iter().for_each(&tell);
                     }
                     Ok(written)
@@ -146,10 +147,12 @@ impl Executor {
         Ok(done)
     }
 
-    async fn act(&self, action: &Action) -> Result<Option<Written>, Error> {
+    async fn act<C>(&self, action: &Action<C>) -> Result<Option<Written>, Error> {
         match action {
             Action::Apply { kind, object, manager } => self.apply(kind, object, manager).await,
-            Action::Create { kind, object, or_anybodys } => self.create(kind, object, *or_anybodys).await,
+            Action::Create { kind, object, accept_existing } => {
+                self.create(kind, object, *accept_existing).await
+            }
             Action::Patch { kind, key, subresource, patch_kind, patch } => {
                 let subresource = subresource.as_deref();
                 let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
@@ -171,7 +174,7 @@ impl Executor {
                 }
                 Ok(Some(Written { kind: kind.clone(), key: key.clone(), version: None }))
             }
-            Action::Call { .. } => Ok(None),
+            Action::Call(_) => Ok(None),
         }
     }
 
@@ -237,18 +240,18 @@ impl Executor {
         &self,
         kind: &ApiKind,
         object: &Value,
-        or_anybodys: bool,
+        accept_existing: bool,
     ) -> Result<Option<Written>, Error> {
         let key = key_of(kind, object)?;
         let is_known =
             || matches!(self.caches.knowledge(kind, &key, &labels_of(object)), Knowledge::Present(_));
-        if or_anybodys && is_known() {
+        if accept_existing && is_known() {
             return Ok(None);
         }
         match self.api.create(kind, &key, object).await {
             Ok(answer) => Ok(Some(self.wrote(kind, &key, &answer))),
             Err(error) if error.status().is_some_and(kube::core::Status::is_already_exists) => {
-                if or_anybodys {
+                if accept_existing {
                     return Ok(None);
                 }
                 self.adopt_ours(kind, &key, object, error).await.map(Some)

@@ -41,7 +41,7 @@ impl fmt::Display for Uid {
 ///
 /// Kubernetes promises since 1.35 what every API server has always done: versions of one resource
 /// type compare as numbers. A version that is no number counts as the oldest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResourceVersion(pub u64);
 

@@ -16,7 +16,10 @@ pub(super) struct Lane {
     changes: VecDeque<ObjectKey>,
     background: VecDeque<ObjectKey>,
     ready: usize,
+    /// Objects being reconciled that count against `workers`.
     running: usize,
+    /// Objects being reconciled that do not: they wait for something slow.
+    detached: usize,
     metrics: QueueMetrics,
 }
 
@@ -32,8 +35,11 @@ enum Place {
     Ready(Priority),
     /// Until the timer with this ticket.
     Waiting(u64),
-    /// Being worked on; and why it has to run again, if it has to.
-    Running(Option<Reason>),
+    /// Being worked on; why it has to run again, if it has to; and whether it counts against `workers`.
+    Running {
+        again: Option<Reason>,
+        has_slot: bool,
+    },
 }
 
 impl Lane {
@@ -47,6 +53,7 @@ impl Lane {
             background: VecDeque::new(),
             ready: 0,
             running: 0,
+            detached: 0,
             metrics,
         }
     }
@@ -58,7 +65,7 @@ impl Lane {
             return true;
         };
         match item.place {
-            Place::Running(ref mut again) => {
+            Place::Running { ref mut again, .. } => {
                 let keep = again.is_some_and(|before| before.priority() == Priority::Change);
                 if !keep {
                     *again = Some(reason);
@@ -102,7 +109,7 @@ impl Lane {
             if item.place != Place::Ready(priority) {
                 continue;
             }
-            item.place = Place::Running(None);
+            item.place = Place::Running { again: None, has_slot: true };
             self.ready -= 1;
             self.running += 1;
             self.metrics.depth.dec();
@@ -114,8 +121,8 @@ impl Lane {
 
     /// Ends a turn that left nothing to do.
     pub(super) fn settle(&mut self, key: &ObjectKey) {
-        if let Some(Item { place: Place::Running(again), .. }) = self.items.remove(key) {
-            self.running -= 1;
+        if let Some(Item { place: Place::Running { again, has_slot }, .. }) = self.items.remove(key) {
+            self.end(has_slot);
             if let Some(reason) = again {
                 self.enqueue(key.clone(), reason, 0);
             }
@@ -124,8 +131,8 @@ impl Lane {
 
     /// Ends a turn that has to be followed by another.
     pub(super) fn again(&mut self, key: &ObjectKey, reason: Reason) {
-        if let Some(Item { place: Place::Running(again), .. }) = self.items.remove(key) {
-            self.running -= 1;
+        if let Some(Item { place: Place::Running { again, has_slot }, .. }) = self.items.remove(key) {
+            self.end(has_slot);
             self.enqueue(key.clone(), again.unwrap_or(reason), 0);
         }
     }
@@ -135,12 +142,12 @@ impl Lane {
         let Some(item) = self.items.get_mut(key) else {
             return false;
         };
-        let Place::Running(again) = item.place else {
+        let Place::Running { again, has_slot } = item.place else {
             return false;
         };
-        self.running -= 1;
         item.failures = 0;
         item.reason = reason;
+        self.end(has_slot);
         if let Some(reason) = again {
             self.enqueue(key.clone(), reason, 0);
         }
@@ -153,17 +160,42 @@ impl Lane {
     /// into a hot loop.
     pub(super) fn fail(&mut self, key: &ObjectKey) -> Option<(u32, bool)> {
         let item = self.items.get_mut(key)?;
-        let has_changed = matches!(item.place, Place::Running(Some(_)));
-        self.running -= 1;
+        let Place::Running { again, has_slot } = item.place else {
+            return None;
+        };
         item.failures = item.failures.saturating_add(1);
         item.reason = Reason::Retry;
+        let failures = item.failures;
         self.metrics.retries.inc();
-        Some((item.failures, has_changed))
+        self.end(has_slot);
+        Some((failures, again.is_some()))
+    }
+
+    /// Lets an object go on without counting against `workers`; returns whether that made room.
+    pub(super) fn release_slot(&mut self, key: &ObjectKey) -> bool {
+        let Some(Item { place: Place::Running { has_slot, .. }, .. }) = self.items.get_mut(key) else {
+            return false;
+        };
+        if !std::mem::take(has_slot) {
+            return false;
+        }
+        self.running -= 1;
+        self.detached += 1;
+        true
+    }
+
+    /// An object is no longer being worked on.
+    fn end(&mut self, had_slot: bool) {
+        if had_slot {
+            self.running -= 1;
+        } else {
+            self.detached -= 1;
+        }
     }
 
     /// How many objects wait for a time.
     pub(super) fn waiting(&self) -> usize {
-        self.items.len() - self.ready - self.running
+        self.items.len() - self.ready - self.running - self.detached
     }
 
     /// Whether an object still waits for the timer with this ticket.
@@ -187,7 +219,7 @@ impl Lane {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.ready == 0 && self.running == 0
+        self.ready == 0 && self.running == 0 && self.detached == 0
     }
 
     pub(super) fn report(&self) -> LaneReport {
@@ -204,7 +236,7 @@ impl Lane {
             controller: self.controller,
             open: self.open,
             ready: self.ready,
-            running: self.running,
+            running: self.running + self.detached,
             waiting: self.waiting(),
             oldest: oldest.map(|(key, item)| (key.clone(), item.since.elapsed().as_secs_f64())),
             failing,

@@ -242,6 +242,16 @@ impl Queue {
         }
     }
 
+    /// Gives the place of an object among the reconciles of its controller to another one. The object stays in
+    /// progress until it is finished, so nobody else reconciles it meanwhile.
+    pub fn release_slot(&self, job: &Job) {
+        if let Some(lane) = self.0.state.lock().lanes.get_mut(job.lane.0)
+            && lane.release_slot(&job.key)
+        {
+            self.0.ready.notify_one();
+        }
+    }
+
     /// Ends a turn.
     pub fn finish(&self, job: Job, outcome: Outcome) {
         let mut guard = self.0.state.lock();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Event, ObjectKey, Plan, StatusPatch,
+    Action, ApiKind, Controller, Error, Event, NoCall, ObjectKey, Plan, StatusPatch,
     cache::{Cache, Caches, Entry, Selector, WatchSpec},
 };
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub fn config_map_kind() -> ApiKind {
     ApiKind::of::<k8s_openapi::api::core::v1::ConfigMap>()
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Garden {
     pub metadata: GardenMeta,
@@ -37,14 +37,14 @@ pub struct Garden {
     pub status: GardenStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GardenMeta {
     pub generation: i64,
     pub finalizers: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GardenSpec {
     pub plants: usize,
@@ -59,7 +59,7 @@ pub struct GardenStatus {
 }
 
 /// What is kept of a plant.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plant {
     pub garden: String,
     pub colour: String,
@@ -96,7 +96,8 @@ pub struct Gardener {
     pub plants: Cache<Plant>,
 }
 
-pub struct Seen {
+#[derive(Serialize, Deserialize)]
+pub struct Observed {
     garden: Arc<Entry<Garden>>,
     plants: Vec<Arc<Entry<Plant>>>,
 }
@@ -116,17 +117,18 @@ pub fn garden_of(entry: &Entry<Plant>) -> ObjectKey {
 }
 
 impl Controller for Gardener {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = NoCall;
 
     const NAME: &'static str = "gardener";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
         let plants = self.plants.by_index("garden", key.as_str());
-        Ok(self.gardens.get(key).map(|garden| Seen { garden, plants }))
+        Ok(self.gardens.get(key).map(|garden| Observed { garden, plants }))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        let Seen { garden, plants } = seen;
+    fn plan(observed: &Observed) -> Plan {
+        let Observed { garden, plants } = observed;
         let Garden { metadata, spec, status } = &garden.object;
         let has_finalizer = metadata.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
         let finalizers = |finalizers: Value| {

@@ -65,7 +65,7 @@ impl Process {
             tasks: tasks.clone(),
         };
         let settings =
-            RuntimeSettings { workers: 4, patience: Duration::from_mins(1), ..RuntimeSettings::default() };
+            RuntimeSettings { shutdown_timeout: Duration::from_mins(1), ..RuntimeSettings::default() };
         let runtime = Runtime::new(parts, settings);
         Self { runtime, api, tasks, connection, leadership, registry, metrics, clock }
     }

@@ -7,6 +7,7 @@ mod tests;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::pod::{Pod, Status};
 use crate::status::Address;
@@ -17,7 +18,7 @@ const TERMINATED: i32 = 143;
 const KILLED: i32 = 137;
 
 /// Where a pod is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Place {
     /// The address of the node.
     pub host_ip: String,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use quintet_api::Quantity;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use crate::status::{Condition, ContainerState, ContainerStatus, Running, Status, Terminated, Waiting};
 pub use crate::wishes::Wishes;
 
 /// A pod.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Pod {
     /// Counts changes of the spec.
     pub generation: Option<i64>,
@@ -27,7 +27,7 @@ pub struct Pod {
 }
 
 /// What should run.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
 pub struct Spec {
@@ -45,7 +45,7 @@ pub struct Spec {
 }
 
 /// What happens to containers that end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "Kubernetes' own words")]
 pub enum RestartPolicy {
     #[default]
@@ -55,11 +55,11 @@ pub enum RestartPolicy {
 }
 
 /// A reason not to schedule yet; which one does not matter.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SchedulingGate {}
 
 /// A condition without which the pod is not ready.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
 pub struct ReadinessGate {
@@ -67,7 +67,7 @@ pub struct ReadinessGate {
 }
 
 /// A container.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
 pub struct Container {
@@ -85,7 +85,7 @@ impl Container {
 }
 
 /// What a container needs.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
 pub struct Resources {

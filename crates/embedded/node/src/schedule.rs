@@ -2,6 +2,7 @@
 //! has room for them and the labels they ask for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +13,10 @@ use quintet_api::Quantity;
 use quintet_controller::api::Api;
 use quintet_controller::cache::{Cache, Change, Entry};
 use quintet_controller::clock::Clock;
+use quintet_controller::object::Uid;
 use quintet_controller::{Action, ApiKind, Controller, Error, Next, ObjectKey, Plan, StatusPatch};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::pod::Pod;
 
@@ -202,56 +204,70 @@ pub(crate) struct Scheduler {
     pub(crate) ledger: Arc<Ledger>,
 }
 
-pub(crate) struct Seen {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Observed {
     pod: Arc<Entry<Pod>>,
     choice: Result<String, String>,
     now: Timestamp,
 }
 
+/// Binds a pod to a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Bind {
+    pod: ObjectKey,
+    uid: Uid,
+    node: String,
+}
+
+impl fmt::Display for Bind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bind Pod {} to Node {}", self.pod, self.node)
+    }
+}
+
 impl Controller for Scheduler {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = Bind;
     const NAME: &'static str = "simulated-scheduler";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
         let Some(pod) = self.pods.get(key).filter(|pod| waits(pod)) else { return Ok(None) };
         let choice = self.ledger.choose(&pod, &self.nodes.all());
-        Ok(Some(Seen { pod, choice, now: self.clock.now() }))
+        Ok(Some(Observed { pod, choice, now: self.clock.now() }))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        match &seen.choice {
+    fn plan(observed: &Observed) -> Plan<Bind> {
+        match &observed.choice {
             Ok(node) => {
-                let key = &seen.pod.key;
-                let binding = json!({
-                    "apiVersion": "v1", "kind": "Binding",
-                    "metadata": {
-                        "name": key.name(), "namespace": key.namespace(), "uid": seen.pod.uid,
-                    },
-                    "target": { "apiVersion": "v1", "kind": "Node", "name": node },
-                });
-                let bind = Action::Call { name: "bind".to_owned(), input: binding };
-                Plan { steps: vec![bind.into()], ..Plan::default() }
+                let pod = &observed.pod;
+                let bind = Bind { pod: pod.key.clone(), uid: pod.uid.clone(), node: node.clone() };
+                Plan { steps: vec![Action::Call(bind).into()], ..Plan::default() }
             }
             Err(reason) => {
-                let current = &seen.pod.object.status;
+                let current = &observed.pod.object.status;
                 let mut status = current.clone();
-                let now = Timestamp::from_second(seen.now.as_second()).unwrap_or(seen.now);
+                let now = Timestamp::from_second(observed.now.as_second()).unwrap_or(observed.now);
                 status.set("PodScheduled", false, Some(("Unschedulable", Some(reason.clone()))), now);
-                let status = StatusPatch::between(&seen.pod, current, &status);
+                let status = StatusPatch::between(&observed.pod, current, &status);
                 Plan { status, next: Next::After(AGAIN), ..Plan::default() }
             }
         }
     }
 
-    async fn call(&self, _bind: &str, binding: &Value) -> Result<(), Error> {
-        let of = |field: &str| binding["metadata"][field].as_str().unwrap_or_default();
-        let key = ObjectKey::new(of("namespace"), of("name"));
-        self.api.create(&ApiKind::of::<Binding>(), &key, binding).await.map(drop)
+    async fn call(&self, Bind { pod, uid, node }: &Bind) -> Result<(), Error> {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": { "name": pod.name(), "namespace": pod.namespace(), "uid": uid },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        self.api.create(&ApiKind::of::<Binding>(), pod, &binding).await.map(drop)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn node(name: &str, cpu: &str, labels: &Value) -> Node {

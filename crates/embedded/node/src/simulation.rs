@@ -12,8 +12,9 @@ use quintet_controller::cache::{Cache, Entry, Selector, WatchSpec};
 use quintet_controller::clock::Clock;
 use quintet_controller::tasks::Tasks;
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Next, ObjectKey, Plan, Runtime, RuntimeSettings, StatusPatch,
+    Action, ApiKind, Controller, Error, Next, NoCall, ObjectKey, Plan, Runtime, StatusPatch,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::addresses::{self, Addresses};
@@ -183,7 +184,7 @@ fn run_pods(runtime: &Runtime, pods: &Cache<Pod>, nodes: &NodeShape, clock: &Clo
     });
     let kubelets = Kubelets { pods: pods.clone(), nodes: nodes.clone(), clock: clock.clone(), addresses };
     // Pods are independent of each other: as many at a time as there are workers.
-    runtime.add(kubelets, pods, RuntimeSettings::default().workers).done();
+    runtime.add(kubelets, pods, KUBELETS).done();
 }
 
 fn run_scheduler(runtime: &Runtime, api: &Api, pods: &Cache<Pod>, nodes: &Cache<Node>, clock: &Clock) {
@@ -203,6 +204,9 @@ fn run_scheduler(runtime: &Runtime, api: &Api, pods: &Cache<Pod>, nodes: &Cache<
         .done();
 }
 
+/// Pods that the kubelets of all nodes work on at a time.
+const KUBELETS: usize = 32;
+
 /// The kubelets of all nodes.
 struct Kubelets {
     pods: Cache<Pod>,
@@ -211,27 +215,29 @@ struct Kubelets {
     addresses: Arc<Addresses>,
 }
 
-struct Seen {
+#[derive(Serialize, Deserialize)]
+struct Observed {
     pod: Arc<Entry<Pod>>,
     place: Place,
     now: Timestamp,
 }
 
 impl Controller for Kubelets {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = NoCall;
     const NAME: &'static str = "simulated-kubelets";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
         let Some(pod) = self.pods.get(key) else { return Ok(None) };
         let node = pod.object.spec.node_name.as_ref().and_then(|name| self.nodes.number_of(name));
         let Some(node) = node else { return Ok(None) };
         let place = Place { host_ip: addresses::of_node(node), pod_ip: self.addresses.of_pod(&pod.uid) };
-        Ok(Some(Seen { pod, place, now: self.clock.now() }))
+        Ok(Some(Observed { pod, place, now: self.clock.now() }))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        let pod = &seen.pod;
-        let Step { status, remove, wake } = life::step(&pod.object, &seen.place, seen.now);
+    fn plan(observed: &Observed) -> Plan {
+        let pod = &observed.pod;
+        let Step { status, remove, wake } = life::step(&pod.object, &observed.place, observed.now);
         let mut plan = Plan {
             status: StatusPatch::between(pod, &pod.object.status, &status),
             next: wake.map_or(Next::AwaitChange, Next::After),
@@ -240,7 +246,7 @@ impl Controller for Kubelets {
         if remove {
             plan.steps.push(
                 Action::Delete {
-                    kind: self.pods.kind().clone(),
+                    kind: ApiKind::of::<core::Pod>(),
                     key: pod.key.clone(),
                     uid: pod.uid.clone(),
                     propagation: Propagation::Background,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quintet_api::duration::GoDuration;
+use serde::{Deserialize, Serialize};
 
 /// Where the annotations live.
 const PREFIX: &str = "node.quintet.dev/";
 
 /// What the annotations of a pod ask for; see the [crate documentation](crate).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wishes {
     pub(crate) start_after: Duration,
     pub(crate) init_for: Duration,

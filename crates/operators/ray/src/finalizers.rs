@@ -1,11 +1,11 @@
-//! Finalizers, changed one at a time and only on the state that was seen.
+//! Finalizers, changed one at a time and only on the observed state.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quintet_controller::{Action, ApiKind, cache::Entry, object::Scoped};
 use serde_json::json;
 
 /// Adds a finalizer; `None` if it is there.
-pub(crate) fn add<T>(entry: &Entry<T>, metadata: &ObjectMeta, finalizer: &str) -> Option<Action>
+pub(crate) fn add<T, C>(entry: &Entry<T>, metadata: &ObjectMeta, finalizer: &str) -> Option<Action<C>>
 where
     T: kube::Resource<DynamicType = ()>,
     T::Scope: Scoped,
@@ -19,7 +19,7 @@ where
 }
 
 /// Removes a finalizer; `None` if it is not there.
-pub(crate) fn remove<T>(entry: &Entry<T>, metadata: &ObjectMeta, finalizer: &str) -> Option<Action>
+pub(crate) fn remove<T, C>(entry: &Entry<T>, metadata: &ObjectMeta, finalizer: &str) -> Option<Action<C>>
 where
     T: kube::Resource<DynamicType = ()>,
     T::Scope: Scoped,
@@ -29,7 +29,7 @@ where
     (after.len() < before.len()).then(|| set(entry, &after))
 }
 
-fn set<T>(entry: &Entry<T>, finalizers: &[String]) -> Action
+fn set<T, C>(entry: &Entry<T>, finalizers: &[String]) -> Action<C>
 where
     T: kube::Resource<DynamicType = ()>,
     T::Scope: Scoped,

@@ -11,10 +11,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use quintet_api::owners::{controller_of, controller_reference};
 use quintet_api::ray::v1::{NetworkPolicyMode, NetworkPolicyOptions, RayCluster};
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback,
+    Action, ApiKind, Controller, Error, Event, NoCall, ObjectKey, OnError, Plan, Runtime,
     api::FIELD_MANAGER,
     cache::{Cache, Entry, ObjectMetadata, Selector, WatchSpec},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Context, labels,
@@ -28,8 +29,10 @@ struct PolicyController {
     policies: Cache<ObjectMetadata>,
 }
 
-/// What was seen of a cluster and its policies.
-struct Seen {
+/// Everything that a decision about the NetworkPolicies of a cluster needs.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Observed {
     cluster: Arc<Entry<RayCluster>>,
     policies: Vec<Arc<Entry<ObjectMetadata>>>,
 }
@@ -59,20 +62,21 @@ fn cluster_of(entry: &Entry<ObjectMetadata>) -> Option<ObjectKey> {
 }
 
 impl Controller for PolicyController {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = NoCall;
 
     const NAME: &'static str = "networkpolicy-controller";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
         let policies = self.policies.by_index(BY_CLUSTER, key.as_str());
-        Ok(self.clusters.get(key).map(|cluster| Seen { cluster, policies }))
+        Ok(self.clusters.get(key).map(|cluster| Observed { cluster, policies }))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        plan(seen)
+    fn plan(observed: &Observed) -> Plan {
+        plan(observed)
     }
 
-    fn setback(&self, _: &Seen, action: &Action, error: &Error) -> Setback {
+    fn on_error(_: &Observed, action: &Action, error: &Error) -> OnError {
         let target = action.target().map(|key| key.to_string()).unwrap_or_default();
         let is_taken = error.status().is_some_and(|status| status.reason == "AlreadyExists");
         let event = match action {
@@ -97,13 +101,13 @@ impl Controller for PolicyController {
                 format!("Failed to update NetworkPolicy {target}, {error}"),
             ),
         };
-        Setback { events: vec![event], ..Setback::default() }
+        OnError { events: vec![event], ..OnError::default() }
     }
 }
 
-fn plan(seen: &Seen) -> Plan {
-    let cluster = &seen.cluster.object;
-    if seen.cluster.deleting || labels::is_managed_elsewhere(cluster.spec.managed_by.as_deref()) {
+fn plan(observed: &Observed) -> Plan {
+    let cluster = &observed.cluster.object;
+    if observed.cluster.deleting || labels::is_managed_elsewhere(cluster.spec.managed_by.as_deref()) {
         return Plan::nothing();
     }
     let kind = ApiKind::of::<NetworkPolicy>();
@@ -113,32 +117,35 @@ fn plan(seen: &Seen) -> Plan {
     for policy in &wanted {
         let name = policy.metadata.name.as_deref().unwrap_or_default();
         let told = |verb: &str| {
-            let note =
-                format!("{verb}d NetworkPolicy {}/{name}", seen.cluster.key.namespace().unwrap_or_default());
+            let note = format!(
+                "{verb}d NetworkPolicy {}/{name}",
+                observed.cluster.key.namespace().unwrap_or_default()
+            );
             Event::normal(&format!("{verb}dNetworkPolicy"), verb, note)
         };
-        let step = match seen.policies.iter().find(|live| live.key.name() == name) {
-            Some(live) if is_ours(seen, live) => {
-                Action::apply(kind.clone(), FIELD_MANAGER, policy).telling(told("Update"))
+        let step = match observed.policies.iter().find(|live| live.key.name() == name) {
+            Some(live) if is_ours(observed, live) => {
+                Action::apply(kind.clone(), FIELD_MANAGER, policy).with_event(told("Update"))
             }
-            Some(_) | None => Action::create(kind.clone(), policy).telling(told("Create")),
+            Some(_) | None => Action::create(kind.clone(), policy).with_event(told("Create")),
         };
         plan.steps.push(step);
     }
     let is_wanted = |live: &Entry<ObjectMetadata>| {
         wanted.iter().any(|policy| policy.metadata.name.as_deref() == Some(live.key.name()))
     };
-    for live in seen.policies.iter().filter(|live| is_ours(seen, live) && !is_wanted(live) && !live.deleting)
+    for live in
+        observed.policies.iter().filter(|live| is_ours(observed, live) && !is_wanted(live) && !live.deleting)
     {
         let note = format!("Deleted NetworkPolicy {}", live.key);
         let event = Event::normal("DeletedNetworkPolicy", "Delete", note);
-        plan.steps.push(Action::delete(kind.clone(), live).telling(event));
+        plan.steps.push(Action::delete(kind.clone(), live).with_event(event));
     }
     plan
 }
 
-fn is_ours(seen: &Seen, policy: &Entry<ObjectMetadata>) -> bool {
-    policy.object.controller().is_some_and(|owner| *owner.uid == *seen.cluster.uid.as_str())
+fn is_ours(observed: &Observed, policy: &Entry<ObjectMetadata>) -> bool {
+    policy.object.controller().is_some_and(|owner| *owner.uid == *observed.cluster.uid.as_str())
 }
 
 /// One policy for the head, and one for every group.
@@ -268,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(policy: &Value, live: &[(&str, &str)]) -> Seen {
+    fn observed(policy: &Value, live: &[(&str, &str)]) -> Observed {
         let cluster = json!({
             "metadata": {"name": "demo", "namespace": "ns", "uid": "u"},
             "spec": {"headGroupSpec": {"template": {}}, "networkPolicy": policy,
@@ -281,30 +288,30 @@ mod tests {
                 json!({"ownerReferences": [{"uid": owner, "controller": true, "kind": "RayCluster"}]});
             Arc::new(Entry::new(ObjectKey::new("ns", name), serde_json::from_value(metadata).unwrap()))
         });
-        Seen { cluster: Arc::new(entry), policies: live.collect() }
+        Observed { cluster: Arc::new(entry), policies: live.collect() }
     }
 
-    fn deeds(seen: &Seen) -> Vec<String> {
-        plan(seen).steps.iter().map(|step| step.action.to_string()).collect()
+    fn deeds(observed: &Observed) -> Vec<String> {
+        plan(observed).steps.iter().map(|step| step.action.to_string()).collect()
     }
 
-    fn specs(seen: &Seen) -> Vec<Value> {
+    fn specs(observed: &Observed) -> Vec<Value> {
         let spec = |step: &quintet_controller::Step| match &step.action {
             Action::Create { object, .. } => object["spec"].clone(),
             other => panic!("{other}"),
         };
-        plan(seen).steps.iter().map(spec).collect()
+        plan(observed).steps.iter().map(spec).collect()
     }
 
     #[test]
     fn head_and_groups_have_policies_of_their_own() {
-        let seen = seen(&json!({}), &[]);
+        let observed = observed(&json!({}), &[]);
         assert_eq!(
-            deeds(&seen),
+            deeds(&observed),
             ["demo-head", "demo-workers-a", "demo-workers-b"]
                 .map(|name| format!("create NetworkPolicy.networking.k8s.io ns/{name}"))
         );
-        let head = &specs(&seen)[0];
+        let head = &specs(&observed)[0];
         assert_eq!(head["policyTypes"], json!(["Ingress", "Egress"]));
         let within = json!({"podSelector": {"matchLabels": {"ray.io/cluster": "demo"}}});
         assert_eq!(head["ingress"], json!([{"from": [within]}]));
@@ -319,7 +326,7 @@ mod tests {
             "worker": {"ingressRules": [rule(1)]},
             "workerGroups": [{"groupName": "b", "ingressRules": [rule(2)]}],
         });
-        let specs = specs(&seen(&policy, &[]));
+        let specs = specs(&observed(&policy, &[]));
         assert_eq!((&specs[1]["ingress"][1], &specs[2]["ingress"][1]), (&rule(1), &rule(2)));
         assert_eq!(specs[1]["policyTypes"], json!(["Ingress"]));
         assert!(specs[1].get("egress").is_none());
@@ -327,10 +334,10 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_any_more_goes_and_what_is_not_ours_stays() {
-        let removed = seen(&Value::Null, &[("demo-head", "u"), ("demo-workers-a", "other")]);
+        let removed = observed(&Value::Null, &[("demo-head", "u"), ("demo-workers-a", "other")]);
         assert_eq!(deeds(&removed), ["delete NetworkPolicy.networking.k8s.io ns/demo-head"]);
         let kept =
-            seen(&json!({}), &[("demo-head", "u"), ("demo-workers-a", "u"), ("demo-workers-old", "u")]);
+            observed(&json!({}), &[("demo-head", "u"), ("demo-workers-a", "u"), ("demo-workers-old", "u")]);
         assert_eq!(
             deeds(&kept),
             [
@@ -344,12 +351,12 @@ mod tests {
 
     #[test]
     fn the_submitter_of_a_job_is_let_in() {
-        let mut seen = seen(&json!({}), &[]);
-        let cluster = Arc::get_mut(&mut seen.cluster).unwrap();
+        let mut observed = observed(&json!({}), &[]);
+        let cluster = Arc::get_mut(&mut observed.cluster).unwrap();
         cluster.object.metadata.labels = Some(owned(&[(labels::SUBMISSION_MODE, "K8sJobMode")]));
         let owner = json!([{"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "job", "uid": "j", "controller": true}]);
         cluster.object.metadata.owner_references = Some(serde_json::from_value(owner).unwrap());
-        let rule = &specs(&seen)[0]["ingress"][1];
+        let rule = &specs(&observed)[0]["ingress"][1];
         assert_eq!(rule["ports"], json!([{"port": 8265, "protocol": "TCP"}]));
         assert_eq!(rule["from"][0]["podSelector"]["matchLabels"][labels::ORIGIN_NAME], "job");
     }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::labels;
 
 /// A pod of a Ray cluster, as the operator sees it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PodView {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
@@ -31,7 +32,7 @@ pub struct PodView {
 }
 
 /// Where a pod is in its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Phase {
     /// Not all containers run yet.
     #[default]
@@ -48,7 +49,8 @@ pub enum Phase {
 }
 
 /// What a pod's condition `Ready` says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Readiness {
     /// Whether it holds.
     pub holds: bool,
@@ -59,7 +61,8 @@ pub struct Readiness {
 }
 
 /// A container of a pod.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ContainerView {
     /// Its name.
     pub name: Box<str>,
@@ -74,7 +77,8 @@ pub struct ContainerView {
 }
 
 /// What a container does.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ContainerState {
     /// Nothing is known.
     #[default]

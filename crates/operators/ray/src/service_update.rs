@@ -34,7 +34,7 @@ pub(crate) fn refuse_foreign(live: &Entry<ServiceView>, root: &str) -> Result<()
 
 /// Makes `live` be like `wanted` if it selects another cluster; otherwise it is left alone. Addresses are
 /// given once and kept.
-pub(crate) fn to_select(live: &Entry<ServiceView>, wanted: &Service) -> Option<Action> {
+pub(crate) fn to_select<C>(live: &Entry<ServiceView>, wanted: &Service) -> Option<Action<C>> {
     let wanted_selector = wanted.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     if live.object.selector.get(labels::CLUSTER) == wanted_selector.and_then(|all| all.get(labels::CLUSTER)) {
         return None;

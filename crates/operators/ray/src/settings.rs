@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 use quintet_api::config::{gates, ray::RayConfiguration};
+use serde::{Deserialize, Serialize};
 
 /// Everything that is the same for all objects while the process runs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     /// Features that are switched.
@@ -59,7 +61,8 @@ pub struct Settings {
 }
 
 /// Gang schedulers that Ray pods can be handed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum BatchScheduler {
     /// Volcano.
     Volcano,
@@ -72,7 +75,8 @@ pub enum BatchScheduler {
 }
 
 /// What the cluster offers beyond Kubernetes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Platform {
     /// Routes instead of Ingresses.
     pub routes: bool,
@@ -91,9 +95,9 @@ enum Stage {
 macro_rules! gates {
     ($( $(#[$doc:meta])* $field:ident = $name:literal, $stage:ident; )*) => {
         /// Features that are switched, by upstream's names.
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Gates {
-            $( $(#[$doc])* pub $field: bool, )*
+            $( $(#[$doc])* #[serde(rename = $name)] pub $field: bool, )*
         }
 
         impl Default for Gates {

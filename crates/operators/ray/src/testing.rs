@@ -1,7 +1,7 @@
 //! What the tables of decisions share.
 
 use jiff::Timestamp;
-use quintet_controller::{Plan, cache::Entry, object::ResourceVersion};
+use quintet_controller::{Controller, Plan, cache::Entry, object::ResourceVersion};
 use serde_json::{Value, json};
 
 /// The time at which tables play.
@@ -43,13 +43,21 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
+/// The plan for an observed state; the same state stored and read back gives the same plan.
+pub(crate) fn replayed<C: Controller>(observed: &C::Observed) -> Plan<C::Call> {
+    let plan = C::plan(observed);
+    let stored = serde_json::to_string(observed).unwrap();
+    assert_eq!(C::plan(&serde_json::from_str(&stored).unwrap()), plan, "the replayed plan differs");
+    plan
+}
+
 /// What a plan does, one line for each step.
-pub(crate) fn steps(plan: &Plan) -> Vec<String> {
+pub(crate) fn steps<C: std::fmt::Display>(plan: &Plan<C>) -> Vec<String> {
     plan.steps.iter().map(|step| step.action.to_string()).collect()
 }
 
 /// The events of a plan, those of its steps included.
-pub(crate) fn events(plan: &Plan) -> Vec<String> {
+pub(crate) fn events<C>(plan: &Plan<C>) -> Vec<String> {
     let of_steps = plan.steps.iter().filter_map(|step| step.event.as_ref());
     of_steps.chain(&plan.events).map(|event| event.reason.clone()).collect()
 }

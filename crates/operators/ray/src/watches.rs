@@ -12,7 +12,7 @@ use quintet_controller::{
     ApiKind, ObjectKey,
     cache::{Entry, Selector, WatchSpec},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{labels, pod_view::PodView};
 
@@ -69,7 +69,8 @@ pub fn cluster_of<T>(entry: &Entry<T>, given: &BTreeMap<String, String>) -> Opti
 }
 
 /// What is kept of a Service.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ServiceView {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
@@ -84,7 +85,8 @@ pub struct ServiceView {
 }
 
 /// A port of a Service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PortView {
     /// Its name, or empty.
     pub name: Box<str>,
@@ -161,7 +163,8 @@ impl ServiceView {
 }
 
 /// What is kept of a Job.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct JobView {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
@@ -174,7 +177,8 @@ pub struct JobView {
 }
 
 /// How a Job ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct JobEnd {
     /// Whether it failed.
     pub failed: bool,

@@ -5,8 +5,8 @@ use quintet_controller::{Action, ApiKind, Event, Next, Plan};
 use std::time::Duration;
 
 use super::{
+    observe::Observed,
     plan::{Draft, owned, pod_kind, set_finalizers},
-    seen::Seen,
 };
 use crate::{
     labels,
@@ -17,66 +17,66 @@ use crate::{
 const PATIENCE: i64 = 300;
 
 /// Whether Redis is cleared when the cluster goes.
-pub(super) fn clears_redis(seen: &Seen) -> bool {
-    let cluster = seen.object();
-    seen.settings.redis_cleanup && is_fault_tolerant(cluster) && !is_embedded_storage(&cluster.spec)
+pub(super) fn clears_redis(observed: &Observed) -> bool {
+    let cluster = observed.object();
+    observed.settings.redis_cleanup && is_fault_tolerant(cluster) && !is_embedded_storage(&cluster.spec)
 }
 
 /// Decides about a cluster that is being deleted.
-pub(super) fn plan(seen: &Seen) -> Plan {
-    if !seen.has_finalizer(labels::REDIS_CLEANUP_FINALIZER) {
+pub(super) fn plan(observed: &Observed) -> Plan {
+    if !observed.has_finalizer(labels::REDIS_CLEANUP_FINALIZER) {
         return Plan::nothing();
     }
-    if !clears_redis(seen) {
-        return let_go(seen, Vec::new());
+    if !clears_redis(observed) {
+        return let_go(observed, Vec::new());
     }
     // Checked first: whatever else hangs, a cluster always goes in the end.
-    let waited = waited_seconds(seen);
-    let patience = patience(seen);
+    let waited = waited_seconds(observed);
+    let patience = patience(observed);
     if waited >= patience {
         let note = format!(
             "Let RayCluster {} go after {waited} seconds without knowing that Redis is cleared; look for keys of its \
              storage namespace",
-            seen.key()
+            observed.key()
         );
-        return let_go(seen, vec![Event::warning("ForceDeletedStuckCluster", "Cleanup", note)]);
+        return let_go(observed, vec![Event::warning("ForceDeletedStuckCluster", "Cleanup", note)]);
     }
     let wait = u64::try_from(patience - waited).unwrap_or(1);
     let again = Next::After(Duration::from_secs(wait));
-    let mut draft = Draft::new(seen);
-    for pod in seen.pods.iter().filter(|pod| !pod.deleting) {
+    let mut draft = Draft::new(observed);
+    for pod in observed.pods.iter().filter(|pod| !pod.deleting) {
         draft.act(Action::delete(pod_kind(), pod));
     }
     // A head that still runs would write to Redis after it was cleared.
-    if seen.heads().next().is_some() {
+    if observed.heads().next().is_some() {
         return Plan { steps: draft.steps, next: again, ..Plan::default() };
     }
-    match seen.cleanup_jobs.first() {
-        Some(job) if job.object.end.is_some() || job.object.is_failing => let_go(seen, Vec::new()),
+    match observed.cleanup_jobs.first() {
+        Some(job) if job.object.end.is_some() || job.object.is_failing => let_go(observed, Vec::new()),
         Some(_) => Plan { steps: draft.steps, next: again, ..Plan::default() },
         None => {
-            let job = cleanup_job(&Blueprint::new(seen.object(), &seen.settings));
+            let job = cleanup_job(&Blueprint::new(observed.object(), &observed.settings));
             let name = job.metadata.name.clone().unwrap_or_default();
-            let note = format!("Created Redis cleanup Job {}/{name}", seen.namespace());
-            let create = Action::create(ApiKind::of::<Job>(), &owned(seen.object(), &job));
+            let note = format!("Created Redis cleanup Job {}/{name}", observed.namespace());
+            let create = Action::create(ApiKind::of::<Job>(), &owned(observed.object(), &job));
             draft.act_and_tell(create, Event::normal("CreatedRedisCleanupJob", "Create", note));
             Plan { steps: draft.steps, next: again, ..Plan::default() }
         }
     }
 }
 
-fn let_go(seen: &Seen, events: Vec<Event>) -> Plan {
-    let others = seen.object().metadata.finalizers.iter().flatten();
+fn let_go(observed: &Observed, events: Vec<Event>) -> Plan {
+    let others = observed.object().metadata.finalizers.iter().flatten();
     let others = others.filter(|one| *one != labels::REDIS_CLEANUP_FINALIZER).cloned();
-    Plan { steps: vec![set_finalizers(seen, others).into()], events, ..Plan::default() }
+    Plan { steps: vec![set_finalizers(observed, others).into()], events, ..Plan::default() }
 }
 
-fn waited_seconds(seen: &Seen) -> i64 {
-    let since = seen.object().metadata.deletion_timestamp.as_ref();
-    since.map_or(0, |since| seen.now.duration_since(since.0).as_secs())
+fn waited_seconds(observed: &Observed) -> i64 {
+    let since = observed.object().metadata.deletion_timestamp.as_ref();
+    since.map_or(0, |since| observed.now.duration_since(since.0).as_secs())
 }
 
-fn patience(seen: &Seen) -> i64 {
-    let given = seen.annotation(labels::FT_DELETION_TIMEOUT).and_then(|text| text.parse().ok());
+fn patience(observed: &Observed) -> i64 {
+    let given = observed.annotation(labels::FT_DELETION_TIMEOUT).and_then(|text| text.parse().ok());
     given.filter(|seconds: &i64| *seconds > 0).unwrap_or(PATIENCE)
 }

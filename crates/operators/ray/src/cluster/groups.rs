@@ -6,10 +6,10 @@ use quintet_api::ray::v1::WorkerGroupSpec;
 use quintet_controller::{Action, Event};
 
 use super::{
+    observe::{Pod, hosts, wanted_pods},
     plan::{Draft, owned, pod_kind},
     pod_names::Slot,
     pods::{delete, is_over, obituary},
-    seen::{Pod, hosts, wanted_pods},
 };
 use crate::{
     labels,
@@ -19,14 +19,14 @@ use crate::{
 
 /// Adds what has to be done about the pods of a group.
 pub(super) fn plan(draft: &mut Draft<'_>, group: &WorkerGroupSpec) {
-    let pods: Vec<_> = draft.seen.workers_of(&group.group_name).cloned().collect();
+    let pods: Vec<_> = draft.observed.workers_of(&group.group_name).cloned().collect();
     if group.suspend == Some(true) {
         for pod in &pods {
             delete_worker(draft, pod, "its group is suspended");
         }
         return;
     }
-    if hosts(group) > 1 && draft.seen.settings.gates.multi_host_indexing {
+    if hosts(group) > 1 && draft.observed.settings.gates.multi_host_indexing {
         plan_replicas(draft, group, &pods);
     } else {
         plan_pods(draft, group, &pods);
@@ -43,7 +43,7 @@ fn named(group: &WorkerGroupSpec) -> BTreeSet<&str> {
 
 /// Whether surplus pods are ours to choose: with an autoscaler they are its own.
 fn chooses_surplus(draft: &Draft<'_>) -> bool {
-    !is_autoscaling(&draft.seen.object().spec) || draft.seen.settings.random_pod_delete
+    !is_autoscaling(&draft.observed.object().spec) || draft.observed.settings.random_pod_delete
 }
 
 fn delete_worker(draft: &mut Draft<'_>, pod: &Pod, why: &str) {
@@ -103,15 +103,15 @@ fn make_pods(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod], count
 }
 
 fn make(draft: &mut Draft<'_>, group: &WorkerGroupSpec, place: &Place) {
-    let seen = draft.seen;
-    let blueprint = Blueprint::new(seen.object(), &seen.settings);
+    let observed = draft.observed;
+    let blueprint = Blueprint::new(observed.object(), &observed.settings);
     let slot = Slot { group: group.group_name.as_str().into(), place: Some((place.replica, place.host)) };
-    let name = seen.names.name(&blueprint.worker_prefix(group), &slot, |name| draft.is_taken(name));
+    let name = observed.names.name(&blueprint.worker_prefix(group), &slot, |name| draft.is_taken(name));
     draft.take_name(&name);
     let mut pod = blueprint.worker_pod(group, place, &name);
-    schedulers::mark(&mut pod, &group.group_name, seen.object(), &seen.settings);
-    let note = format!("Created worker Pod {}/{name}", seen.namespace());
-    let create = Action::create(pod_kind(), &owned(seen.object(), &pod));
+    schedulers::mark(&mut pod, &group.group_name, observed.object(), &observed.settings);
+    let note = format!("Created worker Pod {}/{name}", observed.namespace());
+    let create = Action::create(pod_kind(), &owned(observed.object(), &pod));
     draft.act_and_tell(create, Event::normal("CreatedWorkerPod", "Create", note));
 }
 
@@ -177,7 +177,7 @@ fn make_replica(
     names: &mut BTreeSet<String>,
 ) {
     let slot = Slot { group: group.group_name.as_str().into(), place: Some((replica, 0)) };
-    let replica_name = draft.seen.names.replica_name(&slot, |name| names.contains(name));
+    let replica_name = draft.observed.names.replica_name(&slot, |name| names.contains(name));
     names.insert(replica_name.clone());
     for host in 0..u32::try_from(hosts).unwrap_or_default() {
         make(draft, group, &Place { replica, host, replica_name: replica_name.clone() });

@@ -4,10 +4,10 @@ mod deletion;
 mod groups;
 pub(crate) mod metrics;
 mod objects;
+mod observe;
 mod plan;
 mod pod_names;
 mod pods;
-mod seen;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -20,13 +20,13 @@ use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use quintet_api::ray::v1::RayCluster;
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback, StatusPatch,
+    Action, ApiKind, Controller, Error, Event, NoCall, ObjectKey, OnError, Plan, Runtime, StatusPatch,
     cache::{Cache, Entry, ObjectMetadata, Selector, WatchSpec},
     clock::Clock,
 };
 
 pub(crate) use objects::annotations_for_others;
-pub use seen::{ClaimView, Seen};
+pub use observe::{ClaimView, Observed};
 pub(crate) use status::sum_of_templates;
 
 use crate::{
@@ -39,8 +39,8 @@ use crate::{
     settings::Settings,
     watches::{self, BY_CLUSTER, JobView, ServiceView},
 };
+use observe::{NewToken, Present};
 use pod_names::Memory;
-use seen::Present;
 use status::Outcome;
 
 /// Index of Routes: by the RayCluster that controls them.
@@ -180,7 +180,7 @@ fn owners_of(entry: &Entry<ObjectMetadata>) -> Vec<ObjectKey> {
 }
 
 impl ClusterController {
-    fn look(&self, key: &ObjectKey, cluster: Arc<Entry<RayCluster>>) -> Seen {
+    fn look(&self, key: &ObjectKey, cluster: Arc<Entry<RayCluster>>) -> Observed {
         let caches = &self.caches;
         let namespace = key.namespace().unwrap_or_default();
         let in_namespace = |name: &str| ObjectKey::new(namespace, name);
@@ -218,7 +218,7 @@ impl ClusterController {
                 .is_some_and(|routes| !routes.by_index(BY_OWNER, key.as_str()).is_empty()),
         };
         let needs_token = objects::makes_token(object) && !is_there(&caches.secrets, &own_name);
-        Seen {
+        Observed {
             settings: Arc::clone(&self.settings),
             now: self.clock.now(),
             pods: caches.pods.by_index(BY_CLUSTER, key.as_str()),
@@ -231,7 +231,7 @@ impl ClusterController {
                 .as_ref()
                 .and_then(|claims| claims.get(&in_namespace(&pod::claim_name(object)))),
             certificates: caches.pki.as_ref().map_or(Ok(()), |pki| pki.readiness(key)),
-            new_token: needs_token.then(random_token).flatten(),
+            new_token: needs_token.then(random_token).flatten().map(NewToken),
             names: self.memory.names(&cluster.uid),
             gang: caches.gangs.as_ref().map(|gangs| gangs.look(key)),
             cluster,
@@ -252,10 +252,10 @@ pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_js
     // As if that had been done already: it would hide all that follows.
     cluster.metadata.finalizers = Some(vec![labels::REDIS_CLEANUP_FINALIZER.to_owned()]);
     let uid = quintet_controller::object::Uid::from(cluster.metadata.uid.as_deref().unwrap_or_default());
-    let new_token = objects::makes_token(&cluster).then(|| "<32 random bytes>".to_owned());
+    let new_token = objects::makes_token(&cluster).then(|| NewToken("<32 random bytes>".to_owned()));
     let mut entry = Entry::new(key, cluster);
     entry.uid = uid.clone();
-    let seen = Seen {
+    let observed = Observed {
         cluster: Arc::new(entry),
         settings: Arc::new(settings.clone()),
         now: jiff::Timestamp::UNIX_EPOCH,
@@ -268,15 +268,15 @@ pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_js
         certificates: Ok(()),
         new_token,
         names: Memory::new(Some(0)).names(&uid),
-        gang: settings.gates.native_gang_scheduling.then(native::Seen::default),
+        gang: settings.gates.native_gang_scheduling.then(native::Observed::default),
     };
-    let plan = plan::plan(&seen);
+    let plan = plan::plan(&observed);
     if let Some(warning) = plan.events.first().filter(|_| plan.steps.is_empty()) {
         return Err(warning.note.clone());
     }
     let object = |step: quintet_controller::Step| match step.action {
         Action::Create { object, .. } | Action::Apply { object, .. } => Some(object),
-        Action::Patch { .. } | Action::Delete { .. } | Action::Call { .. } => None,
+        Action::Patch { .. } | Action::Delete { .. } | Action::Call(_) => None,
     };
     Ok(plan.steps.into_iter().filter_map(object).collect())
 }
@@ -289,32 +289,33 @@ fn random_token() -> Option<String> {
 }
 
 impl Controller for ClusterController {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = NoCall;
 
     const NAME: &'static str = "raycluster-controller";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
         Ok(self.caches.clusters.get(key).map(|cluster| self.look(key, cluster)))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        plan::plan(seen)
+    fn plan(observed: &Observed) -> Plan {
+        plan::plan(observed)
     }
 
-    fn setback(&self, seen: &Seen, action: &Action, error: &Error) -> Setback {
-        setback(seen, action, error)
+    fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
+        on_error(observed, action, error)
     }
 }
 
 /// What users learn of a write that failed.
-fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
+fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
     let Some((kind, target)) = action.kind().zip(action.target()) else {
-        return Setback::default();
+        return OnError::default();
     };
     let verb = match action {
         Action::Create { .. } => "Create",
         Action::Delete { .. } => "Delete",
-        Action::Apply { .. } | Action::Patch { .. } | Action::Call { .. } => "Update",
+        Action::Apply { .. } | Action::Patch { .. } | Action::Call(_) => "Update",
     };
     let labels_of = |object: &serde_json::Value| -> BTreeMap<String, String> {
         serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default()
@@ -323,9 +324,9 @@ fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
         Action::Create { object, .. } => {
             labels_of(object).get(labels::NODE_TYPE).is_some_and(|kind| kind == labels::HEAD)
         }
-        _ => seen.heads().any(|head| head.key == target),
+        _ => observed.heads().any(|head| head.key == target),
     };
-    let is_suspending = plan::suspension(seen) == plan::Suspension::DeletesPods;
+    let is_suspending = plan::suspension(observed) == plan::Suspension::DeletesPods;
     let (noun, phrase, marker) = match (&*kind.kind, verb) {
         ("Pod", "Create") if is_head => ("HeadPod", "head Pod", Some("FailedCreateHeadPod")),
         ("Pod", "Create") => ("WorkerPod", "worker Pod", Some("FailedCreateWorkerPod")),
@@ -342,7 +343,7 @@ fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
         Some(marker) => Outcome::PodsFailed { marker, cause: error.to_string() },
         None => Outcome::OtherFailed,
     };
-    let status = status::compute(seen, &outcome)
-        .and_then(|status| StatusPatch::between(&seen.cluster, &seen.status(), &status));
-    Setback { status, events: vec![event] }
+    let status = status::compute(observed, &outcome)
+        .and_then(|status| StatusPatch::between(&observed.cluster, &observed.status(), &status));
+    OnError { status, events: vec![event] }
 }

@@ -11,8 +11,8 @@ use quintet_controller::{Action, ApiKind, Event, api::FIELD_MANAGER};
 use serde_json::{Value, json};
 
 use super::{
+    observe::{NewToken, Observed},
     plan::{Draft, owned},
-    seen::Seen,
 };
 use crate::{
     labels, names, pod,
@@ -24,33 +24,33 @@ use crate::{
 
 /// Adds what is missing; `false` if pods have to wait for something that only the user can bring.
 pub(super) fn plan(draft: &mut Draft<'_>) -> bool {
-    if pod::is_autoscaling(&draft.seen.object().spec) && !plan_rights(draft) {
+    if pod::is_autoscaling(&draft.observed.object().spec) && !plan_rights(draft) {
         return false;
     }
-    if draft.seen.object().spec.head_group_spec.enable_ingress == Some(true) {
+    if draft.observed.object().spec.head_group_spec.enable_ingress == Some(true) {
         plan_ingress(draft);
     }
     plan_auth_secret(draft);
     plan_services(draft);
-    if pod::is_embedded_storage(&draft.seen.object().spec) {
+    if pod::is_embedded_storage(&draft.observed.object().spec) {
         plan_claim(draft);
     }
     true
 }
 
-fn base_labels(seen: &Seen) -> BTreeMap<&'static str, &str> {
+fn base_labels(observed: &Observed) -> BTreeMap<&'static str, &str> {
     BTreeMap::from([
-        (labels::CLUSTER, seen.name()),
+        (labels::CLUSTER, observed.name()),
         (labels::APP_NAME, labels::APPLICATION),
         (labels::APP_CREATED_BY, labels::CREATOR),
     ])
 }
 
 fn create(draft: &mut Draft<'_>, kind: ApiKind, noun: &str, object: &impl serde::Serialize) {
-    let seen = draft.seen;
-    let object = owned(seen.object(), object);
+    let observed = draft.observed;
+    let object = owned(observed.object(), object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let note = format!("Created {noun} {}/{name}", seen.namespace());
+    let note = format!("Created {noun} {}/{name}", observed.namespace());
     let event = Event::normal(&format!("Created{noun}"), "Create", note);
     draft.act_and_tell(Action::ensure(kind, &object), event);
 }
@@ -58,18 +58,18 @@ fn create(draft: &mut Draft<'_>, kind: ApiKind, noun: &str, object: &impl serde:
 /// A Service that has to be ours: one of somebody else leads elsewhere.
 fn create_own(draft: &mut Draft<'_>, service: &Service) {
     let name = service.metadata.name.as_deref().unwrap_or_default();
-    let note = format!("Created Service {}/{name}", draft.seen.namespace());
-    let create = Action::create(ApiKind::of::<Service>(), &owned(draft.seen.object(), service));
+    let note = format!("Created Service {}/{name}", draft.observed.namespace());
+    let create = Action::create(ApiKind::of::<Service>(), &owned(draft.observed.object(), service));
     draft.act_and_tell(create, Event::normal("CreatedService", "Create", note));
 }
 
 /// The rights the autoscaler needs in the head pod.
 fn plan_rights(draft: &mut Draft<'_>) -> bool {
-    let seen = draft.seen;
-    let account = pod::service_account(seen.object());
-    let template = seen.object().spec.head_group_spec.template.spec.as_ref();
+    let observed = draft.observed;
+    let account = pod::service_account(observed.object());
+    let template = observed.object().spec.head_group_spec.template.spec.as_ref();
     let is_users = template.is_some_and(|pod| pod.service_account_name.as_deref() == Some(account));
-    if is_users && !seen.present.service_account {
+    if is_users && !observed.present.service_account {
         draft.is_waiting = true;
         draft.warn(
             "AutoscalerServiceAccountNotFound",
@@ -77,20 +77,19 @@ fn plan_rights(draft: &mut Draft<'_>) -> bool {
             format!(
                 "Failed to find the ServiceAccount {}/{account} that headGroupSpec names for the autoscaler; create \
                  it, or remove serviceAccountName",
-                seen.namespace()
+                observed.namespace()
             ),
         );
         return false;
     }
-    let name = names::object_name(seen.name());
+    let name = names::object_name(observed.name());
     let account = names::object_name(account);
-    let metadata =
-        |name: &str| json!({"name": name, "namespace": seen.namespace(), "labels": base_labels(seen)});
-    if !seen.present.service_account {
+    let metadata = |name: &str| json!({"name": name, "namespace": observed.namespace(), "labels": base_labels(observed)});
+    if !observed.present.service_account {
         let object = json!({"metadata": metadata(&account)});
         create(draft, ApiKind::of::<ServiceAccount>(), "ServiceAccount", &object);
     }
-    if !seen.present.role {
+    if !observed.present.role {
         let rules = json!([
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
             {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
@@ -99,10 +98,10 @@ fn plan_rights(draft: &mut Draft<'_>) -> bool {
         let object = json!({"metadata": metadata(&name), "rules": rules});
         create(draft, ApiKind::of::<Role>(), "Role", &object);
     }
-    if !seen.present.role_binding {
+    if !observed.present.role_binding {
         let object = json!({
             "metadata": metadata(&name),
-            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": seen.namespace()}],
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": observed.namespace()}],
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
         });
         create(draft, ApiKind::of::<RoleBinding>(), "RoleBinding", &object);
@@ -125,15 +124,15 @@ pub(super) fn ingress_name(cluster: &str) -> String {
 }
 
 fn plan_ingress(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    if seen.settings.platform.routes {
-        if !seen.present.route {
-            create(draft, route_kind(), "Route", &route(seen));
+    let observed = draft.observed;
+    if observed.settings.platform.routes {
+        if !observed.present.route {
+            create(draft, route_kind(), "Route", &route(observed));
         }
         return;
     }
-    if let Some(other) = &seen.ingress
-        && other.object.controller().is_none_or(|owner| *owner.uid != *seen.cluster.uid.as_str())
+    if let Some(other) = &observed.ingress
+        && other.object.controller().is_none_or(|owner| *owner.uid != *observed.cluster.uid.as_str())
     {
         let note = format!(
             "Failed to create Ingress {}: one of that name belongs to somebody else; delete it or rename the \
@@ -144,12 +143,12 @@ fn plan_ingress(draft: &mut Draft<'_>) {
         return;
     }
     let (reason, verb) =
-        if seen.ingress.is_some() { ("UpdatedIngress", "Update") } else { ("CreatedIngress", "Create") };
-    let note = format!("{verb}d Ingress {}/{}", seen.namespace(), ingress_name(seen.name()));
+        if observed.ingress.is_some() { ("UpdatedIngress", "Update") } else { ("CreatedIngress", "Create") };
+    let note = format!("{verb}d Ingress {}/{}", observed.namespace(), ingress_name(observed.name()));
     let apply = Action::apply(
         ApiKind::of::<Ingress>(),
         FIELD_MANAGER,
-        &owned(seen.object(), &ingress(seen.object())),
+        &owned(observed.object(), &ingress(observed.object())),
     );
     draft.act_and_tell(apply, Event::normal(reason, verb, note));
 }
@@ -204,18 +203,18 @@ pub(super) fn route_kind() -> ApiKind {
     }
 }
 
-fn route(seen: &Seen) -> Value {
-    let cluster = seen.object();
-    let room = 51_usize.saturating_sub(seen.namespace().len());
-    let name = format!("{}-head-route", seen.name());
+fn route(observed: &Observed) -> Value {
+    let cluster = observed.object();
+    let room = 51_usize.saturating_sub(observed.namespace().len());
+    let name = format!("{}-head-route", observed.name());
     let port = head_port(&cluster.spec, DASHBOARD).unwrap_or(DASHBOARD_PORT);
-    let mut own = base_labels(seen);
-    let identifier = names::identifier(seen.name(), labels::HEAD);
+    let mut own = base_labels(observed);
+    let identifier = names::identifier(observed.name(), labels::HEAD);
     own.insert(labels::IDENTIFIER, &identifier);
     json!({
         "metadata": {
             "name": names::object_name(quintet_api::names::head(&name, room)),
-            "namespace": seen.namespace(),
+            "namespace": observed.namespace(),
             "labels": own,
             "annotations": annotations_for_others(&cluster.metadata),
         },
@@ -238,31 +237,31 @@ pub(super) fn makes_token(cluster: &RayCluster) -> bool {
 }
 
 fn plan_auth_secret(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let Some(token) = &seen.new_token else {
+    let observed = draft.observed;
+    let Some(NewToken(token)) = &observed.new_token else {
         return;
     };
     let secret = json!({
         "metadata": {
-            "name": names::object_name(seen.name()),
-            "namespace": seen.namespace(),
-            "labels": {labels::CLUSTER: seen.name()},
+            "name": names::object_name(observed.name()),
+            "namespace": observed.namespace(),
+            "labels": {labels::CLUSTER: observed.name()},
         },
         "stringData": {pod::auth::TOKEN_KEY: token},
     });
     // One that the user made beforehand is as good.
-    draft.act(Action::ensure(ApiKind::of::<Secret>(), &owned(seen.object(), &secret)));
+    draft.act(Action::ensure(ApiKind::of::<Secret>(), &owned(observed.object(), &secret)));
 }
 
 fn plan_services(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let cluster = seen.object();
+    let observed = draft.observed;
+    let cluster = observed.object();
     let exists = |service: &Service| {
         let name = service.metadata.name.as_deref();
-        seen.services.iter().any(|one| Some(one.key.name()) == name)
+        observed.services.iter().any(|one| Some(one.key.name()) == name)
     };
-    if seen.head_services().next().is_none() {
-        create_own(draft, &head_service(cluster, None, &seen.settings));
+    if observed.head_services().next().is_none() {
+        create_own(draft, &head_service(cluster, None, &observed.settings));
     }
     if let Some(service) = headless_worker_service(cluster).filter(|service| !exists(service)) {
         create_own(draft, &service);
@@ -278,16 +277,16 @@ fn plan_services(draft: &mut Draft<'_>) {
 }
 
 fn plan_claim(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let options = seen.object().spec.gcs_fault_tolerance_options.as_ref();
+    let observed = draft.observed;
+    let options = observed.object().spec.gcs_fault_tolerance_options.as_ref();
     let storage = options.and_then(|options| options.storage.clone()).unwrap_or_default();
-    let name = pod::claim_name(seen.object());
+    let name = pod::claim_name(observed.object());
     let is_users = storage.claim_name.as_deref().is_some_and(|name| !name.is_empty());
-    match &seen.claim {
+    match &observed.claim {
         None if is_users => {
             let note = format!(
                 "Failed to find the PersistentVolumeClaim {}/{name} that gcsFaultToleranceOptions names; create it",
-                seen.namespace()
+                observed.namespace()
             );
             draft.warn("FailedToCreatePVC", "Validate", note);
         }
@@ -302,12 +301,12 @@ fn keeps(storage: &GcsStorage) -> bool {
 }
 
 fn make_claim(draft: &mut Draft<'_>, name: &str, storage: &GcsStorage) {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let modes = storage.access_modes.clone().filter(|modes| !modes.is_empty());
     let size = storage.size.as_ref().map_or("1Gi", |size| size.0.as_str());
     let mut claim = json!({
         "metadata": {
-            "name": name, "namespace": seen.namespace(), "labels": {labels::CLUSTER: seen.name()},
+            "name": name, "namespace": observed.namespace(), "labels": {labels::CLUSTER: observed.name()},
         },
         "spec": {
             "accessModes": modes.unwrap_or_else(|| vec!["ReadWriteOnce".to_owned()]),
@@ -318,17 +317,17 @@ fn make_claim(draft: &mut Draft<'_>, name: &str, storage: &GcsStorage) {
         claim["spec"]["storageClassName"] = class.clone().into();
     }
     if !keeps(storage) {
-        claim = owned(seen.object(), &claim);
+        claim = owned(observed.object(), &claim);
     }
-    let note = format!("Created PVC {}/{name}", seen.namespace());
+    let note = format!("Created PVC {}/{name}", observed.namespace());
     let event = Event::normal("CreatedPVC", "Create", note);
     draft.act_and_tell(Action::ensure(ApiKind::of::<PersistentVolumeClaim>(), &claim), event);
 }
 
 /// A claim cannot be changed, but whether it goes with the cluster can.
 fn keep_claim(draft: &mut Draft<'_>, name: &str, storage: &GcsStorage) {
-    let seen = draft.seen;
-    let Some(claim) = &seen.claim else {
+    let observed = draft.observed;
+    let Some(claim) = &observed.claim else {
         return;
     };
     let differs = |wanted: Option<&str>, live: Option<&str>| wanted.is_some() && wanted != live;
@@ -339,17 +338,19 @@ fn keep_claim(draft: &mut Draft<'_>, name: &str, storage: &GcsStorage) {
     if drifts {
         let note = format!(
             "Failed to change PVC {}/{name}: size, class and access modes of an existing claim stay as they are",
-            seen.namespace()
+            observed.namespace()
         );
         draft.warn("FailedToCreatePVC", "Update", note);
     }
-    let uid = seen.cluster.uid.as_str();
+    let uid = observed.cluster.uid.as_str();
     let is_owned = claim.object.owners.iter().any(|owner| owner.uid == uid);
     if is_owned == keeps(storage) {
         let mut owners: Vec<_> =
             claim.object.owners.iter().filter(|owner| owner.uid != uid).map(|owner| json!(owner)).collect();
         if !is_owned {
-            owners.extend(quintet_api::owners::controller_reference(seen.object()).map(|owner| json!(owner)));
+            owners.extend(
+                quintet_api::owners::controller_reference(observed.object()).map(|owner| json!(owner)),
+            );
         }
         let patch =
             json!({"metadata": {"ownerReferences": owners, "resourceVersion": claim.version.to_string()}});

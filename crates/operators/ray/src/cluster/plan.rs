@@ -9,8 +9,9 @@ use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step};
 use serde_json::{Value, json};
 
 use super::{
-    deletion, objects, pods,
-    seen::Seen,
+    deletion, objects,
+    observe::Observed,
+    pods,
     status::{self, Outcome, has},
 };
 use crate::{
@@ -23,7 +24,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// Steps in order, until something is missing that all later ones need.
 pub(super) struct Draft<'a> {
-    pub(super) seen: &'a Seen,
+    pub(super) observed: &'a Observed,
     pub(super) steps: Vec<Step>,
     pub(super) events: Vec<Event>,
     /// Something is missing that only others can bring: look again soon.
@@ -43,9 +44,9 @@ pub(super) struct Draft<'a> {
 const PODS_PER_TURN: usize = 256;
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(seen: &'a Seen) -> Self {
+    pub(super) fn new(observed: &'a Observed) -> Self {
         Self {
-            seen,
+            observed,
             steps: Vec::new(),
             events: Vec::new(),
             is_waiting: false,
@@ -61,7 +62,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn act_and_tell(&mut self, action: Action, event: Event) {
-        self.steps.push(action.telling(event));
+        self.steps.push(action.with_event(event));
     }
 
     pub(super) fn warn(&mut self, reason: &str, action: &str, note: impl Into<String>) {
@@ -78,7 +79,7 @@ impl<'a> Draft<'a> {
 
     /// Whether a pod of the cluster has this name, or gets it in this turn.
     pub(super) fn is_taken(&self, name: &str) -> bool {
-        self.taken.contains(name) || self.seen.pods.iter().any(|pod| pod.key.name() == name)
+        self.taken.contains(name) || self.observed.pods.iter().any(|pod| pod.key.name() == name)
     }
 
     pub(super) fn take_name(&mut self, name: &str) {
@@ -89,32 +90,32 @@ impl<'a> Draft<'a> {
         let wait = match (self.has_more, self.is_waiting) {
             (true, _) => Duration::ZERO,
             (false, true) => SOON,
-            (false, false) => self.seen.settings.resync,
+            (false, false) => self.observed.settings.resync,
         };
-        Plan { steps: self.steps, status, events: self.events, next: Next::After(wait) }
+        Plan { steps: self.steps, status, events: self.events, awaits: Vec::new(), next: Next::After(wait) }
     }
 }
 
 /// Decides about a cluster.
-pub(super) fn plan(seen: &Seen) -> Plan {
-    let cluster = seen.object();
+pub(super) fn plan(observed: &Observed) -> Plan {
+    let cluster = observed.object();
     if labels::is_managed_elsewhere(cluster.spec.managed_by.as_deref()) {
         return Plan::nothing();
     }
     // Before validation: a mistake in the spec must not keep a cluster that nobody wants any more.
-    if seen.cluster.deleting {
-        return deletion::plan(seen);
+    if observed.cluster.deleting {
+        return deletion::plan(observed);
     }
-    if let Err(event) = validate(seen) {
+    if let Err(event) = validate(observed) {
         return Plan { events: vec![event], ..Plan::default() };
     }
-    if deletion::clears_redis(seen) && !seen.has_finalizer(labels::REDIS_CLEANUP_FINALIZER) {
+    if deletion::clears_redis(observed) && !observed.has_finalizer(labels::REDIS_CLEANUP_FINALIZER) {
         // Before any pod is there that could write to Redis.
         let finalizers = cluster.metadata.finalizers.iter().flatten().cloned();
         let finalizers = finalizers.chain([labels::REDIS_CLEANUP_FINALIZER.to_owned()]);
-        return Plan { steps: vec![set_finalizers(seen, finalizers).into()], ..Plan::default() };
+        return Plan { steps: vec![set_finalizers(observed, finalizers).into()], ..Plan::default() };
     }
-    let mut draft = Draft::new(seen);
+    let mut draft = Draft::new(observed);
     draft.events.extend(
         rules::restart_warning(&cluster.spec)
             .map(|note| Event::warning("InvalidRayClusterSpec", "Validate", note)),
@@ -122,26 +123,26 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     if objects::plan(&mut draft) {
         pods::plan(&mut draft);
     }
-    let status = status::compute(seen, &Outcome::Done);
+    let status = status::compute(observed, &Outcome::Done);
     let status = status.and_then(|status| {
-        StatusPatch::between(&seen.cluster, &cluster.status.clone().unwrap_or_default(), &status)
+        StatusPatch::between(&observed.cluster, &cluster.status.clone().unwrap_or_default(), &status)
     });
     draft.finish(status)
 }
 
-fn validate(seen: &Seen) -> Result<(), Event> {
-    let cluster = seen.object();
+fn validate(observed: &Observed) -> Result<(), Event> {
+    let cluster = observed.object();
     let annotations = cluster.metadata.annotations.clone().unwrap_or_default();
     let told = |reason: &str, what: &str, verdict: Verdict| {
         verdict.map_err(|error| {
-            let note = format!("The RayCluster {what} is invalid {}: {error}", seen.key());
+            let note = format!("The RayCluster {what} is invalid {}: {error}", observed.key());
             Event::warning(reason, "Validate", note)
         })
     };
     told("InvalidRayClusterMetadata", "metadata", rules::validate_metadata(cluster))?;
     let spec = "InvalidRayClusterSpec";
-    told(spec, "spec", rules::validate_spec(&cluster.spec, &annotations, &seen.settings))?;
-    let is_missing = pod::tls::is_enabled(&cluster.spec) && !seen.settings.platform.cert_manager;
+    told(spec, "spec", rules::validate_spec(&cluster.spec, &annotations, &observed.settings))?;
+    let is_missing = pod::tls::is_enabled(&cluster.spec) && !observed.settings.platform.cert_manager;
     let tls = if is_missing {
         Err("tlsOptions needs cert-manager, which is not installed in this cluster".to_owned())
     } else {
@@ -149,7 +150,7 @@ fn validate(seen: &Seen) -> Result<(), Event> {
     };
     told(spec, "spec", tls)?;
     told(spec, "spec", rules::validate_upgrade_strategy(cluster))?;
-    let status = seen.status();
+    let status = observed.status();
     let is_both = has(&status, status::SUSPENDING) && has(&status, status::SUSPENDED);
     let wrong =
         || Err("it cannot be suspending and suspended at once; remove one of the conditions".to_owned());
@@ -157,12 +158,12 @@ fn validate(seen: &Seen) -> Result<(), Event> {
 }
 
 /// Whether the pods of a cluster are being deleted, or have been and are not wanted back.
-pub(super) fn suspension(seen: &Seen) -> Suspension {
-    let wants = seen.object().spec.suspend == Some(true);
-    if !seen.settings.gates.status_conditions {
+pub(super) fn suspension(observed: &Observed) -> Suspension {
+    let wants = observed.object().spec.suspend == Some(true);
+    if !observed.settings.gates.status_conditions {
         return if wants { Suspension::DeletesPods } else { Suspension::None };
     }
-    let status = seen.status();
+    let status = observed.status();
     if has(&status, status::SUSPENDING) {
         Suspension::DeletesPods
     } else if has(&status, status::SUSPENDED) || wants {
@@ -193,11 +194,11 @@ pub(super) fn owned(cluster: &RayCluster, object: &impl serde::Serialize) -> Val
 }
 
 /// Sets the finalizers of the cluster, if it still is as it was seen.
-pub(super) fn set_finalizers(seen: &Seen, finalizers: impl Iterator<Item = String>) -> Action {
+pub(super) fn set_finalizers(observed: &Observed, finalizers: impl Iterator<Item = String>) -> Action {
     let finalizers: Vec<_> = finalizers.collect();
-    let version = seen.cluster.version.to_string();
+    let version = observed.cluster.version.to_string();
     let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}});
-    Action::merge(ApiKind::of::<RayCluster>(), seen.key().clone(), patch)
+    Action::merge(ApiKind::of::<RayCluster>(), observed.key().clone(), patch)
 }
 
 /// The kind of pods.

@@ -6,18 +6,19 @@
 //! once per process, and how often a pod in that place was seen to go.
 
 use std::{
-    collections::{HashMap, hash_map::RandomState},
+    collections::{BTreeMap, HashMap, hash_map::RandomState},
     hash::{BuildHasher, Hasher},
     sync::Arc,
 };
 
 use parking_lot::Mutex;
 use quintet_controller::{cache::Change, object::Uid};
+use serde::{Deserialize, Serialize};
 
 use crate::{labels, names, pod_view::PodView};
 
 /// What a pod is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Slot {
     pub(super) group: Box<str>,
     /// `None` where pods carry no index: one count serves all of them.
@@ -37,7 +38,7 @@ impl Slot {
     }
 }
 
-type Rounds = HashMap<Slot, u32>;
+type Rounds = BTreeMap<Slot, u32>;
 
 /// What this process has seen go.
 pub(super) struct Memory {
@@ -81,10 +82,11 @@ impl Memory {
 }
 
 /// The names of one cluster's next pods.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PodNames {
     seed: u64,
     cluster: Uid,
+    #[serde(with = "pairs")]
     rounds: Arc<Rounds>,
 }
 
@@ -112,6 +114,24 @@ impl PodNames {
         (0_u32..).map(move |attempt| {
             names::suffix((self.seed, self.cluster.as_str(), purpose, slot, rounds, attempt))
         })
+    }
+}
+
+/// JSON has no maps with keys that are not text: a list of pairs instead.
+mod pairs {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{Rounds, Slot};
+
+    pub(super) fn serialize<S: Serializer>(rounds: &Arc<Rounds>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(rounds.iter())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Rounds>, D::Error> {
+        let pairs = Vec::<(Slot, u32)>::deserialize(deserializer)?;
+        Ok(Arc::new(pairs.into_iter().collect()))
     }
 }
 

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::{
     groups,
+    observe::{Observed, Pod},
     plan::{Draft, Suspension, owned, pod_kind, suspension},
     pod_names::Slot,
-    seen::{Pod, Seen},
     status::{self, has},
 };
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
 
 /// Adds what has to be done about pods.
 pub(super) fn plan(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    match suspension(seen) {
+    let observed = draft.observed;
+    match suspension(observed) {
         Suspension::DeletesPods => return delete_all(draft),
         Suspension::MakesNone => return,
         Suspension::None => {}
@@ -33,7 +33,7 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
     if wants_recreation(draft) {
         return delete_all(draft);
     }
-    match schedulers::prepare(seen.object(), &seen.settings) {
+    match schedulers::prepare(observed.object(), &observed.settings) {
         Ok(steps) => draft.steps.extend(steps),
         Err(error) => {
             draft.is_waiting = true;
@@ -43,13 +43,13 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
     if !prepare_gang(draft) {
         return;
     }
-    if tls::is_enabled(&seen.object().spec) && seen.certificates.is_err() {
+    if tls::is_enabled(&observed.object().spec) && observed.certificates.is_err() {
         draft.is_waiting = true;
         draft.makes_none = true;
     }
     let first = draft.steps.len();
     plan_head(draft);
-    for group in seen.groups() {
+    for group in observed.groups() {
         groups::plan(draft, group);
     }
     // Whatever goes makes room, in quotas too, for what comes.
@@ -60,10 +60,10 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
 
 /// Sees to it that Kubernetes' own scheduler knows the cluster as a gang; `false` if pods have to wait for that.
 fn prepare_gang(draft: &mut Draft<'_>) -> bool {
-    let Some(gang) = &draft.seen.gang else {
+    let Some(gang) = &draft.observed.gang else {
         return true;
     };
-    match native::prepare(draft.seen.object(), gang) {
+    match native::prepare(draft.observed.object(), gang) {
         Preparation::Ready(steps) => {
             draft.steps.extend(steps);
             true
@@ -113,8 +113,8 @@ pub(super) fn delete(draft: &mut Draft<'_>, pod: &Pod, reason: &str, note: Strin
 }
 
 fn delete_all(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let living = seen.pods.iter().filter(|pod| !pod.deleting);
+    let observed = draft.observed;
+    let living = observed.pods.iter().filter(|pod| !pod.deleting);
     let living: Vec<_> = living.take_while(|_| draft.takes_room()).collect();
     let Some((last, others)) = living.split_last() else {
         return;
@@ -122,28 +122,28 @@ fn delete_all(draft: &mut Draft<'_>) {
     for pod in others {
         draft.act(Action::delete(pod_kind(), pod));
     }
-    let note = format!("Deleted {} Pods of RayCluster {}", living.len(), seen.key());
+    let note = format!("Deleted {} Pods of RayCluster {}", living.len(), observed.key());
     draft.act_and_tell(Action::delete(pod_kind(), last), Event::normal("DeletedPod", "Delete", note));
 }
 
 /// Whether the spec has changed since the head was made, and the user wants other pods then. A head of another
 /// operator is marked as ours: its hash says nothing.
 fn wants_recreation(draft: &mut Draft<'_>) -> bool {
-    let seen = draft.seen;
-    let spec = &seen.object().spec;
+    let observed = draft.observed;
+    let spec = &observed.object().spec;
     let strategy = spec.upgrade_strategy.as_ref().and_then(|strategy| strategy.type_);
     if strategy != Some(RayClusterUpgradeType::Recreate) {
         return false;
     }
-    let Some(head) = seen.heads().next() else {
+    let Some(head) = observed.heads().next() else {
         return false;
     };
     let annotation = |name| head.object.annotations.get(name).map_or("", String::as_str);
     let (maker, made_from, hash) =
         (annotation(labels::OPERATOR_VERSION), annotation(labels::RECREATE_HASH), recreate_hash(spec));
-    if !maker.is_empty() && maker != seen.settings.version {
+    if !maker.is_empty() && maker != observed.settings.version {
         let ours = json!({"metadata": {"annotations": {
-            labels::OPERATOR_VERSION: seen.settings.version,
+            labels::OPERATOR_VERSION: observed.settings.version,
             labels::RECREATE_HASH: hash,
         }}});
         draft.act(Action::merge(pod_kind(), head.key.clone(), ours));
@@ -153,10 +153,10 @@ fn wants_recreation(draft: &mut Draft<'_>) -> bool {
 }
 
 fn plan_head(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let heads: Vec<_> = seen.heads().collect();
+    let observed = draft.observed;
+    let heads: Vec<_> = observed.heads().collect();
     match heads.as_slice() {
-        [] if may_be_made(seen) && !draft.makes_none => make_head(draft),
+        [] if may_be_made(observed) && !draft.makes_none => make_head(draft),
         [head] if is_over(&head.object) => {
             let note = format!("Deleted head {}", obituary(head));
             delete(draft, head, "DeletedHeadPod", note);
@@ -169,8 +169,8 @@ fn plan_head(draft: &mut Draft<'_>) {
 /// Of several heads that are ours the one stays that loses most by going: one that lives, of those one
 /// that runs, and of those the oldest. Heads that somebody else made are left to them.
 fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
-    let seen = draft.seen;
-    let is_ours = |head: &&&Pod| head.object.controller.as_deref() == Some(seen.cluster.uid.as_str());
+    let observed = draft.observed;
+    let is_ours = |head: &&&Pod| head.object.controller.as_deref() == Some(observed.cluster.uid.as_str());
     let mut ours: Vec<&Pod> = heads.iter().filter(is_ours).copied().collect();
     ours.sort_by_key(|head| {
         let pod = &head.object;
@@ -183,7 +183,7 @@ fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
             "Reconcile",
             format!(
                 "RayCluster {} has {} head Pods ({}) and can have only one; delete the others",
-                seen.key(),
+                observed.key(),
                 heads.len(),
                 names.join(", ")
             ),
@@ -198,21 +198,21 @@ fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
 }
 
 /// A RayJob that submits from the head has failed when that head is gone: another one would know nothing of it.
-fn may_be_made(seen: &Seen) -> bool {
-    let was_provisioned = has(&seen.status(), status::PROVISIONED);
-    !(was_provisioned && seen.annotation(labels::DISABLE_HEAD_RESTART) == Some("true"))
+fn may_be_made(observed: &Observed) -> bool {
+    let was_provisioned = has(&observed.status(), status::PROVISIONED);
+    !(was_provisioned && observed.annotation(labels::DISABLE_HEAD_RESTART) == Some("true"))
 }
 
 fn make_head(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let blueprint = Blueprint::new(seen.object(), &seen.settings);
+    let observed = draft.observed;
+    let blueprint = Blueprint::new(observed.object(), &observed.settings);
     let name = blueprint.fixed_head_name().unwrap_or_else(|| {
-        seen.names.name(&blueprint.head_prefix(), &Slot::head(), |name| draft.is_taken(name))
+        observed.names.name(&blueprint.head_prefix(), &Slot::head(), |name| draft.is_taken(name))
     });
     let mut pod = blueprint.head_pod(&name);
-    schedulers::mark(&mut pod, labels::HEAD_GROUP, seen.object(), &seen.settings);
-    let note = format!("Created head Pod {}/{name}", seen.namespace());
-    let create = Action::create(pod_kind(), &owned(seen.object(), &pod));
+    schedulers::mark(&mut pod, labels::HEAD_GROUP, observed.object(), &observed.settings);
+    let note = format!("Created head Pod {}/{name}", observed.namespace());
+    let create = Action::create(pod_kind(), &owned(observed.object(), &pod));
     // Before all workers, which are of no use without it: a quota may have room for a few only.
-    draft.steps.push(create.telling(Event::normal("CreatedHeadPod", "Create", note)).apart());
+    draft.steps.push(create.with_event(Event::normal("CreatedHeadPod", "Create", note)).sequential());
 }

@@ -10,7 +10,7 @@ use quintet_api::{
     ray::v1::{HeadInfo, RayClusterStatus},
 };
 
-use super::seen::{Pod, Seen, hosts, wanted_pods};
+use super::observe::{Observed, Pod, hosts, wanted_pods};
 use crate::{
     pod::ray_start::is_gpu,
     pod_view::{ContainerState, PodView},
@@ -43,35 +43,35 @@ pub(super) enum Outcome {
 }
 
 /// The status to write, or `None` if nothing changed that is worth a write.
-pub(super) fn compute(seen: &Seen, outcome: &Outcome) -> Option<RayClusterStatus> {
-    let before = seen.status();
+pub(super) fn compute(observed: &Observed, outcome: &Outcome) -> Option<RayClusterStatus> {
+    let before = observed.status();
     let mut status = before.clone();
-    count_workers(seen, &mut status);
-    sum_resources(seen, &mut status);
-    describe_head(seen, &mut status);
-    let all_run = seen.pods.iter().all(|pod| pod.object.runs_and_does_not_complain());
+    count_workers(observed, &mut status);
+    sum_resources(observed, &mut status);
+    describe_head(observed, &mut status);
+    let all_run = observed.pods.iter().all(|pod| pod.object.runs_and_does_not_complain());
     let wanted = usize::try_from(status.desired_worker_replicas.unwrap_or_default()).unwrap_or_default();
-    if matches!(outcome, Outcome::Done) && seen.pods.len() == wanted + 1 && all_run {
+    if matches!(outcome, Outcome::Done) && observed.pods.len() == wanted + 1 && all_run {
         status.state = Some("ready".to_owned());
         status.reason = None;
     }
-    if seen.settings.gates.status_conditions {
+    if observed.settings.gates.status_conditions {
         let mut all = status.conditions.take().unwrap_or_default();
-        set_conditions(seen, outcome, &mut all);
+        set_conditions(observed, outcome, &mut all);
         status.conditions = Some(all).filter(|all| !all.is_empty());
     }
-    if seen.object().spec.suspend == Some(true) && seen.pods.is_empty() {
+    if observed.object().spec.suspend == Some(true) && observed.pods.is_empty() {
         status.state = Some("suspended".to_owned());
     }
     if !is_worth_a_write(&before, &status) {
         return None;
     }
-    status.observed_generation = seen.object().metadata.generation;
-    status.last_update_time = Some(Time(seen.now));
+    status.observed_generation = observed.object().metadata.generation;
+    status.last_update_time = Some(Time(observed.now));
     if status.state != before.state
         && let Some(state) = &status.state
     {
-        status.state_transition_times.get_or_insert_default().insert(state.clone(), Time(seen.now));
+        status.state_transition_times.get_or_insert_default().insert(state.clone(), Time(observed.now));
     }
     Some(status)
 }
@@ -110,16 +110,16 @@ fn is_worth_a_write(before: &RayClusterStatus, after: &RayClusterStatus) -> bool
     telling(before) != telling(after)
 }
 
-fn count_workers(seen: &Seen, status: &mut RayClusterStatus) {
+fn count_workers(observed: &Observed, status: &mut RayClusterStatus) {
     let count = |is_counted: fn(&PodView) -> bool| {
-        let count = seen.workers().filter(|pod| is_counted(&pod.object)).count();
+        let count = observed.workers().filter(|pod| is_counted(&pod.object)).count();
         Some(i32::try_from(count).unwrap_or(i32::MAX))
     };
     status.ready_worker_replicas = count(PodView::is_running_and_ready);
     status.available_worker_replicas = count(|pod| pod.phase == crate::pod_view::Phase::Running);
     let sum = |counts: &mut dyn Iterator<Item = i32>| Some(counts.fold(0, i32::saturating_add));
-    status.desired_worker_replicas = sum(&mut seen.groups().iter().map(wanted_pods));
-    let active = || seen.groups().iter().filter(|group| group.suspend != Some(true));
+    status.desired_worker_replicas = sum(&mut observed.groups().iter().map(wanted_pods));
+    let active = || observed.groups().iter().filter(|group| group.suspend != Some(true));
     status.min_worker_replicas =
         sum(&mut active().map(|group| group.min_replicas.unwrap_or_default().saturating_mul(hosts(group))));
     status.max_worker_replicas =
@@ -149,13 +149,13 @@ pub(crate) fn sum_of_templates<'a>(
     sums
 }
 
-fn sum_resources(seen: &Seen, status: &mut RayClusterStatus) {
-    let groups = seen.groups().iter().filter(|group| group.suspend != Some(true));
+fn sum_resources(observed: &Observed, status: &mut RayClusterStatus) {
+    let groups = observed.groups().iter().filter(|group| group.suspend != Some(true));
     let workers = groups.map(|group| {
         let count = i64::from(group.replicas.unwrap_or_default()) * i64::from(hosts(group));
         (count, &group.template)
     });
-    let sums = sum_of_templates(&seen.object().spec.head_group_spec.template, workers);
+    let sums = sum_of_templates(&observed.object().spec.head_group_spec.template, workers);
     let of = |is_it: &dyn Fn(&str) -> bool| {
         let sum: Quantity = sums.iter().filter(|(name, _)| is_it(name)).map(|(_, sum)| *sum).sum();
         Some(sum.into())
@@ -166,10 +166,10 @@ fn sum_resources(seen: &Seen, status: &mut RayClusterStatus) {
     status.desired_tpu = of(&|name| name == "google.com/tpu");
 }
 
-fn describe_head(seen: &Seen, status: &mut RayClusterStatus) {
-    let pod = seen.heads().next();
+fn describe_head(observed: &Observed, status: &mut RayClusterStatus) {
+    let pod = observed.heads().next();
     let ip = pod.map(|pod| pod.object.ip.to_string()).filter(|ip| !ip.is_empty());
-    let Some(service) = seen.head_services().next() else {
+    let Some(service) = observed.head_services().next() else {
         return;
     };
     let mut endpoints = status.endpoints.take().unwrap_or_default();
@@ -187,8 +187,8 @@ fn describe_head(seen: &Seen, status: &mut RayClusterStatus) {
     });
 }
 
-fn set_conditions(seen: &Seen, outcome: &Outcome, all: &mut Vec<Condition>) {
-    let now = Time(seen.now);
+fn set_conditions(observed: &Observed, outcome: &Outcome, all: &mut Vec<Condition>) {
+    let now = Time(observed.now);
     let set = |all: &mut Vec<Condition>, type_: &str, holds: bool, reason: &str, message: &str| {
         let finding = Finding { type_, holds: Some(holds), reason, message, observed_generation: None };
         conditions::set(all, &finding, &now);
@@ -202,12 +202,12 @@ fn set_conditions(seen: &Seen, outcome: &Outcome, all: &mut Vec<Condition>) {
         }
         Outcome::OtherFailed => {}
     }
-    let (holds, reason, message) = head_readiness(seen.heads().next());
+    let (holds, reason, message) = head_readiness(observed.heads().next());
     set(all, HEAD_READY, holds, &reason, &message);
     let suspended = conditions::is_true(all, SUSPENDED);
     if !conditions::is_true(all, PROVISIONED) && !suspended {
-        let all_run = seen.pods.iter().all(|pod| pod.object.runs_and_does_not_complain());
-        if !seen.pods.is_empty() && all_run {
+        let all_run = observed.pods.iter().all(|pod| pod.object.runs_and_does_not_complain());
+        if !observed.pods.is_empty() && all_run {
             let message = "All Ray Pods are ready for the first time";
             set(all, PROVISIONED, true, "AllPodRunningAndReadyFirstTime", message);
         } else {
@@ -215,13 +215,13 @@ fn set_conditions(seen: &Seen, outcome: &Outcome, all: &mut Vec<Condition>) {
             set(all, PROVISIONED, false, "RayClusterPodsProvisioning", message);
         }
     }
-    let wants = seen.object().spec.suspend;
+    let wants = observed.object().spec.suspend;
     let mark = |all: &mut Vec<Condition>, suspending: bool, suspended: bool| {
         set(all, SUSPENDING, suspending, SUSPENDING, "");
         set(all, SUSPENDED, suspended, SUSPENDED, "");
     };
     if conditions::is_true(all, SUSPENDING) {
-        if seen.pods.is_empty() {
+        if observed.pods.is_empty() {
             mark(all, false, true);
             set(all, PROVISIONED, false, "RayClusterPodsProvisioning", "RayCluster has been suspended");
         }

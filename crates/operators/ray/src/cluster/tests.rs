@@ -3,7 +3,10 @@ use quintet_controller::{Class, Next, Step, object::Uid};
 use serde_json::{Value, json};
 
 use super::{pod_names::Memory, *};
-use crate::settings::{BatchScheduler, Gates};
+use crate::{
+    settings::{BatchScheduler, Gates},
+    testing::replayed,
+};
 
 /// A cluster and what is there of it.
 struct Scene {
@@ -100,7 +103,7 @@ impl Scene {
         self.head(json!({})).worker("w0", 0, json!({})).worker("w1", 1, json!({}))
     }
 
-    fn seen(&self) -> Seen {
+    fn observed(&self) -> Observed {
         let object: RayCluster = serde_json::from_value(self.cluster.clone()).unwrap();
         let mut cluster = Entry::new(ObjectKey::new("ns", "demo"), object);
         cluster.uid = Uid::from("u");
@@ -121,7 +124,7 @@ impl Scene {
         let job = |job: &Value| {
             Arc::new(Entry::new(ObjectKey::new("ns", "demo-redis-cleanup"), JobView::from_json(job)))
         };
-        Seen {
+        Observed {
             settings: Arc::new(self.settings.clone()),
             now: self.now.parse().unwrap(),
             pods: pods.collect(),
@@ -139,7 +142,7 @@ impl Scene {
     }
 
     fn plan(&self) -> Plan {
-        plan::plan(&self.seen())
+        replayed::<ClusterController>(&self.observed())
     }
 
     /// What the plan does, in short.
@@ -152,7 +155,7 @@ impl Scene {
     }
 
     fn status(&self) -> RayClusterStatus {
-        status::compute(&self.seen(), &Outcome::Done).unwrap_or_else(|| self.seen().status())
+        status::compute(&self.observed(), &Outcome::Done).unwrap_or_else(|| self.observed().status())
     }
 
     /// The same a turn later.
@@ -260,7 +263,7 @@ fn what_goes_makes_room_for_what_comes_and_the_head_comes_first() {
         Scene::new().group("replicas", json!(1)).worker("w0", 0, json!({})).worker("w1", 1, json!({}));
     assert_eq!(scene.deeds(), ["delete w1", "create head"]);
     let plan = Scene::new().plan();
-    assert_eq!(plan.steps.iter().map(|step| step.apart).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(plan.steps.iter().map(|step| step.sequential).collect::<Vec<_>>(), [true, false, false]);
 }
 
 #[test]
@@ -602,13 +605,13 @@ fn the_head_says_why_it_is_not_ready() {
 #[test]
 fn a_refused_pod_is_told_in_status_and_events() {
     let scene = Scene::new().head(json!({}));
-    let seen = scene.seen();
-    let plan = plan::plan(&seen);
+    let observed = scene.observed();
+    let plan = replayed::<ClusterController>(&observed);
     let error = Error::new(Class::Invalid, "cannot create Pod", "exceeded quota");
-    let setback = setback(&seen, &plan.steps[0].action, &error);
-    assert_eq!(setback.events[0].reason, "FailedToCreateWorkerPod");
-    assert!(setback.events[0].note.starts_with("Failed to create worker Pod ns/demo-small-worker-"));
-    let patch = setback.status.unwrap().status;
+    let on_error = on_error(&observed, &plan.steps[0].action, &error);
+    assert_eq!(on_error.events[0].reason, "FailedToCreateWorkerPod");
+    assert!(on_error.events[0].note.starts_with("Failed to create worker Pod ns/demo-small-worker-"));
+    let patch = on_error.status.unwrap().status;
     let conditions = patch["conditions"].as_array().unwrap();
     let failure = conditions.iter().find(|one| one["type"] == "ReplicaFailure").unwrap();
     assert_eq!(failure["reason"], "FailedCreateWorkerPod");
@@ -619,12 +622,12 @@ fn a_refused_pod_is_told_in_status_and_events() {
 
 #[test]
 fn another_refusal_does_not_freeze_the_status() {
-    let seen = Scene { services: false, ..Scene::new() }.complete().seen();
-    let plan = plan::plan(&seen);
+    let observed = Scene { services: false, ..Scene::new() }.complete().observed();
+    let plan = replayed::<ClusterController>(&observed);
     let error = Error::new(Class::Invalid, "cannot create Service", "no");
-    let setback = setback(&seen, &plan.steps[0].action, &error);
-    assert_eq!(setback.events[0].reason, "FailedToCreateService");
-    let patch = setback.status.unwrap().status;
+    let on_error = on_error(&observed, &plan.steps[0].action, &error);
+    assert_eq!(on_error.events[0].reason, "FailedToCreateService");
+    let patch = on_error.status.unwrap().status;
     assert_eq!(patch["readyWorkerReplicas"], 2);
     assert!(patch.get("state").is_none(), "not ready in so many words");
 }
@@ -661,12 +664,12 @@ fn certificates_that_are_not_ready_hold_back_new_pods_only() {
         Scene::new().set("/spec/tlsOptions", json!({"enabled": true})).group("replicas", json!(1)).complete();
     scene.settings.gates.mtls = true;
     scene.settings.platform.cert_manager = true;
-    let mut seen = scene.seen();
-    seen.certificates = Err("not yet".to_owned());
-    let deeds: Vec<_> = plan::plan(&seen).steps.iter().map(deed).collect();
+    let mut observed = scene.observed();
+    observed.certificates = Err("not yet".to_owned());
+    let deeds: Vec<_> = replayed::<ClusterController>(&observed).steps.iter().map(deed).collect();
     assert_eq!(deeds, ["delete w1"]);
-    seen.pods.clear();
-    assert!(plan::plan(&seen).steps.is_empty());
+    observed.pods.clear();
+    assert!(replayed::<ClusterController>(&observed).steps.is_empty());
 }
 
 #[test]
@@ -676,7 +679,7 @@ fn timestamps_and_sums_alone_are_not_worth_a_write() {
     status.desired_cpu = None;
     status.observed_generation = Some(1);
     let scene = scene.set("/status", json!(status));
-    assert!(status::compute(&scene.seen(), &Outcome::Done).is_none());
+    assert!(status::compute(&scene.observed(), &Outcome::Done).is_none());
 }
 
 #[test]

@@ -13,23 +13,36 @@ use quintet_api::{
     ray::v1::{RayCronJob, RayCronJobStatus, RayJob},
 };
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Event, Next, ObjectKey, Plan, Runtime, StatusPatch,
+    Action, ApiKind, Controller, Error, Event, Next, NoCall, ObjectKey, Plan, Runtime, StatusPatch,
     cache::{Cache, Entry, WatchSpec},
     clock::Clock,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Context, labels, settings::Settings, validation};
 
-/// Everything that is known about a RayCronJob at one time.
-pub struct Seen {
+/// Everything that a decision about a RayCronJob needs.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observed {
     /// The RayCronJob.
     pub cron: Arc<Entry<RayCronJob>>,
-    /// The zone in which its schedule is read, if it is known.
-    pub zone: Result<TimeZone, String>,
+    /// The zone in which its schedule is read.
+    pub zone: Zone,
     /// What is the same for all.
     pub settings: Arc<Settings>,
     /// The time.
     pub now: Timestamp,
+}
+
+/// The time zone of a schedule.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Zone {
+    /// It is in the time zone database.
+    Known(#[serde(with = "jiff::fmt::serde::tz::required")] TimeZone),
+    /// It is not; why, in words for the user.
+    Unknown(String),
 }
 
 /// The controller of RayCronJobs.
@@ -52,37 +65,39 @@ pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
 }
 
 impl Controller for CronController {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = NoCall;
 
     const NAME: &'static str = "raycronjob-controller";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
-        Ok(self.crons.get(key).map(|cron| Seen {
-            zone: schedule::zone(cron.object.spec.time_zone.as_deref()),
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
+        Ok(self.crons.get(key).map(|cron| Observed {
+            zone: schedule::zone(cron.object.spec.time_zone.as_deref())
+                .map_or_else(Zone::Unknown, Zone::Known),
             settings: Arc::clone(&self.settings),
             now: self.clock.now(),
             cron,
         }))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        plan(seen)
+    fn plan(observed: &Observed) -> Plan {
+        plan(observed)
     }
 }
 
-fn plan(seen: &Seen) -> Plan {
-    let cron = &seen.cron.object;
-    if seen.cron.deleting {
+fn plan(observed: &Observed) -> Plan {
+    let cron = &observed.cron.object;
+    if observed.cron.deleting {
         return Plan::nothing();
     }
-    let valid = validation::cron::validate(cron, &seen.settings);
-    let (schedule, zone) = match (valid, &seen.zone) {
-        (Ok(schedule), Ok(zone)) => (schedule, zone),
+    let valid = validation::cron::validate(cron, &observed.settings);
+    let (schedule, zone) = match (valid, &observed.zone) {
+        (Ok(schedule), Zone::Known(zone)) => (schedule, zone),
         (Err(error), _) => return complain(error),
-        (_, Err(error)) => return complain(error.clone()),
+        (_, Zone::Unknown(error)) => return complain(error.clone()),
     };
     if cron.spec.suspend == Some(true) {
-        let note = format!("The RayCronJob {} is suspended", seen.cron.key);
+        let note = format!("The RayCronJob {} is suspended", observed.cron.key);
         return Plan {
             events: vec![Event::normal("SuspendedRayCronJob", "Suspend", note)],
             ..Plan::default()
@@ -90,10 +105,10 @@ fn plan(seen: &Seen) -> Plan {
     }
     let last = cron.status.as_ref().and_then(|status| status.last_schedule_time.as_ref());
     let created = cron.metadata.creation_timestamp.as_ref();
-    let base = last.or(created).map_or(seen.now, |time| time.0);
-    let Some((tick, is_first)) = schedule.last_due(base, seen.now, zone) else {
+    let base = last.or(created).map_or(observed.now, |time| time.0);
+    let Some((tick, is_first)) = schedule.last_due(base, observed.now, zone) else {
         return match schedule.next(base, zone) {
-            Some(tick) => Plan { next: wait(seen.now, tick), ..Plan::default() },
+            Some(tick) => Plan { next: wait(observed.now, tick), ..Plan::default() },
             None => complain(format!("schedule {:?} matches no time within five years", cron.spec.schedule)),
         };
     };
@@ -108,10 +123,11 @@ fn plan(seen: &Seen) -> Plan {
     let after = RayCronJobStatus { last_schedule_time: Some(Time(tick)) };
     Plan {
         // One of that name is the one of this tick, whoever made it.
-        steps: vec![Action::ensure(ApiKind::of::<RayJob>(), &child(&seen.cron, tick)).into()],
-        status: StatusPatch::between(&seen.cron, &before, &after),
+        steps: vec![Action::ensure(ApiKind::of::<RayJob>(), &child(&observed.cron, tick)).into()],
+        status: StatusPatch::between(&observed.cron, &before, &after),
         events,
-        next: schedule.next(tick, zone).map_or(Next::AwaitChange, |next| wait(seen.now, next)),
+        awaits: Vec::new(),
+        next: schedule.next(tick, zone).map_or(Next::AwaitChange, |next| wait(observed.now, next)),
     }
 }
 

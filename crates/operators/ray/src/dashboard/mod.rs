@@ -6,6 +6,7 @@
 mod agenda;
 mod http;
 mod poller;
+mod request;
 pub mod simulated;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use serde_json::Value;
 pub(crate) use http::{AUTHORIZATION, segment};
 pub use http::{FixedToken, HttpDashboard, Route, SecretTokens, Tokens};
 pub use poller::{Observation, Poller, Pollers, Question};
+pub use request::{JobRequest, ServeChange, ServeRequest};
 
 use crate::{names, services, watches::ServiceView};
 
@@ -82,7 +84,8 @@ pub struct ProxyAddress {
 }
 
 /// What Ray says of a job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct JobInfo {
     /// Where the job is in its life.
     pub status: JobStatus,
@@ -95,7 +98,7 @@ pub struct JobInfo {
 }
 
 /// Where a job is in its life, by Ray's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JobStatus {
     /// Waiting for resources.
@@ -159,7 +162,7 @@ fn is_zero(number: &f64) -> bool {
 }
 
 /// What Serve says of its applications.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Applications {
     /// By name; the nameless one is called `default`.
@@ -167,7 +170,7 @@ pub struct Applications {
 }
 
 /// One application of Serve.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Application {
     /// Its state.
@@ -179,7 +182,7 @@ pub struct Application {
 }
 
 /// One deployment of an application.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Deployment {
     /// Its state.
@@ -189,7 +192,8 @@ pub struct Deployment {
 }
 
 /// Why a dashboard did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum DashboardError {
     /// No answer, or not in time.
     #[error("no answer from {url}: {cause}")]

@@ -13,6 +13,7 @@ use quintet_controller::{
     controller::Trigger,
     tasks::Tasks,
 };
+use serde::{Deserialize, Serialize};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -52,7 +53,8 @@ pub trait Question: Clone + Eq + Hash + Send + Sync + 'static {
 }
 
 /// What Ray said last.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Observation<A> {
     /// When the question was put: the answer is about this time or later.
     pub at: Timestamp,
@@ -111,6 +113,8 @@ impl<Q: Question> State<Q> {
 struct Inner<Q: Question> {
     state: Mutex<State<Q>>,
     changed: Notify,
+    /// Notified after every response.
+    heard: Notify,
     period: Duration,
     random: Random,
 }
@@ -155,6 +159,7 @@ impl<Q: Question> Poller<Q> {
         Self(Arc::new(Inner {
             state: Mutex::new(State { watched: HashMap::new(), agenda: Agenda::default() }),
             changed: Notify::new(),
+            heard: Notify::new(),
             period,
             random: seed.map_or_else(Random::from_entropy, Random::seeded),
         }))
@@ -229,6 +234,24 @@ impl<Q: Question> Poller<Q> {
         self.0.changed.notify_one();
     }
 
+    /// Resolves when everything that is polled for `root` was answered once, if only by an error.
+    pub async fn answered(&self, root: &ObjectKey) {
+        loop {
+            let mut heard = std::pin::pin!(self.0.heard.notified());
+            // From here on no response is missed.
+            heard.as_mut().enable();
+            let is_answered = {
+                let state = self.0.state.lock();
+                let mut questions = state.watched.get(root).into_iter().flat_map(HashMap::values);
+                questions.all(|watched| watched.observation.is_some())
+            };
+            if is_answered {
+                return;
+            }
+            heard.await;
+        }
+    }
+
     /// How many questions are watched.
     pub fn len(&self) -> usize {
         self.0.state.lock().watched.values().map(HashMap::len).sum()
@@ -276,6 +299,7 @@ impl<Q: Question> Poller<Q> {
                     if self.take_answer(&item, observation) {
                         tell(item.root);
                     }
+                    self.0.heard.notify_waiters();
                 }
                 () = self.0.changed.notified() => {}
                 () = until(next_due) => {}

@@ -2,71 +2,73 @@
 
 use jiff::{SignedDuration, Timestamp};
 use quintet_api::ray::v1::{DeletionJobStatus, DeletionPolicyType, DeletionRule, DeletionStrategy, RayJob};
-use quintet_controller::{Action, ApiKind, Next, Plan, Step};
+use quintet_controller::{Action, ApiKind, Next};
 
-use super::{Seen, plan};
+use super::{Observed, Plan, Step, plan};
 
 /// Decides about a RayJob that has ended.
-pub(super) fn plan(seen: &Seen) -> Plan {
-    let spec = &seen.object().spec;
-    if plan::selected_cluster(seen.object()).is_some() {
+pub(super) fn plan(observed: &Observed) -> Plan {
+    let spec = &observed.object().spec;
+    if plan::selected_cluster(observed.object()).is_some() {
         return Plan::nothing();
     }
-    let strategy = spec.deletion_strategy.as_ref().filter(|_| seen.settings.gates.job_deletion_policy);
+    let strategy = spec.deletion_strategy.as_ref().filter(|_| observed.settings.gates.job_deletion_policy);
     match strategy {
         Some(DeletionStrategy { deletion_rules: Some(rules), .. }) if !rules.is_empty() => {
-            by_rules(seen, rules)
+            by_rules(observed, rules)
         }
-        Some(strategy) => by_outcome(seen, strategy),
+        Some(strategy) => by_outcome(observed, strategy),
         None if spec.shutdown_after_job_finishes == Some(true) => {
-            let policy = if seen.settings.delete_finished_jobs {
+            let policy = if observed.settings.delete_finished_jobs {
                 DeletionPolicyType::DeleteSelf
             } else {
                 DeletionPolicyType::DeleteCluster
             };
-            at(seen, spec.ttl_seconds_after_finished, policy)
+            at(observed, spec.ttl_seconds_after_finished, policy)
         }
         None => Plan::nothing(),
     }
 }
 
 /// The old way: one policy for each outcome.
-fn by_outcome(seen: &Seen, strategy: &DeletionStrategy) -> Plan {
-    let side = match job_status(seen) {
+fn by_outcome(observed: &Observed, strategy: &DeletionStrategy) -> Plan {
+    let side = match job_status(observed) {
         "SUCCEEDED" => &strategy.on_success,
         "FAILED" => &strategy.on_failure,
         _ => return Plan::nothing(),
     };
     match side.as_ref().and_then(|side| side.policy) {
-        Some(policy) => at(seen, seen.object().spec.ttl_seconds_after_finished, policy),
+        Some(policy) => at(observed, observed.object().spec.ttl_seconds_after_finished, policy),
         None => Plan::nothing(),
     }
 }
 
-fn at(seen: &Seen, seconds: Option<i32>, policy: DeletionPolicyType) -> Plan {
-    match due(seen, seconds.unwrap_or_default()) {
-        _ if has_happened(seen, policy) => Plan::nothing(),
-        Some(time) if time > seen.now => Plan { next: wait_for(seen.now, time), ..Plan::default() },
-        _ => Plan { steps: carry_out(seen, policy), ..Plan::default() },
+fn at(observed: &Observed, seconds: Option<i32>, policy: DeletionPolicyType) -> Plan {
+    match due(observed, seconds.unwrap_or_default()) {
+        _ if has_happened(observed, policy) => Plan::nothing(),
+        Some(time) if time > observed.now => Plan { next: wait_for(observed.now, time), ..Plan::default() },
+        _ => Plan { steps: carry_out(observed, policy), ..Plan::default() },
     }
 }
 
 /// Of the rules that are due only the one that deletes most is carried out; the rest wait.
-fn by_rules(seen: &Seen, rules: &[DeletionRule]) -> Plan {
+fn by_rules(observed: &Observed, rules: &[DeletionRule]) -> Plan {
     let applying =
-        rules.iter().filter(|rule| applies(seen.object(), rule) && !has_happened(seen, rule.policy));
+        rules.iter().filter(|rule| applies(observed.object(), rule) && !has_happened(observed, rule.policy));
     let mut overdue = Vec::new();
     let mut soonest: Option<Timestamp> = None;
     for rule in applying {
-        match due(seen, rule.condition.ttl_seconds.unwrap_or_default()) {
-            Some(time) if time > seen.now => soonest = Some(soonest.map_or(time, |other| other.min(time))),
+        match due(observed, rule.condition.ttl_seconds.unwrap_or_default()) {
+            Some(time) if time > observed.now => {
+                soonest = Some(soonest.map_or(time, |other| other.min(time)))
+            }
             _ => overdue.push(rule.policy),
         }
     }
     let worst = overdue.into_iter().max_by_key(|policy| weight(*policy));
     Plan {
-        steps: worst.map(|policy| carry_out(seen, policy)).unwrap_or_default(),
-        next: soonest.map_or(Next::AwaitChange, |time| wait_for(seen.now, time)),
+        steps: worst.map(|policy| carry_out(observed, policy)).unwrap_or_default(),
+        next: soonest.map_or(Next::AwaitChange, |time| wait_for(observed.now, time)),
         ..Plan::default()
     }
 }
@@ -92,8 +94,8 @@ fn weight(policy: DeletionPolicyType) -> u8 {
     }
 }
 
-fn has_happened(seen: &Seen, policy: DeletionPolicyType) -> bool {
-    let cluster = seen.own_cluster().filter(|cluster| !cluster.deleting);
+fn has_happened(observed: &Observed, policy: DeletionPolicyType) -> bool {
+    let cluster = observed.own_cluster().filter(|cluster| !cluster.deleting);
     match policy {
         DeletionPolicyType::DeleteNone => true,
         DeletionPolicyType::DeleteSelf => false,
@@ -105,11 +107,11 @@ fn has_happened(seen: &Seen, policy: DeletionPolicyType) -> bool {
     }
 }
 
-fn carry_out(seen: &Seen, policy: DeletionPolicyType) -> Vec<Step> {
-    let cluster = seen.own_cluster();
+fn carry_out(observed: &Observed, policy: DeletionPolicyType) -> Vec<Step> {
+    let cluster = observed.own_cluster();
     match policy {
         DeletionPolicyType::DeleteNone => Vec::new(),
-        DeletionPolicyType::DeleteSelf => vec![Action::delete(ApiKind::of::<RayJob>(), &seen.job).into()],
+        DeletionPolicyType::DeleteSelf => vec![Action::delete(ApiKind::of::<RayJob>(), &observed.job).into()],
         DeletionPolicyType::DeleteCluster => {
             cluster.map(|cluster| plan::delete_cluster(cluster)).into_iter().collect()
         }
@@ -120,13 +122,13 @@ fn carry_out(seen: &Seen, policy: DeletionPolicyType) -> Vec<Step> {
 }
 
 /// When something is due; without an end it is due now.
-fn due(seen: &Seen, seconds: i32) -> Option<Timestamp> {
-    let end = seen.status()?.end_time.as_ref()?.0;
+fn due(observed: &Observed, seconds: i32) -> Option<Timestamp> {
+    let end = observed.status()?.end_time.as_ref()?.0;
     end.checked_add(SignedDuration::from_secs(seconds.into())).ok()
 }
 
-fn job_status(seen: &Seen) -> &str {
-    seen.status().and_then(|status| status.job_status.as_deref()).unwrap_or_default()
+fn job_status(observed: &Observed) -> &str {
+    observed.status().and_then(|status| status.job_status.as_deref()).unwrap_or_default()
 }
 
 fn wait_for(now: Timestamp, time: Timestamp) -> Next {

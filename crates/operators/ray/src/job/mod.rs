@@ -21,22 +21,19 @@ use quintet_api::{
     ray::v1::{RayCluster, RayJob, RayJobStatus},
 };
 use quintet_controller::{
-    Action, Class, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback, StatusPatch,
+    Action, Controller, Error, Event, ObjectKey, OnError, Runtime, StatusPatch,
     cache::{Cache, Entry, WatchSpec},
     clock::Clock,
     metrics::MetricsRegistry,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use preview::preview;
 pub use state::State;
 
 use crate::{
     Context,
-    dashboard::{
-        Address, Dashboard, DashboardError, JobInfo, JobQuestion, Observation, Poller, Pollers, Submission,
-    },
+    dashboard::{Dashboard, DashboardError, JobInfo, JobQuestion, JobRequest, Observation, Poller, Pollers},
     labels, names,
     pod_view::PodView,
     services,
@@ -44,8 +41,10 @@ use crate::{
     watches::{self, JobView, ServiceView},
 };
 
-/// Everything that is known about a RayJob at one time.
-pub struct Seen {
+/// Everything that a decision about a RayJob needs.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observed {
     /// The RayJob.
     pub job: Arc<Entry<RayJob>>,
     /// The cluster of the current attempt.
@@ -66,7 +65,7 @@ pub struct Seen {
     pub now: Timestamp,
 }
 
-impl Seen {
+impl Observed {
     fn object(&self) -> &RayJob {
         &self.job.object
     }
@@ -89,28 +88,9 @@ impl Seen {
     }
 }
 
-/// What the operator tells Ray.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Order {
-    /// Run this job.
-    Submit { root: ObjectKey, at: Address, job: Submission },
-    /// Stop that job.
-    Stop { at: Address, id: String },
-}
-
-impl Order {
-    fn action(&self) -> Action {
-        let name = match self {
-            Self::Submit { .. } => SUBMIT,
-            Self::Stop { .. } => STOP,
-        };
-        Action::Call { name: name.to_owned(), input: serde_json::to_value(self).unwrap_or_default() }
-    }
-}
-
-const SUBMIT: &str = "submit Ray job";
-const STOP: &str = "stop Ray job";
+/// What is done about a RayJob, with requests to Ray.
+type Plan = quintet_controller::Plan<JobRequest>;
+type Step = quintet_controller::Step<JobRequest>;
 
 /// The controller of RayJobs.
 struct JobController {
@@ -202,11 +182,12 @@ fn origin(key: &ObjectKey, given: &BTreeMap<String, String>) -> Option<ObjectKey
 }
 
 impl Controller for JobController {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = JobRequest;
 
     const NAME: &'static str = "rayjob-controller";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
         let Some(job) = self.jobs.get(key) else {
             self.poller.forget(key);
             return Ok(None);
@@ -225,7 +206,7 @@ impl Controller for JobController {
             pods.into_iter().filter(|pod| pod.object.is_head() && !pod.deleting).collect()
         });
         let question = plan::question(&job.object, cluster.as_ref().map(|cluster| &cluster.object));
-        let mut seen = Seen {
+        let mut observed = Observed {
             cluster,
             cluster_service,
             head_service: self.services.get(&named(&names::head_service(key.name()))),
@@ -237,31 +218,30 @@ impl Controller for JobController {
             job,
         };
         // What Ray said before the submitter's end says nothing about what comes after it.
-        let submitter_ended = submission::inspect(&seen).ok().and_then(|progress| progress.finished_at);
-        seen.heard = self.poller.watch_since(key, question.as_slice(), submitter_ended).pop().flatten();
-        Ok(Some(seen))
+        let submitter_ended = submission::inspect(&observed).ok().and_then(|progress| progress.finished_at);
+        observed.heard = self.poller.watch_since(key, question.as_slice(), submitter_ended).pop().flatten();
+        Ok(Some(observed))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        plan::plan(seen)
+    fn plan(observed: &Observed) -> Plan {
+        plan::plan(observed)
     }
 
-    async fn call(&self, name: &str, input: &Value) -> Result<(), Error> {
-        let order = Order::deserialize(input)
-            .map_err(|error| Error::new(Class::Bug, format!("cannot {name}"), error.to_string()))?;
-        match order {
-            Order::Submit { root, at, job } => {
-                let id = &job.submission_id;
-                let answer = self.dashboard.submit(&at, &job).await;
+    async fn call(&self, request: &JobRequest) -> Result<(), Error> {
+        match request {
+            JobRequest::SubmitJob { root, at, job } => {
+                let response = self.dashboard.submit(at, job).await;
                 // Whatever came of it, what Ray said before is out of date.
-                self.poller.ask_again(&root);
-                match answer {
-                    // The id is ours: an earlier submission arrived although its answer did not.
+                self.poller.ask_again(root);
+                match response {
+                    // The id is ours: an earlier submission arrived although its response did not.
                     Ok(()) | Err(DashboardError::AlreadyUsed(_)) => Ok(()),
-                    Err(error) => Err(error.while_trying(format!("cannot submit Ray job {id}"))),
+                    Err(error) => {
+                        Err(error.while_trying(format!("cannot submit Ray job {}", job.submission_id)))
+                    }
                 }
             }
-            Order::Stop { at, id } => match self.dashboard.stop(&at, &id).await {
+            JobRequest::StopJob { at, id } => match self.dashboard.stop(at, id).await {
                 Err(error @ DashboardError::NoToken { .. }) => {
                     Err(error.while_trying(format!("cannot stop Ray job {id}")))
                 }
@@ -274,34 +254,38 @@ impl Controller for JobController {
         }
     }
 
-    fn setback(&self, seen: &Seen, action: &Action, error: &Error) -> Setback {
-        setback(seen, action, error)
+    fn on_error(observed: &Observed, action: &Action<JobRequest>, error: &Error) -> OnError {
+        on_error(observed, action, error)
+    }
+
+    async fn polled(&self, key: &ObjectKey) {
+        self.poller.answered(key).await;
     }
 }
 
-fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
-    if let Action::Call { name, .. } = action {
-        if name != SUBMIT {
-            return Setback::default();
+fn on_error(observed: &Observed, action: &Action<JobRequest>, error: &Error) -> OnError {
+    if let Action::Call(request) = action {
+        if matches!(request, JobRequest::StopJob { .. }) {
+            return OnError::default();
         }
-        let before = seen.status().cloned().unwrap_or_default();
+        let before = observed.status().cloned().unwrap_or_default();
         let mut after = before.clone();
-        after.job_status_check_failure_start_time.get_or_insert(Time(seen.now));
-        return Setback { status: StatusPatch::between(&seen.job, &before, &after), events: Vec::new() };
+        after.job_status_check_failure_start_time.get_or_insert(Time(observed.now));
+        return OnError { status: StatusPatch::between(&observed.job, &before, &after), events: Vec::new() };
     }
     let noun = match action.kind().map(|kind| kind.kind.as_ref()) {
         Some("RayCluster") => "RayCluster",
         Some("Job") => "RayJobSubmitter",
         Some("Service") => "Service",
-        _ => return Setback::default(),
+        _ => return OnError::default(),
     };
     let verb = match action {
         Action::Create { .. } => "Create",
         Action::Delete { .. } => "Delete",
         _ => "Update",
     };
-    let note = format!("Failed to {} {noun} of RayJob {}: {error}", verb.to_lowercase(), seen.job.key);
+    let note = format!("Failed to {} {noun} of RayJob {}: {error}", verb.to_lowercase(), observed.job.key);
     // The Service comes last: all that the status tells has happened.
-    let status = if noun == "Service" { plan::plan(seen).status } else { None };
-    Setback { status, events: vec![Event::warning(&format!("FailedTo{verb}{noun}"), verb, note)] }
+    let status = if noun == "Service" { plan::plan(observed).status } else { None };
+    OnError { status, events: vec![Event::warning(&format!("FailedTo{verb}{noun}"), verb, note)] }
 }

@@ -10,16 +10,16 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
 use quintet_api::ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus};
-use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, Next, StatusPatch, cache::Entry};
 use serde_json::json;
 
 use super::{
-    Seen, cleanup, objects, running,
+    Observed, Plan, Step, cleanup, objects, running,
     state::{State, reason},
     submission,
 };
 use crate::{
-    dashboard::{self, Address, JobQuestion},
+    dashboard::{self, Address, JobQuestion, JobRequest},
     finalizers, labels, names, schedulers,
     validation::job::{Invalid, Mode, validate},
 };
@@ -31,19 +31,19 @@ pub(super) const POLL: std::time::Duration = std::time::Duration::from_secs(3);
 const STOPPING: SignedDuration = SignedDuration::from_mins(5);
 
 /// Decides.
-pub(super) fn plan(seen: &Seen) -> Plan {
-    let job = seen.object();
+pub(super) fn plan(observed: &Observed) -> Plan {
+    let job = observed.object();
     if labels::is_managed_elsewhere(job.spec.managed_by.as_deref()) {
         return Plan::nothing();
     }
-    if seen.job.deleting {
-        return let_go(seen);
+    if observed.job.deleting {
+        return let_go(observed);
     }
     let state = State::of(job);
-    if let Err(invalid) = validate(job, &seen.settings) {
-        return refuse(seen, state, &invalid);
+    if let Err(invalid) = validate(job, &observed.settings) {
+        return refuse(observed, state, &invalid);
     }
-    let draft = Draft::new(seen);
+    let draft = Draft::new(observed);
     match state {
         State::New => begin(draft),
         State::Initializing => initialize(draft),
@@ -52,7 +52,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         State::Suspending | State::Retrying => tear_down(draft, state),
         State::Suspended if job.spec.suspend == Some(true) => Plan::nothing(),
         State::Suspended => draft.turn(State::New),
-        State::Complete | State::Failed => finish(seen),
+        State::Complete | State::Failed => finish(observed),
         State::ValidationFailed => recover(draft),
         // A word of another operator, which will know what it means.
         State::Unknown => Plan::nothing(),
@@ -60,12 +60,13 @@ pub(super) fn plan(seen: &Seen) -> Plan {
 }
 
 /// What has ended is cleaned up, and a batch scheduler hears of it.
-fn finish(seen: &Seen) -> Plan {
-    let mut plan = cleanup::plan(seen);
-    let cluster = seen.cluster.as_ref().filter(|cluster| !cluster.deleting).map(|cluster| &cluster.object);
+fn finish(observed: &Observed) -> Plan {
+    let mut plan = cleanup::plan(observed);
+    let cluster =
+        observed.cluster.as_ref().filter(|cluster| !cluster.deleting).map(|cluster| &cluster.object);
     // First things first: what is deleted now wakes us again when it is gone.
     if plan.steps.is_empty() {
-        plan.steps.extend(schedulers::release_job(seen.object(), cluster, &seen.settings));
+        plan.steps.extend(schedulers::release_job(observed.object(), cluster, &observed.settings));
     }
     plan
 }
@@ -83,20 +84,20 @@ pub(super) fn question(job: &RayJob, cluster: Option<&RayCluster>) -> Option<Job
 
 /// A status in the making, and what has to be done before it is true.
 pub(super) struct Draft<'a> {
-    pub(super) seen: &'a Seen,
+    pub(super) observed: &'a Observed,
     pub(super) status: RayJobStatus,
     pub(super) steps: Vec<Step>,
     pub(super) events: Vec<Event>,
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(seen: &'a Seen) -> Self {
-        let status = seen.status().cloned().unwrap_or_default();
-        Self { seen, status, steps: Vec::new(), events: Vec::new() }
+    pub(super) fn new(observed: &'a Observed) -> Self {
+        let status = observed.status().cloned().unwrap_or_default();
+        Self { observed, status, steps: Vec::new(), events: Vec::new() }
     }
 
     pub(super) fn job(&self) -> &'a RayJob {
-        self.seen.object()
+        self.observed.object()
     }
 
     /// The time `seconds` after this attempt began.
@@ -133,17 +134,17 @@ impl<'a> Draft<'a> {
 
     /// Writes the status if something changed that is worth writing.
     pub(super) fn done(mut self, next: Next) -> Plan {
-        let seen = self.seen;
-        let before = seen.status().cloned().unwrap_or_default();
+        let observed = self.observed;
+        let before = observed.status().cloned().unwrap_or_default();
         let status = if is_worth_writing(&before, &self.status) {
             if State::of_status(Some(&self.status)).is_terminal() {
-                self.status.end_time.get_or_insert(Time(seen.now));
+                self.status.end_time.get_or_insert(Time(observed.now));
             }
-            StatusPatch::between(&seen.job, &before, &self.status)
+            StatusPatch::between(&observed.job, &before, &self.status)
         } else {
             None
         };
-        Plan { steps: self.steps, status, events: self.events, next }
+        Plan { steps: self.steps, status, events: self.events, awaits: Vec::new(), next }
     }
 }
 
@@ -185,20 +186,21 @@ pub(super) fn has_passed(now: Timestamp, time: Option<Timestamp>) -> bool {
 }
 
 /// The RayJob is being deleted: the Ray job is stopped if somebody still can.
-fn let_go(seen: &Seen) -> Plan {
-    let Some(release) = finalizers::remove(&seen.job, &seen.object().metadata, labels::JOB_FINALIZER) else {
+fn let_go(observed: &Observed) -> Plan {
+    let Some(release) = finalizers::remove(&observed.job, &observed.object().metadata, labels::JOB_FINALIZER)
+    else {
         return Plan::nothing();
     };
-    let status = seen.status().cloned().unwrap_or_default();
+    let status = observed.status().cloned().unwrap_or_default();
     let is_over = status.job_status.as_deref().is_some_and(submission::is_terminal);
     let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
     let (mut steps, mut events) = (Vec::new(), Vec::new());
     if let (false, Some(cluster), Some(host), Some(id)) =
-        (is_over, &seen.cluster, text(&status.dashboard_url), text(&status.job_id))
+        (is_over, &observed.cluster, text(&status.dashboard_url), text(&status.job_id))
     {
-        let deleted = seen.object().metadata.deletion_timestamp.as_ref();
+        let deleted = observed.object().metadata.deletion_timestamp.as_ref();
         let patience_ends = deleted.and_then(|deleted| deleted.0.checked_add(STOPPING).ok());
-        if has_passed(seen.now, patience_ends) {
+        if has_passed(observed.now, patience_ends) {
             let note = format!(
                 "Ray job {id} could not be stopped within {} minutes of the deletion and may run on on RayCluster {}; \
                  stop it there",
@@ -207,7 +209,8 @@ fn let_go(seen: &Seen) -> Plan {
             );
             events.push(Event::warning("FailedToStopRayJob", "Delete", note));
         } else {
-            steps.push(super::Order::Stop { at: Address::of(&cluster.object, &host), id }.action().into());
+            let stop = JobRequest::StopJob { at: Address::of(&cluster.object, &host), id };
+            steps.push(Action::Call(stop).into());
         }
     }
     steps.push(release.into());
@@ -215,8 +218,8 @@ fn let_go(seen: &Seen) -> Plan {
 }
 
 /// The user has to mend something first. What has ended stays as it ended.
-fn refuse(seen: &Seen, state: State, invalid: &Invalid) -> Plan {
-    let mut draft = Draft::new(seen);
+fn refuse(observed: &Observed, state: State, invalid: &Invalid) -> Plan {
+    let mut draft = Draft::new(observed);
     let is_known =
         state == State::ValidationFailed && draft.status.message.as_deref() == Some(invalid.message.as_str());
     if is_known {
@@ -230,8 +233,8 @@ fn refuse(seen: &Seen, state: State, invalid: &Invalid) -> Plan {
     draft.status.reason = Some(reason::VALIDATION_FAILED.to_owned());
     draft.status.message = Some(invalid.message.clone());
     // Another mistake in place of the first changes nothing but the message, and users wait for that one.
-    let before = seen.status().cloned().unwrap_or_default();
-    let status = StatusPatch::between(&seen.job, &before, &draft.status);
+    let before = observed.status().cloned().unwrap_or_default();
+    let status = StatusPatch::between(&observed.job, &before, &draft.status);
     Plan { status, events: draft.events, ..Plan::default() }
 }
 
@@ -247,7 +250,7 @@ fn recover(mut draft: Draft<'_>) -> Plan {
 
 /// The state in which a mistake was noticed, or one from which everything that is missing is made again.
 fn former_state(draft: &Draft<'_>) -> State {
-    let (seen, status) = (draft.seen, &draft.status);
+    let (observed, status) = (draft.observed, &draft.status);
     let mode = Mode::of(&draft.job().spec);
     let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
     let job_status = status.job_status.as_deref().unwrap_or_default();
@@ -261,7 +264,7 @@ fn former_state(draft: &Draft<'_>) -> State {
     if !is_set(&status.dashboard_url) {
         return State::Initializing;
     }
-    let has_cluster = seen.cluster.as_ref().is_some_and(|cluster| !cluster.deleting);
+    let has_cluster = observed.cluster.as_ref().is_some_and(|cluster| !cluster.deleting);
     // The attempt is being cleared away: that is brought to its end before another one begins.
     if !has_cluster || (is_over && !mode.has_submitter()) {
         return State::Retrying;
@@ -273,14 +276,14 @@ fn former_state(draft: &Draft<'_>) -> State {
 }
 
 fn begin(mut draft: Draft<'_>) -> Plan {
-    let (seen, job) = (draft.seen, draft.job());
-    let name = seen.job.key.name();
-    let finalizer = finalizers::add(&seen.job, &job.metadata, labels::JOB_FINALIZER);
+    let (observed, job) = (draft.observed, draft.job());
+    let name = observed.job.key.name();
+    let finalizer = finalizers::add(&observed.job, &job.metadata, labels::JOB_FINALIZER);
     draft.steps.extend(finalizer.map(Into::into));
     // The name is written down before anything is made under it, so that it is chosen once.
     let fresh = |what: &str| {
-        let moment = seen.now.as_nanosecond();
-        format!("{name}-{}", names::suffix((seen.job.uid.as_str(), moment, what)))
+        let moment = observed.now.as_nanosecond();
+        format!("{name}-{}", names::suffix((observed.job.uid.as_str(), moment, what)))
     };
     let given = job.spec.job_id.clone().filter(|id| !id.is_empty());
     let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
@@ -293,7 +296,7 @@ fn begin(mut draft: Draft<'_>) -> Plan {
     }
     status.failed = status.failed.or(Some(0));
     status.succeeded = status.succeeded.or(Some(0));
-    status.start_time = Some(Time(seen.now));
+    status.start_time = Some(Time(observed.now));
     status.end_time = None;
     draft.turn(State::Initializing)
 }
@@ -305,19 +308,19 @@ pub(super) fn selected_cluster(job: &RayJob) -> Option<&str> {
 }
 
 fn initialize(mut draft: Draft<'_>) -> Plan {
-    let (seen, job) = (draft.seen, draft.job());
+    let (observed, job) = (draft.observed, draft.job());
     if job.spec.suspend == Some(true) {
         return draft.turn(State::Suspending);
     }
     let active = draft.deadline(job.spec.active_deadline_seconds);
     let pre_running = draft.deadline(job.spec.pre_running_deadline_seconds);
-    if has_passed(seen.now, active) {
+    if has_passed(observed.now, active) {
         return miss_deadline(draft);
     }
-    if has_passed(seen.now, pre_running) {
+    if has_passed(observed.now, pre_running) {
         return miss_pre_running_deadline(draft);
     }
-    let next = at_first(seen.now, [active, pre_running]);
+    let next = at_first(observed.now, [active, pre_running]);
     match prepare_scheduler(&draft) {
         Ok(steps) => draft.steps.extend(steps),
         Err(error) => {
@@ -325,7 +328,7 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
             return Plan { events: vec![event], next, ..Plan::default() };
         }
     }
-    let Some(cluster) = &seen.cluster else {
+    let Some(cluster) = &observed.cluster else {
         return match ask_for_cluster(&mut draft) {
             Ok(()) => draft.done(next),
             // Somebody has to make it; the cluster's coming wakes us.
@@ -342,8 +345,8 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
         draft.status.ray_cluster_status = cluster_status.cloned();
         return draft.done(next);
     }
-    let service = seen.cluster_service.as_ref();
-    let host = host.or_else(|| dashboard::host(service?, &seen.settings.cluster_domain));
+    let service = observed.cluster_service.as_ref();
+    let host = host.or_else(|| dashboard::host(service?, &observed.settings.cluster_domain));
     let Some(host) = host else {
         // The Service wakes us when it comes.
         return draft.done(next);
@@ -364,7 +367,7 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
 
 /// What a batch scheduler has to know before the pods come.
 fn prepare_scheduler(draft: &Draft<'_>) -> Result<Vec<Step>, String> {
-    let (settings, job) = (&draft.seen.settings, draft.job());
+    let (settings, job) = (&draft.observed.settings, draft.job());
     if settings.batch_scheduler.is_none() {
         return Ok(Vec::new());
     }
@@ -379,8 +382,8 @@ fn prepare_scheduler(draft: &Draft<'_>) -> Result<Vec<Step>, String> {
 
 /// Makes the cluster, unless it is somebody else's to make.
 pub(super) fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
-    let (seen, job) = (draft.seen, draft.job());
-    let namespace = seen.job.key.namespace().unwrap_or_default();
+    let (observed, job) = (draft.observed, draft.job());
+    let namespace = observed.job.key.namespace().unwrap_or_default();
     if let Some(name) = selected_cluster(job) {
         let note = format!(
             "RayCluster {namespace}/{name} set in the clusterSelector is not found. It must be created manually"
@@ -388,38 +391,38 @@ pub(super) fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
         return Err(Event::warning("RayClusterNotFound", "Validate", note));
     }
     let name = draft.status.ray_cluster_name.clone().unwrap_or_default();
-    let cluster = objects::cluster(job, &name, &seen.settings).map_err(|error| {
+    let cluster = objects::cluster(job, &name, &observed.settings).map_err(|error| {
         let note = format!("Failed to create RayCluster {namespace}/{name}: {error}");
         Event::warning("FailedToCreateRayCluster", "Create", note)
     })?;
     let note = format!("Created RayCluster {namespace}/{name}");
     let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
-    draft.steps.push(create.telling(Event::normal("CreatedRayCluster", "Create", note)));
+    draft.steps.push(create.with_event(Event::normal("CreatedRayCluster", "Create", note)));
     Ok(())
 }
 
 /// Makes the Job that submits, and says whether one is there or coming. It asks Ray before it submits, so that
 /// making it again does not submit twice.
 pub(super) fn ask_for_submitter(draft: &mut Draft<'_>, cluster: &RayCluster) -> Result<bool, Event> {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let refusal = |error: &str| {
-        let note = format!("Failed to create new Kubernetes Job {}: {error}", seen.job.key);
+        let note = format!("Failed to create new Kubernetes Job {}: {error}", observed.job.key);
         Event::warning("FailedToCreateRayJobSubmitter", "Create", note)
     };
-    if seen.own_submitter().is_some_and(|submitter| !submitter.deleting) {
+    if observed.own_submitter().is_some_and(|submitter| !submitter.deleting) {
         return Ok(true);
     }
-    if let Some(other) = &seen.submitter {
+    if let Some(other) = &observed.submitter {
         if !other.deleting {
             draft.events.push(refusal("a Job of that name belongs to something else; it has to go first"));
         }
         return Ok(false);
     }
-    let submitter = objects::submitter(draft.job(), &draft.status, cluster, &seen.settings);
+    let submitter = objects::submitter(draft.job(), &draft.status, cluster, &observed.settings);
     let submitter = submitter.map_err(|error| refusal(&error))?;
-    let note = format!("Created Kubernetes Job {}", seen.job.key);
+    let note = format!("Created Kubernetes Job {}", observed.job.key);
     let create = Action::create(ApiKind::of::<Job>(), &submitter);
-    draft.steps.push(create.telling(Event::normal("CreatedRayJobSubmitter", "Create", note)));
+    draft.steps.push(create.with_event(Event::normal("CreatedRayJobSubmitter", "Create", note)));
     Ok(true)
 }
 
@@ -443,7 +446,7 @@ fn miss_pre_running_deadline(draft: Draft<'_>) -> Plan {
 }
 
 fn wait_for_user(mut draft: Draft<'_>) -> Plan {
-    let (now, job) = (draft.seen.now, draft.job());
+    let (now, job) = (draft.observed.now, draft.job());
     let deadline = draft.deadline(job.spec.pre_running_deadline_seconds);
     if has_passed(now, deadline) {
         return miss_pre_running_deadline(draft);
@@ -459,21 +462,21 @@ fn wait_for_user(mut draft: Draft<'_>) -> Plan {
 
 /// Deletes what the attempt has made; once it is gone, the names can be forgotten.
 fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
-    let (seen, job) = (draft.seen, draft.job());
+    let (observed, job) = (draft.observed, draft.job());
     let mut is_clear = true;
-    if let Some(cluster) = seen.own_cluster() {
+    if let Some(cluster) = observed.own_cluster() {
         is_clear = false;
         if !cluster.deleting {
             draft.steps.push(delete_cluster(cluster));
         }
     }
     let submitter =
-        seen.own_submitter().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
+        observed.own_submitter().filter(|_| !matches!(Mode::of(&job.spec), Mode::Http | Mode::Sidecar));
     if let Some(submitter) = submitter {
         is_clear = false;
         if !submitter.deleting {
             let note = format!("Deleted Kubernetes Job {}", submitter.key);
-            draft.steps.push(Action::delete(ApiKind::of::<Job>(), submitter).telling(Event::normal(
+            draft.steps.push(Action::delete(ApiKind::of::<Job>(), submitter).with_event(Event::normal(
                 "DeletedRayJobSubmitter",
                 "Delete",
                 note,
@@ -483,7 +486,7 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
     if !is_clear {
         return Plan { steps: draft.steps, next: Next::AwaitChange, ..Plan::default() };
     }
-    draft.steps.extend(schedulers::release_job(job, None, &seen.settings));
+    draft.steps.extend(schedulers::release_job(job, None, &observed.settings));
     let status = &mut draft.status;
     status.ray_cluster_status = None;
     status.ray_cluster_name = None;
@@ -500,7 +503,7 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
 /// Deletes a RayJob's cluster.
 pub(super) fn delete_cluster(cluster: &Entry<RayCluster>) -> Step {
     let note = format!("Deleted RayCluster {}", cluster.key);
-    Action::delete(ApiKind::of::<RayCluster>(), cluster).telling(Event::normal(
+    Action::delete(ApiKind::of::<RayCluster>(), cluster).with_event(Event::normal(
         "DeletedRayCluster",
         "Delete",
         note,
@@ -526,5 +529,5 @@ pub(super) fn suspend_workers(cluster: &Entry<RayCluster>) -> Step {
         patch: operations.collect(),
     };
     let note = format!("Updated RayCluster {}: all worker groups are suspended", cluster.key);
-    action.telling(Event::normal("UpdatedRayCluster", "Update", note))
+    action.with_event(Event::normal("UpdatedRayCluster", "Update", note))
 }

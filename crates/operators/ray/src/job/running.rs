@@ -3,10 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
 use quintet_api::ray::v1::{RayCluster, RayJobInfo};
-use quintet_controller::{Action, ApiKind, Event, Next, Plan, Step, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, Next, cache::Entry};
 
 use super::{
-    Order, Seen, objects,
+    Observed, Plan, Step, objects,
     plan::{
         Draft, ask_for_cluster, ask_for_submitter, at_first, has_passed, miss_deadline, question,
         selected_cluster,
@@ -15,7 +15,7 @@ use super::{
     submission::{self, Progress},
 };
 use crate::{
-    dashboard::{JobInfo, JobQuestion, JobStatus},
+    dashboard::{JobInfo, JobQuestion, JobRequest, JobStatus},
     service_update,
     validation::job::Mode,
 };
@@ -25,13 +25,13 @@ const SUBMITTER_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Decides.
 pub(super) fn plan(mut draft: Draft<'_>) -> Plan {
-    let (seen, job) = (draft.seen, draft.job());
-    let settings = &seen.settings;
+    let (observed, job) = (draft.observed, draft.job());
+    let settings = &observed.settings;
     if job.spec.suspend == Some(true) {
         return draft.turn(State::Suspending);
     }
     let active = draft.deadline(job.spec.active_deadline_seconds);
-    if has_passed(seen.now, active) {
+    if has_passed(observed.now, active) {
         return miss_deadline(draft);
     }
     let recorded = draft.status.job_status.clone().unwrap_or_default();
@@ -39,30 +39,30 @@ pub(super) fn plan(mut draft: Draft<'_>) -> Plan {
     let grace_ends = ended
         .filter(|_| submission::is_terminal(&recorded))
         .and_then(|ended| ended.0.checked_add(settings.job_transition_grace).ok());
-    if has_passed(seen.now, grace_ends) {
+    if has_passed(observed.now, grace_ends) {
         return out_of_grace(draft, &recorded);
     }
     let failing_since = draft.status.job_status_check_failure_start_time.as_ref().map(|time| time.0);
     let check_ends =
         failing_since.and_then(|since| since.checked_add(settings.job_status_check_timeout).ok());
-    if let (true, Some(since)) = (has_passed(seen.now, check_ends), failing_since) {
+    if let (true, Some(since)) = (has_passed(observed.now, check_ends), failing_since) {
         let seconds = settings.job_status_check_timeout.as_secs();
         let message =
             format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
         return draft.fail(reason::STATUS_CHECK_TIMEOUT, message);
     }
-    if seen.cluster.is_none()
+    if observed.cluster.is_none()
         && let Err(event) = ask_for_cluster(&mut draft)
     {
         draft.events.push(event);
     }
-    let progress = match submission::inspect(seen) {
+    let progress = match submission::inspect(observed) {
         Ok(progress) => progress,
         Err(gone) => return draft.fail(reason::APP_FAILED, gone),
     };
     let submitter_ends = progress.finished_at.and_then(|at| at.checked_add(SUBMITTER_GRACE).ok());
-    let next = at_first(seen.now, [active, grace_ends, check_ends, submitter_ends]);
-    let service = seen.cluster.as_ref().map(|cluster| head_service(seen, cluster));
+    let next = at_first(observed.now, [active, grace_ends, check_ends, submitter_ends]);
+    let service = observed.cluster.as_ref().map(|cluster| head_service(observed, cluster));
     let mut plan = listen(draft, &progress, next);
     // Last, because the job does not need it.
     match service {
@@ -74,7 +74,7 @@ pub(super) fn plan(mut draft: Draft<'_>) -> Plan {
 }
 
 fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
-    let seconds = draft.seen.settings.job_transition_grace.as_secs();
+    let seconds = draft.observed.settings.job_transition_grace.as_secs();
     draft.status.reason = Some(reason::GRACE_EXCEEDED.to_owned());
     draft.status.message =
         Some(format!("The Ray job ended as {recorded}, but the RayJob did not follow within {seconds}s"));
@@ -83,9 +83,9 @@ fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
 
 /// Goes by what Ray last said, and by how far the submitter is.
 fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let mode = Mode::of(&draft.job().spec);
-    let Some(heard) = &seen.heard else {
+    let Some(heard) = &observed.heard else {
         // Ray is being asked; the answer wakes us.
         return draft.done(next);
     };
@@ -114,7 +114,7 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
         Ok(None) => {
             // It is an answer, though not the one that is hoped for.
             draft.status.job_status_check_failure_start_time = None;
-            if let (Mode::K8sJob, Some(cluster)) = (mode, &seen.cluster)
+            if let (Mode::K8sJob, Some(cluster)) = (mode, &observed.cluster)
                 && let Err(event) = ask_for_submitter(&mut draft, &cluster.object)
             {
                 draft.events.push(event);
@@ -127,19 +127,19 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
             end(draft, has_failed)
         }
         Err(_) => {
-            let since = draft.status.job_status_check_failure_start_time.get_or_insert(Time(seen.now)).0;
+            let since = draft.status.job_status_check_failure_start_time.get_or_insert(Time(observed.now)).0;
             // After an outage of ours, Ray gets the same time to answer as it has otherwise: what was written down
             // before does not count.
             match progress.finished_at.map(|at| (at, at.max(heard.since))) {
-                Some((at, silent)) if seen.now.duration_since(silent) >= SUBMITTER_GRACE => {
+                Some((at, silent)) if observed.now.duration_since(silent) >= SUBMITTER_GRACE => {
                     submitter_left(draft, at)
                 }
                 Some((_, silent)) => {
-                    draft.done(sooner(seen.now, next, silent.checked_add(SUBMITTER_GRACE).ok()))
+                    draft.done(sooner(observed.now, next, silent.checked_add(SUBMITTER_GRACE).ok()))
                 }
                 None => {
-                    let ends = since.checked_add(seen.settings.job_status_check_timeout).ok();
-                    draft.done(sooner(seen.now, next, ends))
+                    let ends = since.checked_add(observed.settings.job_status_check_timeout).ok();
+                    draft.done(sooner(observed.now, next, ends))
                 }
             }
         }
@@ -163,7 +163,7 @@ fn sooner(now: Timestamp, next: Next, time: Option<Timestamp>) -> Next {
 fn take(draft: &mut Draft<'_>, info: &JobInfo) {
     let status = &mut draft.status;
     status.job_status_check_failure_start_time = None;
-    if let Some(cluster) = &draft.seen.cluster {
+    if let Some(cluster) = &draft.observed.cluster {
         status.ray_cluster_status.clone_from(&cluster.object.status);
     }
     status.job_status = Some(info.status.as_str().to_owned());
@@ -198,16 +198,17 @@ fn submitter_left(mut draft: Draft<'_>, at: Timestamp) -> Plan {
 
 /// Ray does not know the job: the operator submits it, again if Ray has lost it.
 fn submit(mut draft: Draft<'_>) -> Plan {
-    let seen = draft.seen;
-    let Some(JobQuestion { at, id }) = question(seen.object(), seen.cluster.as_ref().map(|c| &c.object))
+    let observed = draft.observed;
+    let Some(JobQuestion { at, id }) =
+        question(observed.object(), observed.cluster.as_ref().map(|c| &c.object))
     else {
         return draft.done(Next::AwaitChange);
     };
     match objects::submission(draft.job(), &id) {
         Ok(job) => {
             draft.status.job_status_check_failure_start_time = None;
-            let root = seen.job.key.clone();
-            draft.steps.push(Order::Submit { root, at, job }.action().into());
+            let root = observed.job.key.clone();
+            draft.steps.push(Action::Call(JobRequest::SubmitJob { root, at, job }).into());
             draft.done(Next::AwaitChange)
         }
         Err(error) => draft.fail(reason::SUBMISSION_FAILED, error),
@@ -215,21 +216,21 @@ fn submit(mut draft: Draft<'_>) -> Plan {
 }
 
 /// The RayJob's own Service in front of the head, made once and moved when the cluster is another one.
-fn head_service(seen: &Seen, cluster: &Entry<RayCluster>) -> Result<Option<Step>, Event> {
-    let job = seen.object();
+fn head_service(observed: &Observed, cluster: &Entry<RayCluster>) -> Result<Option<Step>, Event> {
+    let job = observed.object();
     if selected_cluster(job).is_some() {
         return Ok(None);
     }
-    let wanted = objects::head_service(job, &cluster.object, &seen.settings);
-    let Some(live) = &seen.head_service else {
+    let wanted = objects::head_service(job, &cluster.object, &observed.settings);
+    let Some(live) = &observed.head_service else {
         let key = wanted.metadata.name.clone().unwrap_or_default();
-        let namespace = seen.job.key.namespace().unwrap_or_default();
+        let namespace = observed.job.key.namespace().unwrap_or_default();
         let note = format!("Created service {namespace}/{key}");
         let event = Event::normal("CreatedService", "Create", note);
-        return Ok(Some(Action::create(ApiKind::of::<Service>(), &wanted).telling(event)));
+        return Ok(Some(Action::create(ApiKind::of::<Service>(), &wanted).with_event(event)));
     };
-    service_update::refuse_foreign(live, seen.job.uid.as_str())?;
+    service_update::refuse_foreign(live, observed.job.uid.as_str())?;
     let note = format!("Updated service {}", live.key);
     let update = service_update::to_select(live, &wanted);
-    Ok(update.map(|update| update.telling(Event::normal("UpdatedService", "Update", note))))
+    Ok(update.map(|update| update.with_event(Event::normal("UpdatedService", "Update", note))))
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Seen;
+use super::Observed;
 use crate::{
     pod_view::{ContainerState, ContainerView},
     validation::job::Mode,
@@ -29,16 +29,16 @@ pub(super) fn is_terminal(job_status: &str) -> bool {
 }
 
 /// Looks at the submitter. The error says that it is gone with all it ran on.
-pub(super) fn inspect(seen: &Seen) -> Result<Progress, String> {
-    match Mode::of(&seen.object().spec) {
-        Mode::K8sJob => Ok(of_job(seen)),
-        Mode::Sidecar => of_sidecar(seen),
+pub(super) fn inspect(observed: &Observed) -> Result<Progress, String> {
+    match Mode::of(&observed.object().spec) {
+        Mode::K8sJob => Ok(of_job(observed)),
+        Mode::Sidecar => of_sidecar(observed),
         Mode::Http | Mode::Interactive | Mode::Unknown => Ok(Progress::default()),
     }
 }
 
-fn of_job(seen: &Seen) -> Progress {
-    let Some(end) = seen.own_submitter().and_then(|job| job.object.end.as_ref()) else {
+fn of_job(observed: &Observed) -> Progress {
+    let Some(end) = observed.own_submitter().and_then(|job| job.object.end.as_ref()) else {
         return Progress::default();
     };
     let failure = end
@@ -47,9 +47,9 @@ fn of_job(seen: &Seen) -> Progress {
     Progress { failure, finished_at: end.at }
 }
 
-fn of_sidecar(seen: &Seen) -> Result<Progress, String> {
-    let head = match seen.heads.as_slice() {
-        [] if seen.cluster.is_some() => return Err("Ray head pod not found.".to_owned()),
+fn of_sidecar(observed: &Observed) -> Result<Progress, String> {
+    let head = match observed.heads.as_slice() {
+        [] if observed.cluster.is_some() => return Err("Ray head pod not found.".to_owned()),
         [head] => head,
         // The cluster is being made again, or one of two heads is about to go.
         _ => return Ok(Progress::default()),
@@ -57,7 +57,7 @@ fn of_sidecar(seen: &Seen) -> Result<Progress, String> {
     let Some(container) = head.object.container(CONTAINER) else {
         return Ok(Progress::default());
     };
-    let restarts = seen.settings.gates.sidecar_submitter_restart;
+    let restarts = observed.settings.gates.sidecar_submitter_restart;
     Ok(of_container(container, restarts))
 }
 

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use quintet_api::{owners::controller_reference, ray::v1::RayCluster};
 use quintet_controller::ApiKind;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use crate::{
@@ -41,7 +40,9 @@ pub(super) fn leaf_name(cluster: &str, role: Role) -> String {
     }
 }
 
-/// What everything is called.
+/// The names of everything that is made for a cluster.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Names {
     cluster: String,
     uid: String,
@@ -149,7 +150,8 @@ impl Names {
 }
 
 /// What is kept of a Certificate.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct CertificateView {
     pub(super) cluster: Box<str>,
     pub(super) secret: Box<str>,
@@ -221,7 +223,8 @@ impl CertificateView {
 }
 
 /// What is kept of a Secret of cert-manager: never what it holds.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct SecretView {
     pub(super) cluster: Option<Box<str>>,
     pub(super) owners: BTreeSet<String>,

@@ -11,12 +11,13 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use quintet_api::ray::v1::RayCluster;
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Event, Next, ObjectKey, Plan, Runtime, Setback,
+    Action, ApiKind, Controller, Error, Event, Next, NoCall, ObjectKey, OnError, Plan, Runtime,
     api::FIELD_MANAGER,
     cache::{Cache, Caches, Entry, ObjectMetadata, Selector, WatchSpec},
     clock::Clock,
     controller::Setup,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub(crate) use certificates::CertificateView;
@@ -96,8 +97,10 @@ struct MtlsController {
     clock: Clock,
 }
 
-/// What was seen of a cluster and its certificates.
-struct Seen {
+/// Everything that a decision about the certificates of a cluster needs.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Observed {
     cluster: Arc<Entry<RayCluster>>,
     names: Names,
     addresses: [BTreeSet<String>; 2],
@@ -139,7 +142,7 @@ fn named(object: &ObjectKey, cluster: Option<&str>) -> Vec<ObjectKey> {
 }
 
 impl MtlsController {
-    fn look(&self, key: &ObjectKey, cluster: Arc<Entry<RayCluster>>) -> Seen {
+    fn look(&self, key: &ObjectKey, cluster: Arc<Entry<RayCluster>>) -> Observed {
         let namespace = key.namespace().unwrap_or_default();
         let names = Names::new(&cluster.object, &self.settings.cluster_domain);
         let pods = self.pods.by_index(BY_CLUSTER, key.as_str());
@@ -155,7 +158,7 @@ impl MtlsController {
             all
         };
         let get = |name: &String| ObjectKey::new(namespace, name);
-        Seen {
+        Observed {
             addresses: [addresses(PodView::is_head), addresses(PodView::is_worker)],
             issuers: names
                 .issuers()
@@ -177,63 +180,66 @@ impl MtlsController {
 }
 
 impl Controller for MtlsController {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = NoCall;
 
     const NAME: &'static str = "raycluster-mtls-controller";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
         Ok(self.clusters.get(key).map(|cluster| self.look(key, cluster)))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        plan(seen)
+    fn plan(observed: &Observed) -> Plan {
+        plan(observed)
     }
 
-    fn setback(&self, _: &Seen, action: &Action, error: &Error) -> Setback {
+    fn on_error(_: &Observed, action: &Action, error: &Error) -> OnError {
         let note = format!("Failed to {action}, {error}");
-        Setback {
+        OnError {
             events: vec![Event::warning("MTLSFailedToReconcile", "Reconcile", note)],
-            ..Setback::default()
+            ..OnError::default()
         }
     }
 }
 
-fn plan(seen: &Seen) -> Plan {
-    let cluster = &seen.cluster.object;
+fn plan(observed: &Observed) -> Plan {
+    let cluster = &observed.cluster.object;
     let is_elsewhere = labels::is_managed_elsewhere(cluster.spec.managed_by.as_deref());
-    if seen.cluster.deleting || is_elsewhere || !tls::is_enabled(&cluster.spec) {
+    if observed.cluster.deleting || is_elsewhere || !tls::is_enabled(&cluster.spec) {
         return Plan::nothing();
     }
     let mut plan = Plan { next: Next::After(LOOK), ..Plan::default() };
-    let [self_signed, authority] = seen.names.issuers();
-    let find = |name: &str| seen.certificates.iter().find(|live| live.key.name() == name);
-    if !seen.issuers.contains(&self_signed) {
-        plan.steps.push(Action::create(certificates::issuer_kind(), &seen.names.self_signed(cluster)).into());
-    }
-    if find(&seen.names.certificates()[0]).is_none() {
+    let [self_signed, authority] = observed.names.issuers();
+    let find = |name: &str| observed.certificates.iter().find(|live| live.key.name() == name);
+    if !observed.issuers.contains(&self_signed) {
         plan.steps
-            .push(Action::create(certificates::certificate_kind(), &seen.names.authority(cluster)).into());
+            .push(Action::create(certificates::issuer_kind(), &observed.names.self_signed(cluster)).into());
     }
-    if !seen.issuers.contains(&authority) {
-        plan.steps.push(Action::create(certificates::issuer_kind(), &seen.names.issuer(cluster)).into());
+    if find(&observed.names.certificates()[0]).is_none() {
+        plan.steps.push(
+            Action::create(certificates::certificate_kind(), &observed.names.authority(cluster)).into(),
+        );
     }
-    for (role, addresses) in [Role::Head, Role::Worker].into_iter().zip(&seen.addresses) {
-        let leaf = seen.names.leaf(cluster, role, addresses);
-        let live = find(&certificates::leaf_name(seen.cluster.key.name(), role));
-        let hosts = seen.names.hosts(role);
+    if !observed.issuers.contains(&authority) {
+        plan.steps.push(Action::create(certificates::issuer_kind(), &observed.names.issuer(cluster)).into());
+    }
+    for (role, addresses) in [Role::Head, Role::Worker].into_iter().zip(&observed.addresses) {
+        let leaf = observed.names.leaf(cluster, role, addresses);
+        let live = find(&certificates::leaf_name(observed.cluster.key.name(), role));
+        let hosts = observed.names.hosts(role);
         match live {
             None => plan.steps.push(Action::create(certificates::certificate_kind(), &leaf).into()),
             Some(live) if live.object.names != hosts || live.object.addresses != *addresses => {
                 let what = if role == Role::Head { "head" } else { "worker" };
                 let note = format!("Updated {what} certificate for {}", join(addresses));
                 let apply = Action::apply(certificates::certificate_kind(), FIELD_MANAGER, &leaf);
-                plan.steps.push(apply.telling(Event::normal("MTLSCertificatesUpdated", "Update", note)));
+                plan.steps.push(apply.with_event(Event::normal("MTLSCertificatesUpdated", "Update", note)));
             }
             Some(_) => {}
         }
     }
-    own_secrets(seen, &mut plan);
-    tell(seen, &mut plan);
+    own_secrets(observed, &mut plan);
+    tell(observed, &mut plan);
     plan
 }
 
@@ -242,9 +248,9 @@ fn join(addresses: &BTreeSet<String>) -> String {
 }
 
 /// Secrets go with their certificates, and so with the cluster.
-fn own_secrets(seen: &Seen, plan: &mut Plan) {
-    for certificate in &seen.certificates {
-        let secret = seen.secrets.iter().find(|secret| secret.key.name() == &*certificate.object.secret);
+fn own_secrets(observed: &Observed, plan: &mut Plan) {
+    for certificate in &observed.certificates {
+        let secret = observed.secrets.iter().find(|secret| secret.key.name() == &*certificate.object.secret);
         let Some(secret) = secret.filter(|secret| !secret.object.owners.contains(certificate.uid.as_str()))
         else {
             continue;
@@ -260,19 +266,19 @@ fn own_secrets(seen: &Seen, plan: &mut Plan) {
     }
 }
 
-fn tell(seen: &Seen, plan: &mut Plan) {
-    let key = &seen.cluster.key;
-    let latest = seen.certificates.iter().filter_map(|one| one.object.ready_since).max();
-    let is_news = latest.is_some_and(|at| seen.now.duration_since(at) < SignedDuration::from_mins(1));
-    if let Err(missing) = &seen.readiness {
+fn tell(observed: &Observed, plan: &mut Plan) {
+    let key = &observed.cluster.key;
+    let latest = observed.certificates.iter().filter_map(|one| one.object.ready_since).max();
+    let is_news = latest.is_some_and(|at| observed.now.duration_since(at) < SignedDuration::from_mins(1));
+    if let Err(missing) = &observed.readiness {
         let note = format!("TLS of RayCluster {key} is not ready: {missing}");
         plan.events.push(Event::normal("MTLSCertsNotReady", "Reconcile", note));
     } else if is_news {
         let note = format!("TLS of RayCluster {key} is ready");
         plan.events.push(Event::normal("MTLSPKIReady", "Reconcile", note));
     }
-    for certificate in &seen.certificates {
-        let left = certificate.object.not_after.map(|end| end.duration_since(seen.now));
+    for certificate in &observed.certificates {
+        let left = certificate.object.not_after.map(|end| end.duration_since(observed.now));
         if let Some(left) = left.filter(|left| *left < SOON) {
             let note = format!(
                 "Certificate {} ends in {} hours; Ray reads certificates only when it starts, so restart the pods \

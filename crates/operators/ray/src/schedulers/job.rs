@@ -15,12 +15,12 @@ const SUBMITTER_GROUP: &str = "submittergroup";
 
 /// What has to be there before the cluster of a RayJob is. `cluster` is the one it would make, `submitter` the
 /// template of its submitter. The error is the user's to mend.
-pub fn prepare_job(
+pub fn prepare_job<C>(
     job: &RayJob,
     cluster: Option<&RayCluster>,
     submitter: Option<&PodTemplateSpec>,
     settings: &Settings,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<Step<C>>, String> {
     match settings.batch_scheduler {
         Some(BatchScheduler::Volcano) => {
             let Some(cluster) = cluster else {
@@ -39,13 +39,13 @@ pub fn prepare_job(
 
 /// What is left to do once a RayJob has ended or is torn down: what its submitter asked for is free again, and
 /// so is all the rest if the cluster is gone.
-pub fn release_job(job: &RayJob, cluster: Option<&RayCluster>, settings: &Settings) -> Option<Step> {
+pub fn release_job<C>(job: &RayJob, cluster: Option<&RayCluster>, settings: &Settings) -> Option<Step<C>> {
     if settings.batch_scheduler != Some(BatchScheduler::Volcano) || job.spec.ray_cluster_spec.is_none() {
         return None;
     }
     let action = volcano::pod_group_of_job(job, cluster, None).ok()?;
     let note = format!("Cleaned up batch scheduler resources of RayJob {}", job.metadata.name.as_deref()?);
-    Some(action.telling(Event::normal("BatchSchedulerCleanedUp", "Cleanup", note)))
+    Some(action.with_event(Event::normal("BatchSchedulerCleanedUp", "Cleanup", note)))
 }
 
 /// Tells the pods of a RayJob's cluster that the submitter is one of their gang.

@@ -12,7 +12,7 @@ use quintet_controller::{
     cache::{Cache, Caches, Entry, WatchSpec},
     controller::Setup,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{label, volcano};
@@ -47,8 +47,9 @@ pub(crate) struct Watched {
 }
 
 /// What is there of a cluster's gang.
-#[derive(Default)]
-pub(crate) struct Seen {
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Observed {
     workload: Option<Arc<Entry<GangView>>>,
     group: Option<Arc<Entry<GangView>>>,
 }
@@ -72,15 +73,16 @@ impl Watched {
         setup.watches(&self.workloads, named).watches(&self.groups, named)
     }
 
-    pub(crate) fn look(&self, cluster: &ObjectKey) -> Seen {
+    pub(crate) fn look(&self, cluster: &ObjectKey) -> Observed {
         let namespace = cluster.namespace().unwrap_or_default();
         let group = ObjectKey::new(namespace, &group_name(cluster.name()));
-        Seen { workload: self.workloads.get(cluster), group: self.groups.get(&group) }
+        Observed { workload: self.workloads.get(cluster), group: self.groups.get(&group) }
     }
 }
 
 /// What is kept of a Workload or PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct GangView {
     min_count: Option<i64>,
     controller: Option<String>,
@@ -172,11 +174,11 @@ pub(crate) enum Preparation {
 }
 
 /// Compares the gang that should be with what is there.
-pub(crate) fn prepare(cluster: &RayCluster, seen: &Seen) -> Preparation {
+pub(crate) fn prepare(cluster: &RayCluster, observed: &Observed) -> Preparation {
     let uid = cluster.metadata.uid.as_deref();
     let is_ours = |gang: &Entry<GangView>| gang.object.controller.as_deref() == uid;
     let ours = |gang: &Option<Arc<Entry<GangView>>>| gang.clone().filter(|gang| is_ours(gang));
-    let (workload, group) = (ours(&seen.workload), ours(&seen.group));
+    let (workload, group) = (ours(&observed.workload), ours(&observed.group));
     if !is_gang(cluster) {
         return match (group, workload) {
             (None, None) => Preparation::Ready(Vec::new()),
@@ -184,7 +186,7 @@ pub(crate) fn prepare(cluster: &RayCluster, seen: &Seen) -> Preparation {
             (None, Some(workload)) => Preparation::Wait(remove(workload_kind(), &workload)),
         };
     }
-    let foreign = [("Workload", &seen.workload), ("PodGroup", &seen.group)];
+    let foreign = [("Workload", &observed.workload), ("PodGroup", &observed.group)];
     let foreign = foreign.into_iter().find_map(|(kind, gang)| {
         let gang = gang.as_ref().filter(|gang| !is_ours(gang))?;
         Some(format!("{kind} {} belongs to somebody else; rename it, or the RayCluster", gang.key))
@@ -290,9 +292,9 @@ mod tests {
         Arc::new(Entry::new(ObjectKey::new("ns", name), view))
     }
 
-    fn there(cluster: &RayCluster, count: i64) -> Seen {
+    fn there(cluster: &RayCluster, count: i64) -> Observed {
         let (workload, group) = (workload_of(cluster, count), group_of(cluster, count));
-        Seen { workload: Some(gang(&workload, "u")), group: Some(gang(&group, "u")) }
+        Observed { workload: Some(gang(&workload, "u")), group: Some(gang(&group, "u")) }
     }
 
     fn deeds(preparation: Preparation) -> (bool, Vec<String>) {
@@ -307,7 +309,7 @@ mod tests {
     #[test]
     fn a_gang_is_made_before_its_pods() {
         let demo = cluster(2, "True");
-        let (ready, made) = deeds(prepare(&demo, &Seen::default()));
+        let (ready, made) = deeds(prepare(&demo, &Observed::default()));
         assert!(ready);
         assert_eq!(
             made,
@@ -326,8 +328,8 @@ mod tests {
     #[test]
     fn another_size_is_another_gang() {
         let demo = cluster(4, "true");
-        let mut seen = there(&demo, 3);
-        let (ready, first) = deeds(prepare(&demo, &seen));
+        let mut observed = there(&demo, 3);
+        let (ready, first) = deeds(prepare(&demo, &observed));
         assert!(!ready);
         assert_eq!(
             first,
@@ -336,9 +338,9 @@ mod tests {
                 "delete PodGroup.scheduling.k8s.io ns/demo-cluster"
             ]
         );
-        seen.group = None;
+        observed.group = None;
         assert_eq!(
-            deeds(prepare(&demo, &seen)),
+            deeds(prepare(&demo, &observed)),
             (false, vec!["delete Workload.scheduling.k8s.io ns/demo".to_owned()])
         );
     }
@@ -346,10 +348,10 @@ mod tests {
     #[test]
     fn who_does_not_ask_has_no_gang_and_what_is_not_ours_is_left_alone() {
         let plain = cluster(2, "false");
-        assert_eq!(deeds(prepare(&plain, &Seen::default())), (true, vec![]));
+        assert_eq!(deeds(prepare(&plain, &Observed::default())), (true, vec![]));
         assert!(!deeds(prepare(&plain, &there(&plain, 3))).0, "ours goes");
         let demo = cluster(2, "true");
-        let foreign = Seen { workload: Some(gang(&workload_of(&demo, 3), "other")), group: None };
+        let foreign = Observed { workload: Some(gang(&workload_of(&demo, 3), "other")), group: None };
         assert!(deeds(prepare(&demo, &foreign)).1[0].contains("belongs to somebody else"));
         assert_eq!(deeds(prepare(&plain, &foreign)), (true, vec![]));
     }

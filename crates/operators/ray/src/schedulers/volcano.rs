@@ -46,11 +46,11 @@ pub(super) fn pod_group(cluster: &RayCluster) -> Result<Option<Step>, String> {
 
 /// The PodGroup of a RayJob, with the submitter's resources but without its pod: it waits for the others. One
 /// without a cluster asks for nothing.
-pub(super) fn pod_group_of_job(
+pub(super) fn pod_group_of_job<C>(
     job: &RayJob,
     cluster: Option<&RayCluster>,
     submitter: Option<&PodTemplateSpec>,
-) -> Result<Action, String> {
+) -> Result<Action<C>, String> {
     let name = format!("ray-{}-pg", job.metadata.name.as_deref().unwrap_or_default());
     let needs = cluster.map(|cluster| {
         let workers = needed(cluster).map(|(count, group)| (count, &group.template));
@@ -61,13 +61,13 @@ pub(super) fn pod_group_of_job(
     group(&job.metadata, controller_reference(job), &name, cluster.map_or(0, members), &needs)
 }
 
-fn group(
+fn group<C>(
     metadata: &ObjectMeta,
     owner: Option<OwnerReference>,
     name: &str,
     members: i64,
     resources: &Value,
-) -> Result<Action, String> {
+) -> Result<Action<C>, String> {
     let label = |name: &str| metadata.labels.as_ref()?.get(name);
     let mut spec = json!({"minMember": members, "minResources": resources});
     if let Some(queue) = label(QUEUE) {

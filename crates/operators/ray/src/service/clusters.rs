@@ -43,10 +43,10 @@ enum Match {
 }
 
 pub(super) fn decide(draft: &Draft<'_>) -> Decision {
-    let seen = draft.seen;
-    let (spec, settings) = (&seen.object().spec, &seen.settings);
-    let pending = seen.pending.cluster.as_ref();
-    let active = seen.active.cluster.as_ref();
+    let observed = draft.observed;
+    let (spec, settings) = (&observed.object().spec, &observed.settings);
+    let pending = observed.pending.cluster.as_ref();
+    let active = observed.active.cluster.as_ref();
     if draft.pending_name().is_some() && pending.is_none() {
         return Decision::Create;
     }
@@ -80,10 +80,10 @@ pub(super) fn made_by_another(cluster: &Entry<RayCluster>, version: &str) -> boo
 
 /// Whether the Services lead to the cluster. One that is not ours says nothing.
 fn is_serving(draft: &Draft<'_>, cluster: &str) -> bool {
-    let seen = draft.seen;
-    let (Some(head), Some(serve)) = (&seen.head_service, &seen.serve_service) else { return false };
+    let observed = draft.observed;
+    let (Some(head), Some(serve)) = (&observed.head_service, &observed.serve_service) else { return false };
     let is_ours = |live: &&Arc<Entry<ServiceView>>| {
-        service_update::refuse_foreign(live, seen.service.uid.as_str()).is_ok()
+        service_update::refuse_foreign(live, observed.service.uid.as_str()).is_ok()
     };
     let ours: Vec<_> = [head, serve].into_iter().filter(is_ours).collect();
     let leads_there =
@@ -128,12 +128,12 @@ pub(super) fn follow(draft: &mut Draft<'_>, decision: Decision) {
         Decision::Prepare => prepare(draft),
         Decision::Create => create(draft),
         Decision::UpdateActive => {
-            if let Some(cluster) = &draft.seen.active.cluster {
+            if let Some(cluster) = &draft.observed.active.cluster {
                 update(draft, cluster);
             }
         }
         Decision::UpdatePending => {
-            if let Some(cluster) = &draft.seen.pending.cluster {
+            if let Some(cluster) = &draft.observed.pending.cluster {
                 update(draft, cluster);
             }
         }
@@ -141,15 +141,15 @@ pub(super) fn follow(draft: &mut Draft<'_>, decision: Decision) {
 }
 
 fn prepare(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let service = seen.service.key.name();
-    let suffix = names::suffix((seen.service.uid.as_str(), seen.now.as_nanosecond(), "cluster"));
+    let observed = draft.observed;
+    let service = observed.service.key.name();
+    let suffix = names::suffix((observed.service.uid.as_str(), observed.now.as_nanosecond(), "cluster"));
     let mut side = RayServiceClusterStatus {
         ray_cluster_name: Some(format!("{service}-{suffix}")),
         ..RayServiceClusterStatus::default()
     };
-    if upgrade::is_incremental(&seen.object().spec, &seen.settings) {
-        let is_first = seen.active.cluster.is_none();
+    if upgrade::is_incremental(&observed.object().spec, &observed.settings) {
+        let is_first = observed.active.cluster.is_none();
         side.target_capacity = Some(if is_first { 100 } else { 0 });
         if !is_first {
             side.traffic_routed_percent = Some(0);
@@ -159,27 +159,27 @@ fn prepare(draft: &mut Draft<'_>) {
 }
 
 fn create(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let Some(name) = draft.pending_name().map(str::to_owned) else { return };
-    let starts_small =
-        upgrade::is_incremental(&seen.object().spec, &seen.settings) && seen.active.cluster.is_some();
-    let cluster = objects::cluster(seen.object(), &name, starts_small, &seen.settings);
-    let namespace = seen.service.key.namespace().unwrap_or_default();
+    let starts_small = upgrade::is_incremental(&observed.object().spec, &observed.settings)
+        && observed.active.cluster.is_some();
+    let cluster = objects::cluster(observed.object(), &name, starts_small, &observed.settings);
+    let namespace = observed.service.key.namespace().unwrap_or_default();
     let note = format!("Created the RayCluster {namespace}/{name}");
     let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
-    draft.steps.push(create.telling(Event::normal("CreatedRayCluster", "Create", note)));
+    draft.steps.push(create.with_event(Event::normal("CreatedRayCluster", "Create", note)));
 }
 
 /// Replaces spec, labels and annotations of a cluster. Whether it is suspended is for queueing to say.
 fn update(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
-    let seen = draft.seen;
-    let (given, mut annotations) = objects::cluster_metadata(seen.object(), &seen.settings);
+    let observed = draft.observed;
+    let (given, mut annotations) = objects::cluster_metadata(observed.object(), &observed.settings);
     for ours in [APPLIED_CONFIG, DELETE_AFTER] {
         if let Some(value) = annotation(&cluster.object, ours) {
             annotations.insert(ours.to_owned(), value.to_owned());
         }
     }
-    let mut spec = seen.object().spec.ray_cluster_config.clone();
+    let mut spec = observed.object().spec.ray_cluster_config.clone();
     spec.suspend = cluster.object.spec.suspend;
     let patch = json!([
         // Makes the API server compare it with the live one.
@@ -196,14 +196,14 @@ fn update(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
         patch,
     };
     let note = format!("Updated the RayCluster {}", cluster.key);
-    draft.steps.push(action.telling(Event::normal("UpdatedRayCluster", "Update", note)));
+    draft.steps.push(action.with_event(Event::normal("UpdatedRayCluster", "Update", note)));
 }
 
 /// Deletes clusters that are neither active nor pending, each some time after it was first seen so. The time is
 /// written on the cluster.
 pub(super) fn delete_dangling(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let delay = seen.object().spec.ray_cluster_deletion_delay_seconds.filter(|seconds| *seconds >= 0);
+    let observed = draft.observed;
+    let delay = observed.object().spec.ray_cluster_deletion_delay_seconds.filter(|seconds| *seconds >= 0);
     let delay = delay.unwrap_or(DELETION_DELAY);
     let mut marks = Vec::new();
     for cluster in dangling(draft) {
@@ -212,11 +212,11 @@ pub(super) fn delete_dangling(draft: &mut Draft<'_>) {
         }
         let marked = annotation(&cluster.object, DELETE_AFTER).and_then(|text| text.parse().ok());
         match marked {
-            Some(time) if time <= seen.now => draft.steps.push(delete(&cluster)),
+            Some(time) if time <= observed.now => draft.steps.push(delete(&cluster)),
             Some(time) => draft.look_at(time),
             None => {
-                let later = seen.now.checked_add(SignedDuration::from_secs(delay.into()));
-                let time = later.unwrap_or(seen.now);
+                let later = observed.now.checked_add(SignedDuration::from_secs(delay.into()));
+                let time = later.unwrap_or(observed.now);
                 let patch = json!({ "metadata": { "annotations": { DELETE_AFTER: time.to_string() } } });
                 marks.push(Action::merge(ApiKind::of::<RayCluster>(), cluster.key.clone(), patch));
                 draft.look_at(time);
@@ -230,13 +230,13 @@ pub(super) fn delete_dangling(draft: &mut Draft<'_>) {
 pub(super) fn dangling(draft: &Draft<'_>) -> Vec<Arc<Entry<RayCluster>>> {
     let wanted = [draft.active_name(), draft.pending_name()];
     let is_dangling = |cluster: &&Arc<Entry<RayCluster>>| !wanted.contains(&Some(cluster.key.name()));
-    draft.seen.clusters.iter().filter(is_dangling).cloned().collect()
+    draft.observed.clusters.iter().filter(is_dangling).cloned().collect()
 }
 
 /// Deletes a cluster of a service.
-pub(super) fn delete(cluster: &Entry<RayCluster>) -> quintet_controller::Step {
+pub(super) fn delete(cluster: &Entry<RayCluster>) -> super::Step {
     let note = format!("Deleted the RayCluster {}", cluster.key);
-    Action::delete(ApiKind::of::<RayCluster>(), cluster).telling(Event::normal(
+    Action::delete(ApiKind::of::<RayCluster>(), cluster).with_event(Event::normal(
         "DeletedRayCluster",
         "Delete",
         note,

@@ -4,7 +4,7 @@ use quintet_api::{
     owners::controller_reference,
     ray::v1::{RayCluster, RayService},
 };
-use quintet_controller::{Action, ApiKind, Event, Step, cache::Entry, plan::PatchKind};
+use quintet_controller::{Action, ApiKind, Event, cache::Entry, plan::PatchKind};
 use serde_json::{Value, json};
 
 use crate::{names, services};
@@ -109,13 +109,13 @@ pub(super) fn is_ours(object: &Value, service: &Entry<RayService>) -> bool {
 
 /// Makes an object be there as wanted; `None` if it is. Only what we manage is compared, since others fill in
 /// the rest.
-pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value) -> Option<Step> {
+pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value) -> Option<super::Step> {
     let noun = kind.kind.to_string();
     let Some(live) = live else {
         let text = |path: &str| wanted.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let note = format!("Created {noun} {}/{}", text("/metadata/namespace"), text("/metadata/name"));
         let event = Event::normal(&format!("Created{noun}"), "Create", note);
-        return Some(Action::create(kind, wanted).telling(event));
+        return Some(Action::create(kind, wanted).with_event(event));
     };
     if managed(&live.object) == managed(wanted) {
         return None;
@@ -127,7 +127,7 @@ pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value)
     let note = format!("Updated {noun} {}", live.key);
     let action =
         Action::Patch { kind, key: live.key.clone(), subresource: None, patch_kind: PatchKind::Json, patch };
-    Some(action.telling(Event::normal(&format!("Updated{noun}"), "Update", note)))
+    Some(action.with_event(Event::normal(&format!("Updated{noun}"), "Update", note)))
 }
 
 /// The fields that are ours.

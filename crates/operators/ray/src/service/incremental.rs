@@ -6,7 +6,7 @@ use quintet_api::ray::v1::{ClusterUpgradeOptions, RayServiceClusterStatus};
 use quintet_controller::{Action, ApiKind, Event, ObjectKey};
 
 use super::{
-    Seen, clusters,
+    Observed, clusters,
     conditions::{self, ROLLING_BACK, UPGRADING},
     gateway::{self, Backend},
     objects,
@@ -14,16 +14,17 @@ use super::{
     serve,
     upgrade::{Direction, Split},
 };
+use crate::dashboard::ServeChange;
 
 fn options(draft: &Draft<'_>) -> ClusterUpgradeOptions {
-    let strategy = draft.seen.object().spec.upgrade_strategy.as_ref();
+    let strategy = draft.observed.object().spec.upgrade_strategy.as_ref();
     strategy.and_then(|strategy| strategy.cluster_upgrade_options.clone()).unwrap_or_default()
 }
 
 /// Whether two clusters exist between which traffic moves.
 fn is_moving(draft: &Draft<'_>) -> bool {
-    draft.seen.active.cluster.is_some()
-        && draft.seen.pending.cluster.is_some()
+    draft.observed.active.cluster.is_some()
+        && draft.observed.pending.cluster.is_some()
         && draft.active_name().is_some()
         && draft.pending_name().is_some()
 }
@@ -35,27 +36,31 @@ pub(super) fn direction(draft: &Draft<'_>) -> Direction {
 
 /// Decides whether to go on or back, by the cluster that the user wants now.
 pub(super) fn choose_direction(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    if conditions::holds(&draft.status, UPGRADING) && seen.active.cluster.is_none() {
-        let goal = &seen.object().spec.ray_cluster_config;
-        let differs =
-            seen.pending.cluster.as_ref().is_some_and(|pending| !clusters::is_wanted(goal, &pending.object));
+    let observed = draft.observed;
+    if conditions::holds(&draft.status, UPGRADING) && observed.active.cluster.is_none() {
+        let goal = &observed.object().spec.ray_cluster_config;
+        let differs = observed
+            .pending
+            .cluster
+            .as_ref()
+            .is_some_and(|pending| !clusters::is_wanted(goal, &pending.object));
         if differs {
             let note = "Cannot roll back: the active RayCluster does not exist";
             draft.events.push(Event::warning("RollbackImpossible", "Reconcile", note));
         }
         return;
     }
-    let (Some(active), Some(pending), true) = (&seen.active.cluster, &seen.pending.cluster, is_moving(draft))
+    let (Some(active), Some(pending), true) =
+        (&observed.active.cluster, &observed.pending.cluster, is_moving(draft))
     else {
         return;
     };
-    let version = &seen.settings.version;
+    let version = &observed.settings.version;
     if [active, pending].into_iter().any(|cluster| clusters::made_by_another(cluster, version)) {
         // Which of the two is wanted cannot be told: what its maker began goes on.
         return;
     }
-    let goal = &seen.object().spec.ray_cluster_config;
+    let goal = &observed.object().spec.ray_cluster_config;
     if !clusters::is_wanted(goal, &active.object) && clusters::is_wanted(goal, &pending.object) {
         conditions::remove(&mut draft.status, ROLLING_BACK);
         return;
@@ -63,7 +68,7 @@ pub(super) fn choose_direction(draft: &mut Draft<'_>) {
     let message = "The goal spec is not that of the pending RayCluster: traffic goes back to the active one";
     conditions::set(
         &mut draft.status,
-        seen.now,
+        observed.now,
         ROLLING_BACK,
         Some(true),
         "DesiredClusterSpecChanged",
@@ -73,10 +78,10 @@ pub(super) fn choose_direction(draft: &mut Draft<'_>) {
 
 /// The Services, the Gateway and the HTTPRoute. Moves traffic by one step if it is time.
 pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
-    let seen = draft.seen;
-    let service = seen.object();
+    let observed = draft.observed;
+    let service = observed.object();
     let is_moving = is_moving(draft);
-    for side in [&seen.active, &seen.pending] {
+    for side in [&observed.active, &observed.pending] {
         let Some(cluster) = &side.cluster else { continue };
         if side.serve_service.is_some() {
             continue;
@@ -86,12 +91,12 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
                 let note = format!("Created the Service {}-serve-svc", cluster.key);
                 let kind = ApiKind::of::<k8s_openapi::api::core::v1::Service>();
                 let create = Action::create(kind, &wanted);
-                draft.steps.push(create.telling(Event::normal("CreatedService", "Create", note)));
+                draft.steps.push(create.with_event(Event::normal("CreatedService", "Create", note)));
             }
             Err(error) => draft.events.push(Event::warning("FailedToCreateService", "Create", error)),
         }
     }
-    if let Some((kind, key)) = foreign_routing(seen) {
+    if let Some((kind, key)) = foreign_routing(observed) {
         let note = format!(
             "The {kind} {key} was not made for this RayService: no traffic is moved until it is renamed or deleted"
         );
@@ -99,24 +104,26 @@ pub(super) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
         return;
     }
     let gateway = gateway::gateway(service);
-    draft.routing.extend(gateway::ensure(gateway::gateway_kind(), seen.gateway.as_deref(), &gateway));
-    let Some(active) = seen.active.cluster.as_ref().filter(|_| draft.active_name().is_some()) else { return };
+    draft.routing.extend(gateway::ensure(gateway::gateway_kind(), observed.gateway.as_deref(), &gateway));
+    let Some(active) = observed.active.cluster.as_ref().filter(|_| draft.active_name().is_some()) else {
+        return;
+    };
     let (active_weight, pending_weight) =
         if is_moving { move_traffic(draft, pending_is_ready) } else { (100, 0) };
     let mut backends = vec![Backend { cluster: &active.object, weight: active_weight }];
-    if let (true, Some(pending)) = (is_moving, &seen.pending.cluster) {
+    if let (true, Some(pending)) = (is_moving, &observed.pending.cluster) {
         backends.push(Backend { cluster: &pending.object, weight: pending_weight });
     }
     let route = gateway::route(service, &backends);
-    draft.routing.extend(gateway::ensure(gateway::route_kind(), seen.route.as_deref(), &route));
+    draft.routing.extend(gateway::ensure(gateway::route_kind(), observed.route.as_deref(), &route));
     record(draft, active_weight, is_moving.then_some(pending_weight));
 }
 
 /// The kind and name of an object that is in the way of ours.
-fn foreign_routing(seen: &Seen) -> Option<(&'static str, &ObjectKey)> {
-    let routing = [("Gateway", &seen.gateway), ("HTTPRoute", &seen.route)];
+fn foreign_routing(observed: &Observed) -> Option<(&'static str, &ObjectKey)> {
+    let routing = [("Gateway", &observed.gateway), ("HTTPRoute", &observed.route)];
     let mut present = routing.into_iter().filter_map(|(kind, object)| Some((kind, object.as_ref()?)));
-    let foreign = present.find(|(_, object)| !gateway::is_ours(&object.object, &seen.service));
+    let foreign = present.find(|(_, object)| !gateway::is_ours(&object.object, &observed.service));
     foreign.map(|(kind, object)| (kind, &object.key))
 }
 
@@ -137,7 +144,7 @@ fn move_traffic(draft: &mut Draft<'_>, pending_is_ready: bool) -> (i32, i32) {
         return after;
     }
     match may_move_at {
-        Some(time) if time > draft.seen.now => {
+        Some(time) if time > draft.observed.now => {
             draft.look_at(time);
             split.shares()
         }
@@ -146,7 +153,7 @@ fn move_traffic(draft: &mut Draft<'_>, pending_is_ready: bool) -> (i32, i32) {
 }
 
 fn record(draft: &mut Draft<'_>, active: i32, pending: Option<i32>) {
-    let now = draft.seen.now;
+    let now = draft.observed.now;
     let set = |side: &mut Option<RayServiceClusterStatus>, percent: Option<i32>| {
         let (Some(side), Some(percent)) = (side, percent) else { return };
         if side.traffic_routed_percent != Some(percent) {
@@ -164,19 +171,19 @@ fn record(draft: &mut Draft<'_>, active: i32, pending: Option<i32>) {
 
 /// Moves capacity by one step, if the routing is in order and nothing else is being told to the cluster.
 pub(super) fn move_capacity(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let gateway_name = gateway::gateway_name(seen.service.key.name());
-    let is_routed = foreign_routing(seen).is_none()
-        && seen.gateway.as_ref().is_some_and(|gateway| gateway::gateway_is_ready(&gateway.object))
-        && seen.route.as_ref().is_some_and(|route| gateway::route_is_ready(&route.object, &gateway_name));
-    if !is_moving(draft) || !is_routed || !draft.orders.is_empty() {
+    let observed = draft.observed;
+    let gateway_name = gateway::gateway_name(observed.service.key.name());
+    let is_routed = foreign_routing(observed).is_none()
+        && observed.gateway.as_ref().is_some_and(|gateway| gateway::gateway_is_ready(&gateway.object))
+        && observed.route.as_ref().is_some_and(|route| gateway::route_is_ready(&route.object, &gateway_name));
+    if !is_moving(draft) || !is_routed || !draft.requests.is_empty() {
         return;
     }
     let surge = options(draft).max_surge_percent.unwrap_or(100);
     let Some((side, capacity)) = draft.split().capacity_step(surge, direction(draft)) else { return };
-    let of_side = seen.side(side);
+    let of_side = observed.side(side);
     let (Some(cluster), Some(at)) = (&of_side.cluster, &of_side.address) else { return };
-    let wanted = seen.object().spec.serve_config_v2.clone().unwrap_or_default();
+    let wanted = observed.object().spec.serve_config_v2.clone().unwrap_or_default();
     // Each cluster keeps the config it has: the old one must not learn of the new one's.
     let text = match serve::applied(&cluster.object) {
         Some(text) => text.into_owned(),
@@ -191,7 +198,7 @@ pub(super) fn move_capacity(draft: &mut Draft<'_>) {
             return;
         }
     };
-    let is_told = serve::deploy(draft, cluster, at, &text, Some(capacity), false);
+    let is_told = serve::deploy(draft, cluster, at, &text, Some(capacity), ServeChange::TargetCapacity);
     if let Some(status) = draft.side_status(side).filter(|_| is_told) {
         status.target_capacity = Some(capacity);
     }
@@ -211,10 +218,10 @@ pub(super) fn finish_rollback(draft: &mut Draft<'_>) {
     if direction(draft) != Direction::Back {
         return;
     }
-    let seen = draft.seen;
+    let observed = draft.observed;
     let Split { active_capacity, pending_capacity, active_traffic, pending_traffic } = draft.split();
     let is_restored = active_capacity == 100 && active_traffic.unwrap_or(100) == 100;
-    let pending_is_up = serve::head_is_ready(&seen.pending, seen.settings.gates.status_conditions);
+    let pending_is_up = serve::head_is_ready(&observed.pending, observed.settings.gates.status_conditions);
     let is_empty = pending_capacity == 0 && pending_traffic.unwrap_or(0) == 0;
     if is_restored && (!pending_is_up || is_empty) {
         draft.status.pending_service_status = None;

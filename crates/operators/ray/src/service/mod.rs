@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use quintet_api::ray::v1::{RayCluster, RayService, RayServiceClusterStatus};
 use quintet_controller::{
-    Action, ApiKind, Class, Controller, Error, Event, ObjectKey, Plan, Runtime, Setback,
+    Action, ApiKind, Controller, Error, Event, ObjectKey, OnError, Runtime,
     cache::{Cache, Entry, Selector, WatchSpec},
     clock::Clock,
     metrics::MetricsRegistry,
@@ -38,7 +38,7 @@ use crate::{
     Context,
     dashboard::{
         self, Address, Applications, Dashboard, HealthQuestion, Observation, Poller, Pollers, ProxyAddress,
-        ServeQuestion,
+        ServeChange, ServeQuestion, ServeRequest,
     },
     labels, names,
     pod_view::PodView,
@@ -51,16 +51,18 @@ use upgrade::Side;
 /// How often Ray is asked; upstream looks as often.
 const POLL: Duration = Duration::from_secs(2);
 
-/// Everything that is known about a RayService at one time.
-pub struct Seen {
+/// Everything that a decision about a RayService needs.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observed {
     /// The RayService.
     pub service: Arc<Entry<RayService>>,
     /// All clusters that were made for it.
     pub clusters: Vec<Arc<Entry<RayCluster>>>,
     /// The cluster that serves.
-    pub active: SideSeen,
+    pub active: ObservedSide,
     /// The cluster that will.
-    pub pending: SideSeen,
+    pub pending: ObservedSide,
     /// All Services that were made for it.
     pub services: Vec<Arc<Entry<ServiceView>>>,
     /// Its Service in front of the head.
@@ -80,8 +82,9 @@ pub struct Seen {
 }
 
 /// One of the two clusters of a RayService.
-#[derive(Default)]
-pub struct SideSeen {
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObservedSide {
     /// The cluster.
     pub cluster: Option<Arc<Entry<RayCluster>>>,
     /// Its head.
@@ -96,12 +99,12 @@ pub struct SideSeen {
     pub healthy: Option<Observation<bool>>,
 }
 
-impl Seen {
+impl Observed {
     fn object(&self) -> &RayService {
         &self.service.object
     }
 
-    fn side(&self, side: Side) -> &SideSeen {
+    fn side(&self, side: Side) -> &ObservedSide {
         match side {
             Side::Active => &self.active,
             Side::Pending => &self.pending,
@@ -109,25 +112,9 @@ impl Seen {
     }
 }
 
-/// What Ray is to serve.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Order {
-    root: ObjectKey,
-    cluster: ObjectKey,
-    at: Address,
-    config: Value,
-    /// Whether it is about the applications, and not only their capacity.
-    is_news: bool,
-}
-
-const DEPLOY: &str = "deploy Serve config";
-
-impl Order {
-    fn action(&self) -> Action {
-        Action::Call { name: DEPLOY.to_owned(), input: serde_json::to_value(self).unwrap_or_default() }
-    }
-}
+/// What is done about a RayService, with requests to Ray.
+type Plan = quintet_controller::Plan<ServeRequest>;
+type Step = quintet_controller::Step<ServeRequest>;
 
 /// What is kept of an EndpointSlice.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -287,16 +274,16 @@ fn origin(key: &ObjectKey, given: &BTreeMap<String, String>) -> Option<ObjectKey
 }
 
 impl ServiceController {
-    fn side(&self, namespace: &str, status: Option<&RayServiceClusterStatus>) -> SideSeen {
+    fn side(&self, namespace: &str, status: Option<&RayServiceClusterStatus>) -> ObservedSide {
         let name = status.and_then(|side| side.ray_cluster_name.as_deref()).filter(|name| !name.is_empty());
-        let Some(name) = name else { return SideSeen::default() };
+        let Some(name) = name else { return ObservedSide::default() };
         let named = |name: &str| ObjectKey::new(namespace, name);
         let cluster = self.clusters.get(&named(name));
         let heads = self.pods.by_index(watches::BY_CLUSTER, named(name).as_str());
         let own = cluster.as_ref().map(|cluster| services::head_service_name(&cluster.object));
         let own = own.and_then(|name| self.services.get(&named(&name)));
         let host = own.and_then(|service| dashboard::host(&service, &self.settings.cluster_domain));
-        SideSeen {
+        ObservedSide {
             address: cluster.as_ref().zip(host).map(|(cluster, host)| Address::of(&cluster.object, &host)),
             head: heads.into_iter().find(|pod| pod.object.is_head() && !pod.deleting),
             serve_service: self.services.get(&named(&names::serve_service(name))),
@@ -307,7 +294,7 @@ impl ServiceController {
     }
 
     /// Has Ray asked about both clusters, and says what it said.
-    fn listen(&self, root: &Entry<RayService>, sides: &mut [SideSeen; 2]) {
+    fn listen(&self, root: &Entry<RayService>, sides: &mut [ObservedSide; 2]) {
         let conditions_are_on = self.settings.gates.status_conditions;
         let mut asked = Vec::new();
         let mut checked = Vec::new();
@@ -359,11 +346,12 @@ impl ServiceController {
 }
 
 impl Controller for ServiceController {
-    type Seen = Seen;
+    type Observed = Observed;
+    type Call = ServeRequest;
 
     const NAME: &'static str = "rayservice-controller";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
         let Some(service) = self.rayservices.get(key) else {
             self.applications.forget(key);
             self.health.forget(key);
@@ -379,7 +367,7 @@ impl Controller for ServiceController {
         let [active, pending] = sides;
         let origin = watches::origin(namespace, "RayService", key.name());
         let routing = self.routing.as_ref();
-        Ok(Some(Seen {
+        Ok(Some(Observed {
             clusters: self.clusters.by_index(watches::BY_ORIGIN, &origin),
             services: self.services.by_index(watches::BY_ORIGIN, &origin),
             head_service: self.services.get(&named(&names::head_service(key.name()))),
@@ -395,46 +383,52 @@ impl Controller for ServiceController {
         }))
     }
 
-    fn plan(&self, seen: &Seen) -> Plan {
-        plan::plan(seen)
+    fn plan(observed: &Observed) -> Plan {
+        plan::plan(observed)
     }
 
-    async fn call(&self, name: &str, input: &Value) -> Result<(), Error> {
-        let Order { root, cluster, at, config, .. } = Order::deserialize(input)
-            .map_err(|error| Error::new(Class::Bug, format!("cannot {name}"), error.to_string()))?;
-        let answer = self.dashboard.deploy(&at, &config).await;
+    async fn call(&self, request: &ServeRequest) -> Result<(), Error> {
+        let ServeRequest::DeployServeConfig { root, cluster, at, config, .. } = request;
+        let response = self.dashboard.deploy(at, config).await;
         // Whatever came of it, what Ray said before is out of date.
-        self.applications.ask_again(&root);
-        answer.map_err(|error| {
+        self.applications.ask_again(root);
+        response.map_err(|error| {
             error.while_trying(format!("cannot deploy the Serve config on RayCluster {cluster}"))
         })
     }
 
-    fn setback(&self, seen: &Seen, action: &Action, error: &Error) -> Setback {
-        setback(seen, action, error)
+    fn on_error(observed: &Observed, action: &Action<ServeRequest>, error: &Error) -> OnError {
+        on_error(observed, action, error)
+    }
+
+    async fn polled(&self, key: &ObjectKey) {
+        self.applications.answered(key).await;
+        self.health.answered(key).await;
     }
 }
 
-fn setback(seen: &Seen, action: &Action, error: &Error) -> Setback {
-    let root = &seen.service.key;
+fn on_error(observed: &Observed, action: &Action<ServeRequest>, error: &Error) -> OnError {
+    let root = &observed.service.key;
     // Users go on learning how the service is.
-    let mut status = plan::status_after_failure(seen);
+    let mut status = plan::status_after_failure(observed);
     let (reason, verb) = match (action, action.kind().map(|kind| kind.kind.as_ref())) {
-        (Action::Call { input, .. }, _) => {
-            let is_news = input.get("isNews").and_then(Value::as_bool) != Some(false);
-            let what = if is_news { "ServeApplications" } else { "TargetCapacity" };
-            if is_news {
-                // Ray is told last: all else has been done.
-                status = plan::plan(seen).status;
-            }
+        (Action::Call(ServeRequest::DeployServeConfig { change, .. }), _) => {
+            let what = match change {
+                ServeChange::Applications => {
+                    // Ray is told last: all else has been done.
+                    status = plan::plan(observed).status;
+                    "ServeApplications"
+                }
+                ServeChange::TargetCapacity => "TargetCapacity",
+            };
             (format!("FailedToUpdate{what}"), "Update")
         }
         (_, Some("Pod")) => ("FailedToUpdateHeadPodServeLabel".to_owned(), "Update"),
         (Action::Create { .. }, Some(kind)) => (format!("FailedToCreate{kind}"), "Create"),
         (Action::Delete { .. }, Some(kind)) => (format!("FailedToDelete{kind}"), "Delete"),
-        (_, Some("RayService") | None) => return Setback::default(),
+        (_, Some("RayService") | None) => return OnError::default(),
         (_, Some(kind)) => (format!("FailedToUpdate{kind}"), "Update"),
     };
     let note = format!("RayService {root}: {error}");
-    Setback { status, events: vec![Event::warning(&reason, verb, note)] }
+    OnError { status, events: vec![Event::warning(&reason, verb, note)] }
 }

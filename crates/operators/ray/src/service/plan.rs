@@ -5,11 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
 use quintet_api::ray::v1::{RayServiceClusterStatus, RayServiceStatus};
-use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, Next, StatusPatch, cache::Entry};
 use serde_json::json;
 
 use super::{
-    Seen,
+    Observed, Plan, Step,
     clusters::{self, Decision},
     conditions::{self, INITIALIZING, INITIALIZING_TIMEOUT, READY, UPGRADING},
     incremental, objects,
@@ -20,13 +20,13 @@ use super::{
 use crate::{finalizers, labels, service_update, validation, watches::ServiceView};
 
 /// Decides.
-pub(super) fn plan(seen: &Seen) -> Plan {
-    decide(seen, Pass::Whole)
+pub(super) fn plan(observed: &Observed) -> Plan {
+    decide(observed, Pass::Whole)
 }
 
 /// What can be told of a service though a step of its plan failed: all that does not follow from the steps.
-pub(super) fn status_after_failure(seen: &Seen) -> Option<StatusPatch> {
-    decide(seen, Pass::WithoutMoves).status
+pub(super) fn status_after_failure(observed: &Observed) -> Option<StatusPatch> {
+    decide(observed, Pass::WithoutMoves).status
 }
 
 /// How far a pass goes.
@@ -38,27 +38,28 @@ enum Pass {
     WithoutMoves,
 }
 
-fn decide(seen: &Seen, pass: Pass) -> Plan {
-    let service = seen.object();
+fn decide(observed: &Observed, pass: Pass) -> Plan {
+    let service = observed.object();
     if labels::is_managed_elsewhere(service.spec.managed_by.as_deref()) {
         return Plan::nothing();
     }
-    if seen.service.deleting {
-        return let_go(seen);
+    if observed.service.deleting {
+        return let_go(observed);
     }
-    if let Some(finalizer) = finalizers::add(&seen.service, &service.metadata, labels::SERVICE_FINALIZER) {
+    if let Some(finalizer) = finalizers::add(&observed.service, &service.metadata, labels::SERVICE_FINALIZER)
+    {
         return Plan { steps: vec![finalizer.into()], ..Plan::default() };
     }
     let metadata = validation::service::validate_metadata(service);
     let metadata = metadata.map_err(|error| ("InvalidRayServiceMetadata", error));
     let spec = || {
-        let spec = validation::service::validate_spec(service, &seen.settings);
+        let spec = validation::service::validate_spec(service, &observed.settings);
         spec.map_err(|error| ("InvalidRayServiceSpec", error))
     };
     if let Err((reason, error)) = metadata.and_then(|()| spec()) {
-        return refuse(seen, reason, &error);
+        return refuse(observed, reason, &error);
     }
-    match suspend::consider(Draft::new(seen)) {
+    match suspend::consider(Draft::new(observed)) {
         Ok(draft) => reconcile(draft, pass),
         Err(plan) => plan,
     }
@@ -66,26 +67,26 @@ fn decide(seen: &Seen, pass: Pass) -> Plan {
 
 /// A status in the making, and what has to be done before it is true.
 pub(super) struct Draft<'a> {
-    pub(super) seen: &'a Seen,
+    pub(super) observed: &'a Observed,
     pub(super) status: RayServiceStatus,
     pub(super) steps: Vec<Step>,
     /// How traffic is split, once there is something to split it between.
     pub(super) routing: Vec<Step>,
     /// What Ray is told, after everything else: a dashboard that does not answer holds nothing up.
-    pub(super) orders: Vec<Step>,
+    pub(super) requests: Vec<Step>,
     pub(super) events: Vec<Event>,
     next: Option<Timestamp>,
 }
 
 impl<'a> Draft<'a> {
-    fn new(seen: &'a Seen) -> Self {
-        let status = seen.object().status.clone().unwrap_or_default();
+    fn new(observed: &'a Observed) -> Self {
+        let status = observed.object().status.clone().unwrap_or_default();
         Self {
-            seen,
+            observed,
             status,
             steps: Vec::new(),
             routing: Vec::new(),
-            orders: Vec::new(),
+            requests: Vec::new(),
             events: Vec::new(),
             next: None,
         }
@@ -122,7 +123,7 @@ impl<'a> Draft<'a> {
     }
 
     fn is_incremental(&self) -> bool {
-        upgrade::is_incremental(&self.seen.object().spec, &self.seen.settings)
+        upgrade::is_incremental(&self.observed.object().spec, &self.observed.settings)
     }
 
     /// Look again at this time at the latest.
@@ -131,26 +132,27 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn observe_generation(&mut self) {
-        self.status.observed_generation = self.seen.object().metadata.generation;
+        self.status.observed_generation = self.observed.object().metadata.generation;
     }
 
     /// Writes the status if something changed that is worth writing.
     pub(super) fn done(mut self) -> Plan {
-        let before = self.seen.object().status.clone().unwrap_or_default();
+        let before = self.observed.object().status.clone().unwrap_or_default();
         let status = if is_worth_writing(&before, &self.status) {
-            self.status.last_update_time = Some(Time(self.seen.now));
-            StatusPatch::between(&self.seen.service, &before, &self.status)
+            self.status.last_update_time = Some(Time(self.observed.now));
+            StatusPatch::between(&self.observed.service, &before, &self.status)
         } else {
             None
         };
-        let next = self.next.map(|time| time.duration_since(self.seen.now));
+        let next = self.next.map(|time| time.duration_since(self.observed.now));
         let next = next.map(|wait| Duration::try_from(wait).unwrap_or_default());
         self.steps.append(&mut self.routing);
-        self.steps.append(&mut self.orders);
+        self.steps.append(&mut self.requests);
         Plan {
             steps: self.steps,
             status,
             events: self.events,
+            awaits: Vec::new(),
             next: next.map_or(Next::AwaitChange, Next::After),
         }
     }
@@ -175,23 +177,24 @@ fn is_worth_writing(before: &RayServiceStatus, after: &RayServiceStatus) -> bool
 }
 
 /// The service is being deleted: its clusters go first.
-fn let_go(seen: &Seen) -> Plan {
-    let release = finalizers::remove(&seen.service, &seen.object().metadata, labels::SERVICE_FINALIZER);
-    let steps = if seen.clusters.is_empty() {
+fn let_go(observed: &Observed) -> Plan {
+    let release =
+        finalizers::remove(&observed.service, &observed.object().metadata, labels::SERVICE_FINALIZER);
+    let steps = if observed.clusters.is_empty() {
         release.into_iter().map(Into::into).collect()
     } else {
-        let live = seen.clusters.iter().filter(|cluster| !cluster.deleting);
+        let live = observed.clusters.iter().filter(|cluster| !cluster.deleting);
         live.map(|cluster| clusters::delete(cluster)).collect()
     };
     Plan { steps, ..Plan::default() }
 }
 
 /// The user has to mend something first. What serves goes on serving, and what had to go before goes.
-fn refuse(seen: &Seen, reason: &str, error: &str) -> Plan {
-    let mut draft = Draft::new(seen);
+fn refuse(observed: &Observed, reason: &str, error: &str) -> Plan {
+    let mut draft = Draft::new(observed);
     clusters::delete_dangling(&mut draft);
     draft.observe_generation();
-    conditions::set(&mut draft.status, seen.now, READY, Some(false), "ValidationFailed", error);
+    conditions::set(&mut draft.status, observed.now, READY, Some(false), "ValidationFailed", error);
     let mut plan = draft.done();
     if plan.status.is_some() {
         plan.events.push(Event::warning(reason, "Validate", error));
@@ -207,7 +210,7 @@ fn reconcile(mut draft: Draft<'_>, pass: Pass) -> Plan {
     draft.observe_generation();
     let is_incremental = draft.is_incremental();
     let mut decision = clusters::decide(&draft);
-    let both_exist = draft.seen.active.cluster.is_some() && draft.seen.pending.cluster.is_some();
+    let both_exist = draft.observed.active.cluster.is_some() && draft.observed.pending.cluster.is_some();
     let waits = match decision {
         // The old cluster is left alone while it may still be needed.
         Decision::UpdateActive => conditions::holds(&draft.status, UPGRADING),
@@ -246,8 +249,8 @@ fn reconcile(mut draft: Draft<'_>, pass: Pass) -> Plan {
 
 /// Ends a pass with the conditions that follow from it.
 fn conclude(mut draft: Draft<'_>) -> Plan {
-    draft.status.num_serve_endpoints = Some(i32::try_from(draft.seen.endpoints).unwrap_or(i32::MAX));
-    let now = draft.seen.now;
+    draft.status.num_serve_endpoints = Some(i32::try_from(draft.observed.endpoints).unwrap_or(i32::MAX));
+    let now = draft.observed.now;
     conditions::conclude(&mut draft.status, now);
     give_up_initializing(&mut draft);
     draft.done()
@@ -260,7 +263,7 @@ fn serve_on_both(draft: &mut Draft<'_>) -> (Served, Served) {
     let has_pending = draft.pending_name().is_some();
     if draft.is_incremental() {
         let goes_back = incremental::direction(draft) == Direction::Back;
-        let both = has_pending && draft.seen.active.cluster.is_some();
+        let both = has_pending && draft.observed.active.cluster.is_some();
         let pending =
             if has_pending { serve::reconcile(draft, Side::Pending, !goes_back) } else { unasked() };
         let active = serve::reconcile(draft, Side::Active, !both || goes_back);
@@ -275,9 +278,9 @@ fn serve_on_both(draft: &mut Draft<'_>) -> (Served, Served) {
 
 /// Heads take requests while Serve's proxy on them does, unless they are not to.
 fn label_heads(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let excluded = seen.object().spec.exclude_head_pod_from_serve_svc == Some(true);
-    for side in [&seen.active, &seen.pending] {
+    let observed = draft.observed;
+    let excluded = observed.object().spec.exclude_head_pod_from_serve_svc == Some(true);
+    for side in [&observed.active, &observed.pending] {
         let Some(head) = &side.head else { continue };
         let healthy = side.healthy.as_ref().and_then(|heard| heard.answer.as_ref().ok()).copied();
         let wanted = if excluded { Some(false) } else { healthy };
@@ -289,29 +292,29 @@ fn label_heads(draft: &mut Draft<'_>) {
         let kind = ApiKind::of::<k8s_openapi::api::core::v1::Pod>();
         let note = format!("Updated the serve label of the head Pod {} to {wanted}", head.key);
         let event = Event::normal("UpdatedHeadPodServeLabel", "Update", note);
-        draft.steps.push(Action::merge(kind, head.key.clone(), patch).telling(event));
+        draft.steps.push(Action::merge(kind, head.key.clone(), patch).with_event(event));
     }
 }
 
 /// Makes the Services lead to the cluster that serves, and says which one that is.
 fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_ready: bool) -> Option<String> {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let is_incremental = draft.is_incremental();
-    let is_upgrading = draft.active_name().is_some() && seen.active.cluster.is_some();
+    let is_upgrading = draft.active_name().is_some() && observed.active.cluster.is_some();
     let prefers_pending = pending_is_ready && (!is_incremental || !is_upgrading);
-    let target = match (&seen.pending.cluster, &seen.active.cluster) {
+    let target = match (&observed.pending.cluster, &observed.active.cluster) {
         (Some(pending), _) if prefers_pending => Some(pending),
         (_, Some(active)) if active_is_ready || pending_is_ready => Some(active),
         _ => None,
     };
     let selected = |live: &Option<std::sync::Arc<Entry<ServiceView>>>| {
-        let uid = seen.service.uid.as_str();
+        let uid = observed.service.uid.as_str();
         let ours = live.as_ref().filter(|live| service_update::refuse_foreign(live, uid).is_ok());
         ours.and_then(|live| service_update::selected_cluster(&live.object)).map(str::to_owned)
     };
     let Some(target) = target else {
-        let head = selected(&seen.head_service);
-        let serve = if is_incremental { head.clone() } else { selected(&seen.serve_service) };
+        let head = selected(&observed.head_service);
+        let serve = if is_incremental { head.clone() } else { selected(&observed.serve_service) };
         if head.is_some() && serve.is_some() && head != serve {
             let note = format!(
                 "The head Service leads to RayCluster {} and the serve Service to {}; they are put right as soon as \
@@ -324,12 +327,12 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         }
         return head.filter(|_| serve.is_some());
     };
-    let service = seen.object();
+    let service = observed.object();
     let mut wanted =
-        vec![(&seen.head_service, objects::head_service(service, &target.object, &seen.settings))];
+        vec![(&observed.head_service, objects::head_service(service, &target.object, &observed.settings))];
     if !is_incremental {
         match objects::serve_service(service, &target.object) {
-            Ok(serve) => wanted.push((&seen.serve_service, serve)),
+            Ok(serve) => wanted.push((&observed.serve_service, serve)),
             Err(error) => {
                 draft.events.push(Event::warning("FailedToCreateService", "Create", error));
                 return None;
@@ -337,7 +340,7 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         }
     }
     for (live, wanted) in wanted {
-        match ensure_service(live.as_deref(), &wanted, seen.service.uid.as_str()) {
+        match ensure_service(live.as_deref(), &wanted, observed.service.uid.as_str()) {
             Ok(step) => draft.steps.extend(step),
             Err(event) => draft.events.push(event),
         }
@@ -355,18 +358,18 @@ fn ensure_service(
         let (namespace, name) = (text(&wanted.metadata.namespace), text(&wanted.metadata.name));
         let note = format!("Created the Service {namespace}/{name}");
         let event = Event::normal("CreatedService", "Create", note);
-        return Ok(Some(Action::create(ApiKind::of::<Service>(), wanted).telling(event)));
+        return Ok(Some(Action::create(ApiKind::of::<Service>(), wanted).with_event(event)));
     };
     service_update::refuse_foreign(live, root)?;
     let note = format!("Updated the Service {}", live.key);
     let update = service_update::to_select(live, wanted);
-    Ok(update.map(|update| update.telling(Event::normal("UpdatedService", "Update", note))))
+    Ok(update.map(|update| update.with_event(Event::normal("UpdatedService", "Update", note))))
 }
 
 /// Takes over what the clusters say of themselves.
 fn describe(draft: &mut Draft<'_>, active: Served, pending: Served) {
-    let seen = draft.seen;
-    let sides = [(Side::Active, &seen.active, active), (Side::Pending, &seen.pending, pending)];
+    let observed = draft.observed;
+    let sides = [(Side::Active, &observed.active, active), (Side::Pending, &observed.pending, pending)];
     for (side, of_side, served) in sides {
         let Some(status) = draft.side_status(side) else { continue };
         if let Some(cluster) = &of_side.cluster
@@ -383,12 +386,12 @@ fn describe(draft: &mut Draft<'_>, active: Served, pending: Served) {
 /// The pending cluster becomes the active one when it serves.
 fn promote(draft: &mut Draft<'_>, serving: Option<&str>, is_incremental: bool) {
     let Some(pending) = draft.pending_name() else { return };
-    let takes_over = if is_incremental && draft.active_name().is_some() && draft.seen.active.cluster.is_some()
-    {
-        incremental::is_complete(draft)
-    } else {
-        serving == Some(pending)
-    };
+    let takes_over =
+        if is_incremental && draft.active_name().is_some() && draft.observed.active.cluster.is_some() {
+            incremental::is_complete(draft)
+        } else {
+            serving == Some(pending)
+        };
     if takes_over {
         draft.status.active_service_status = draft.status.pending_service_status.take();
     }
@@ -396,8 +399,8 @@ fn promote(draft: &mut Draft<'_>, serving: Option<&str>, is_incremental: bool) {
 
 /// A service that has never served within the time it was given is given up.
 fn give_up_initializing(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let Ok(Some(timeout)) = validation::service::initializing_timeout(seen.object()) else { return };
+    let observed = draft.observed;
+    let Ok(Some(timeout)) = validation::service::initializing_timeout(observed.object()) else { return };
     let Some(ready) = conditions::find(&draft.status, READY) else { return };
     if ready.status != "False" || ready.reason != INITIALIZING {
         return;
@@ -408,14 +411,14 @@ fn give_up_initializing(draft: &mut Draft<'_>) {
     else {
         return;
     };
-    if until > seen.now {
+    if until > observed.now {
         draft.look_at(until);
         return;
     }
     draft.status.active_service_status = None;
     draft.status.pending_service_status = None;
     let message = format!("RayService did not become ready within {timeout:?}");
-    conditions::set(&mut draft.status, seen.now, READY, Some(false), INITIALIZING_TIMEOUT, &message);
+    conditions::set(&mut draft.status, observed.now, READY, Some(false), INITIALIZING_TIMEOUT, &message);
     let note = format!("{message}; delete it and create it again");
     draft.events.push(Event::warning("RayServiceInitializingTimeout", "Reconcile", note));
 }

@@ -12,11 +12,11 @@ use quintet_api::{
     names::short_hash,
     ray::v1::{AppStatus, RayCluster, ServeDeploymentStatus},
 };
-use quintet_controller::{Action, ApiKind, Event, Step, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, cache::Entry};
 use serde_json::{Value, json};
 
-use super::{Order, SideSeen, clusters::annotation, objects::APPLIED_CONFIG, plan::Draft, upgrade::Side};
-use crate::dashboard::{Address, Applications};
+use super::{ObservedSide, Step, clusters::annotation, objects::APPLIED_CONFIG, plan::Draft, upgrade::Side};
+use crate::dashboard::{Address, Applications, ServeChange, ServeRequest};
 
 /// Configs up to this size are remembered as they are, larger ones compressed.
 const PLAIN_BYTES: usize = 16 << 10;
@@ -35,7 +35,7 @@ pub(super) struct Served {
 }
 
 /// Whether the head of a cluster can be asked.
-pub(super) fn head_is_ready(side: &SideSeen, conditions_are_on: bool) -> bool {
+pub(super) fn head_is_ready(side: &ObservedSide, conditions_are_on: bool) -> bool {
     let Some(cluster) = &side.cluster else { return false };
     if !conditions_are_on {
         return side.head.as_ref().is_some_and(|head| head.object.is_running_and_ready());
@@ -46,12 +46,12 @@ pub(super) fn head_is_ready(side: &SideSeen, conditions_are_on: bool) -> bool {
 
 /// Looks at the applications of one cluster and, if it may, makes them what the service wants.
 pub(super) fn reconcile(draft: &mut Draft<'_>, side: Side, may_deploy: bool) -> Served {
-    let seen = draft.seen;
-    let of_side = seen.side(side);
+    let observed = draft.observed;
+    let of_side = observed.side(side);
     let Some(cluster) = &of_side.cluster else {
         return Served { statuses: Some(BTreeMap::new()), ..Served::default() };
     };
-    if !head_is_ready(of_side, seen.settings.gates.status_conditions) {
+    if !head_is_ready(of_side, observed.settings.gates.status_conditions) {
         return Served { statuses: Some(BTreeMap::new()), ..Served::default() };
     }
     let (Some(at), Some(Ok(heard))) = (&of_side.address, of_side.heard.as_ref().map(|heard| &heard.answer))
@@ -60,8 +60,8 @@ pub(super) fn reconcile(draft: &mut Draft<'_>, side: Side, may_deploy: bool) -> 
     };
     let needs_deploy = may_deploy && needs_deploy(draft, cluster, heard);
     if needs_deploy {
-        let text = seen.object().spec.serve_config_v2.clone().unwrap_or_default();
-        deploy(draft, cluster, at, &text, draft.capacity(side), true);
+        let text = observed.object().spec.serve_config_v2.clone().unwrap_or_default();
+        deploy(draft, cluster, at, &text, draft.capacity(side), ServeChange::Applications);
     }
     let runs = |app: &AppStatus| app.status.as_deref() == Some("RUNNING");
     let statuses = statuses(heard);
@@ -70,7 +70,7 @@ pub(super) fn reconcile(draft: &mut Draft<'_>, side: Side, may_deploy: bool) -> 
 }
 
 fn needs_deploy(draft: &Draft<'_>, cluster: &Entry<RayCluster>, heard: &Applications) -> bool {
-    let text = draft.seen.object().spec.serve_config_v2.as_deref().unwrap_or_default();
+    let text = draft.observed.object().spec.serve_config_v2.as_deref().unwrap_or_default();
     if !has(&cluster.object, text) {
         return true;
     }
@@ -146,7 +146,7 @@ pub(super) fn deploy(
     at: &Address,
     text: &str,
     capacity: Option<i32>,
-    is_news: bool,
+    change: ServeChange,
 ) -> bool {
     let mut config = match config(text) {
         Ok(config) => config,
@@ -160,22 +160,26 @@ pub(super) fn deploy(
     if let Some(capacity) = capacity {
         config.insert("target_capacity".to_owned(), capacity.into());
     }
-    let root = draft.seen.service.key.clone();
-    let order =
-        Order { root, cluster: cluster.key.clone(), at: at.clone(), config: Value::Object(config), is_news };
-    let event = if is_news {
-        let note = format!("Updated serve applications to the RayCluster {}", cluster.key);
-        Event::normal("UpdatedServeApplications", "Update", note)
-    } else {
-        let capacity = capacity.unwrap_or_default();
-        let note = format!("Updated target capacity of the RayCluster {} to {capacity}", cluster.key);
-        Event::normal("UpdatedServeTargetCapacity", "Update", note)
+    let root = draft.observed.service.key.clone();
+    let event = match change {
+        ServeChange::Applications => {
+            let note = format!("Updated serve applications to the RayCluster {}", cluster.key);
+            Event::normal("UpdatedServeApplications", "Update", note)
+        }
+        ServeChange::TargetCapacity => {
+            let capacity = capacity.unwrap_or_default();
+            let note = format!("Updated target capacity of the RayCluster {} to {capacity}", cluster.key);
+            Event::normal("UpdatedServeTargetCapacity", "Update", note)
+        }
     };
-    draft.orders.push(order.action().telling(event));
+    let (cluster_key, at) = (cluster.key.clone(), at.clone());
+    let config = Value::Object(config);
+    let request = ServeRequest::DeployServeConfig { root, cluster: cluster_key, at, config, change };
+    draft.requests.push(Action::Call(request).with_event(event));
     if !has(&cluster.object, text) {
         let patch = json!({ "metadata": { "annotations": { APPLIED_CONFIG: remembered(text) } } });
         let mark = Action::merge(ApiKind::of::<RayCluster>(), cluster.key.clone(), patch);
-        draft.orders.push(Step::from(mark));
+        draft.requests.push(Step::from(mark));
     }
     true
 }

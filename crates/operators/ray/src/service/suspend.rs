@@ -1,9 +1,9 @@
 //! A RayService that is asked to have nothing for a while.
 
-use quintet_controller::{Action, ApiKind, Event, Plan};
+use quintet_controller::{Action, ApiKind, Event};
 
 use super::{
-    clusters,
+    Plan, clusters,
     conditions::{self, READY, ROLLING_BACK, SUSPENDED, SUSPENDING, UPGRADING},
     gateway,
     plan::Draft,
@@ -11,8 +11,8 @@ use super::{
 
 /// What a suspension has to say, or the draft of a service that goes on.
 pub(super) fn consider(mut draft: Draft<'_>) -> Result<Draft<'_>, Plan> {
-    let seen = draft.seen;
-    let wanted = seen.object().spec.suspend == Some(true);
+    let observed = draft.observed;
+    let wanted = observed.object().spec.suspend == Some(true);
     if conditions::holds(&draft.status, SUSPENDING) {
         return Err(clear(draft));
     }
@@ -22,8 +22,15 @@ pub(super) fn consider(mut draft: Draft<'_>) -> Result<Draft<'_>, Plan> {
         }
         draft.observe_generation();
         let message = "RayService was resumed";
-        conditions::set(&mut draft.status, seen.now, SUSPENDED, Some(false), "RayServiceResumed", message);
-        conditions::begin(&mut draft.status, seen.now);
+        conditions::set(
+            &mut draft.status,
+            observed.now,
+            SUSPENDED,
+            Some(false),
+            "RayServiceResumed",
+            message,
+        );
+        conditions::begin(&mut draft.status, observed.now);
         return Ok(draft);
     }
     if wanted {
@@ -34,7 +41,7 @@ pub(super) fn consider(mut draft: Draft<'_>) -> Result<Draft<'_>, Plan> {
 
 /// Written down before anything is deleted, so that a suspension which has begun runs to its end.
 fn begin(mut draft: Draft<'_>) -> Plan {
-    let now = draft.seen.now;
+    let now = draft.observed.now;
     draft.observe_generation();
     let status = &mut draft.status;
     conditions::set(status, now, SUSPENDING, Some(true), "SuspendRequested", "RayService is to be suspended");
@@ -56,37 +63,37 @@ fn begin(mut draft: Draft<'_>) -> Plan {
 }
 
 fn clear(mut draft: Draft<'_>) -> Plan {
-    let seen = draft.seen;
-    let now = seen.now;
+    let observed = draft.observed;
+    let now = observed.now;
     draft.observe_generation();
     let mut is_clear = true;
-    for cluster in &seen.clusters {
+    for cluster in &observed.clusters {
         is_clear = false;
         if !cluster.deleting {
             draft.steps.push(clusters::delete(cluster));
         }
     }
-    for service in &seen.services {
+    for service in &observed.services {
         is_clear = false;
         if !service.deleting {
             let kind = ApiKind::of::<k8s_openapi::api::core::v1::Service>();
             let note = format!("Deleted the Service {}", service.key);
-            draft.steps.push(Action::delete(kind, service).telling(Event::normal(
+            draft.steps.push(Action::delete(kind, service).with_event(Event::normal(
                 "DeletedService",
                 "Delete",
                 note,
             )));
         }
     }
-    let routing = [(gateway::gateway_kind(), &seen.gateway), (gateway::route_kind(), &seen.route)];
+    let routing = [(gateway::gateway_kind(), &observed.gateway), (gateway::route_kind(), &observed.route)];
     for (kind, object) in routing {
-        let ours = object.as_ref().filter(|object| gateway::is_ours(&object.object, &seen.service));
+        let ours = object.as_ref().filter(|object| gateway::is_ours(&object.object, &observed.service));
         let Some(object) = ours else { continue };
         is_clear = false;
         if !object.deleting {
             let note = format!("Deleted the {} {}", kind.kind, object.key);
             let reason = format!("Deleted{}", kind.kind);
-            draft.steps.push(Action::delete(kind, object).telling(Event::normal(&reason, "Delete", note)));
+            draft.steps.push(Action::delete(kind, object).with_event(Event::normal(&reason, "Delete", note)));
         }
     }
     let status = &mut draft.status;

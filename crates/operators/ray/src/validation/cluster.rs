@@ -30,9 +30,9 @@ pub fn validate_metadata(cluster: &RayCluster) -> Verdict {
 
 /// Whether the names of worker groups are unique; what else the webhook asks.
 pub fn validate_group_names(spec: &RayClusterSpec) -> Result<(), (usize, String)> {
-    let mut seen = BTreeSet::new();
+    let mut observed = BTreeSet::new();
     for (index, group) in groups(spec).iter().enumerate() {
-        if !seen.insert(&group.group_name) {
+        if !observed.insert(&group.group_name) {
             return Err((index, "worker group names must be unique".to_owned()));
         }
     }

@@ -268,7 +268,7 @@ fn validate_legacy(spec: &RayJobSpec, strategy: &DeletionStrategy) -> Result<(),
 fn validate_rules(spec: &RayJobSpec, rules: &[DeletionRule]) -> Result<(), String> {
     use DeletionPolicyType::{DeleteCluster, DeleteWorkers};
     let mut errors = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut observed = BTreeSet::new();
     let mut due: BTreeMap<&str, BTreeMap<DeletionPolicyType, i32>> = BTreeMap::new();
     for (index, rule) in rules.iter().enumerate() {
         let mut complain = |text: String| errors.push(format!("deletionRules[{index}]: {text}"));
@@ -297,7 +297,7 @@ fn validate_rules(spec: &RayJobSpec, rules: &[DeletionRule]) -> Result<(), Strin
         if autoscales(spec) && policy == DeleteWorkers {
             complain("DeleteWorkers is not supported with autoscaling enabled".to_owned());
         }
-        if !seen.insert((policy, status)) {
+        if !observed.insert((policy, status)) {
             complain(format!("duplicate rule for {policy:?} and {status}"));
         }
         due.entry(status).or_default().insert(policy, ttl);

@@ -68,7 +68,7 @@ fn a_cluster_that_was_selected_when_the_job_ran_stays_though_the_selector_is_gon
         assert_eq!(world.plan().steps.len(), 1, "ours goes: {spec}");
         let mut shared = cluster("ready");
         shared.object.metadata.owner_references = None;
-        world.seen.cluster = Some(Arc::new(shared));
+        world.observed.cluster = Some(Arc::new(shared));
         assert_eq!(world.plan(), Plan::nothing(), "{spec}");
     }
 }
@@ -120,7 +120,7 @@ fn what_has_happened_does_not_happen_again() {
     );
     let mut suspended = cluster("ready");
     suspended.object.spec.worker_group_specs.as_mut().unwrap()[0].suspend = Some(true);
-    world.seen.cluster = Some(Arc::new(suspended));
+    world.observed.cluster = Some(Arc::new(suspended));
     assert_eq!(world.plan(), Plan::nothing());
 }
 

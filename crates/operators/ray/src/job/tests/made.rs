@@ -9,8 +9,8 @@ fn yaml(object: &impl serde::Serialize) -> String {
 
 fn submitter(world: &World) -> Result<k8s_openapi::api::batch::v1::Job, String> {
     let cluster = cluster("ready").object;
-    let job = &world.seen.job.object;
-    objects::submitter(job, &job.status.clone().unwrap(), &cluster, &world.seen.settings)
+    let job = &world.observed.job.object;
+    objects::submitter(job, &job.status.clone().unwrap(), &cluster, &world.observed.settings)
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn metadata_needs_a_ray_that_takes_it() {
 #[test]
 fn a_cluster() {
     let world = self::world(json!({}), running(json!({})));
-    let cluster = objects::cluster(&world.seen.job.object, "train-c", &world.seen.settings).unwrap();
+    let cluster = objects::cluster(&world.observed.job.object, "train-c", &world.observed.settings).unwrap();
     golden("job/tests/golden/cluster.yaml", &yaml(&cluster));
 }
 
@@ -68,11 +68,11 @@ fn a_cluster() {
 fn a_cluster_with_a_sidecar() {
     let spec = json!({"submissionMode": "SidecarMode", "rayClusterSpec": {"authOptions": {"mode": "token"}}});
     let world = self::world(spec, running(json!({"dashboardURL": null})));
-    let cluster = objects::cluster(&world.seen.job.object, "train-c", &world.seen.settings).unwrap();
+    let cluster = objects::cluster(&world.observed.job.object, "train-c", &world.observed.settings).unwrap();
     golden("job/tests/golden/cluster-sidecar.yaml", &yaml(&cluster));
     let restarting = world.with_settings(|settings| settings.gates.sidecar_submitter_restart = true);
     let cluster =
-        objects::cluster(&restarting.seen.job.object, "train-c", &restarting.seen.settings).unwrap();
+        objects::cluster(&restarting.observed.job.object, "train-c", &restarting.observed.settings).unwrap();
     let head = cluster.spec.head_group_spec.template.spec.unwrap();
     let container = &head.containers[1];
     assert_eq!(container.restart_policy.as_deref(), Some("OnFailure"));
@@ -83,14 +83,14 @@ fn a_cluster_with_a_sidecar() {
 fn a_service() {
     let world = self::world(json!({}), running(json!({})));
     let service =
-        objects::head_service(&world.seen.job.object, &cluster("ready").object, &world.seen.settings);
+        objects::head_service(&world.observed.job.object, &cluster("ready").object, &world.observed.settings);
     golden("job/tests/golden/head-service.yaml", &yaml(&service));
 }
 
 #[test]
 fn a_submission_over_http_leaves_out_what_is_not_there() {
     let plain = world(json!({"entrypoint": " python a.py "}), running(json!({})));
-    let submission = objects::submission(&plain.seen.job.object, "id").unwrap();
+    let submission = objects::submission(&plain.observed.job.object, "id").unwrap();
     assert_eq!(
         serde_json::to_value(submission).unwrap(),
         json!({"entrypoint": " python a.py ", "submission_id": "id"})
@@ -100,7 +100,7 @@ fn a_submission_over_http_leaves_out_what_is_not_there() {
                "entrypointResources": "{\"disk\": 2}"}),
         running(json!({})),
     );
-    let submission = objects::submission(&more.seen.job.object, "id").unwrap();
+    let submission = objects::submission(&more.observed.job.object, "id").unwrap();
     assert_eq!(
         serde_json::to_value(submission).unwrap(),
         json!({"entrypoint": "python train.py", "submission_id": "id", "runtime_env": {"pip": ["torch"]},

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use quintet_api::ray::v1::{RayCluster, RayJob, RayJobStatus};
-use quintet_controller::{Next, Plan, Step, cache::Entry};
+use quintet_controller::{Class, Next, cache::Entry};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     dashboard::JobStatus,
     pod_view::{ContainerState, ContainerView},
-    testing::{ago, cluster_spec, entry, merge, now},
+    testing::{ago, cluster_spec, entry, merge, now, replayed},
     watches::{JobEnd, PortView},
 };
 
@@ -26,7 +26,7 @@ pub(super) const NAMESPACE: &str = "ns";
 /// A RayJob in a world of its own, described by what differs from the ordinary.
 pub(super) struct World {
     pub(super) job: Value,
-    pub(super) seen: Seen,
+    pub(super) observed: Observed,
 }
 
 /// A RayJob whose spec and status have these fields too.
@@ -44,7 +44,7 @@ pub(super) fn world(spec: Value, status: Value) -> World {
         job["status"] = status;
     }
     let object: RayJob = serde_json::from_value(job.clone()).unwrap();
-    let seen = Seen {
+    let observed = Observed {
         job: Arc::new(entry(NAMESPACE, "train", object)),
         cluster: None,
         cluster_service: None,
@@ -55,7 +55,7 @@ pub(super) fn world(spec: Value, status: Value) -> World {
         settings: Arc::new(Settings::default()),
         now: now(),
     };
-    World { job, seen }
+    World { job, observed }
 }
 
 /// The status of a RayJob that runs, with these fields too.
@@ -84,14 +84,14 @@ pub(super) fn cluster(state: &str) -> Entry<RayCluster> {
 
 impl World {
     pub(super) fn with_cluster(mut self, state: &str) -> Self {
-        self.seen.cluster = Some(Arc::new(cluster(state)));
+        self.observed.cluster = Some(Arc::new(cluster(state)));
         let ports = vec![PortView { name: "dashboard".into(), port: 8265, ..PortView::default() }];
         let service = ServiceView { ports, ..ServiceView::default() };
-        self.seen.cluster_service = Some(Arc::new(entry(NAMESPACE, "train-c-head-svc", service)));
+        self.observed.cluster_service = Some(Arc::new(entry(NAMESPACE, "train-c-head-svc", service)));
         let selector = BTreeMap::from([(labels::CLUSTER.to_owned(), "train-c".to_owned())]);
         let service =
             ServiceView { selector, controller: Some("uid-of-train".into()), ..ServiceView::default() };
-        self.seen.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
+        self.observed.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
         self
     }
 
@@ -108,7 +108,7 @@ impl World {
             },
         });
         let view = JobView { end, controller: Some("uid-of-train".into()), ..JobView::default() };
-        self.seen.submitter = Some(Arc::new(entry(NAMESPACE, "train", view)));
+        self.observed.submitter = Some(Arc::new(entry(NAMESPACE, "train", view)));
         self
     }
 
@@ -121,7 +121,7 @@ impl World {
             ..ContainerView::default()
         };
         let pod = PodView { containers: vec![container], ..PodView::default() };
-        self.seen.heads = vec![Arc::new(entry(NAMESPACE, "train-c-head", pod))];
+        self.observed.heads = vec![Arc::new(entry(NAMESPACE, "train-c-head", pod))];
         self
     }
 
@@ -137,26 +137,26 @@ impl World {
         first: i64,
         answer: Result<Option<JobInfo>, DashboardError>,
     ) -> Self {
-        self.seen.heard = Some(Observation { at: ago(seconds), since: ago(first), answer });
+        self.observed.heard = Some(Observation { at: ago(seconds), since: ago(first), answer });
         self
     }
 
     pub(super) fn with_settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
-        self.seen.settings = Arc::new(settings);
+        self.observed.settings = Arc::new(settings);
         self
     }
 
     pub(super) fn deleted(mut self) -> Self {
-        let mut job = entry(NAMESPACE, "train", self.seen.job.object.clone());
+        let mut job = entry(NAMESPACE, "train", self.observed.job.object.clone());
         job.deleting = true;
-        self.seen.job = Arc::new(job);
+        self.observed.job = Arc::new(job);
         self
     }
 
     pub(super) fn plan(&self) -> Plan {
-        plan::plan(&self.seen)
+        replayed::<JobController>(&self.observed)
     }
 
     /// The status once a plan is carried out.

@@ -52,10 +52,10 @@ fn the_submitter_is_handed_to_the_scheduler() {
 #[test]
 fn yunikorn_learns_of_the_submitter_from_the_cluster() {
     let mut world = initializing(json!({}), BatchScheduler::Yunikorn);
-    let mut job = entry(NAMESPACE, "train", world.seen.job.object.clone());
+    let mut job = entry(NAMESPACE, "train", world.observed.job.object.clone());
     job.object.metadata.labels =
         Some(BTreeMap::from([(labels::GANG_SCHEDULING.to_owned(), "true".to_owned())]));
-    world.seen.job = Arc::new(job);
+    world.observed.job = Arc::new(job);
     let plan = world.plan();
     let groups =
         applied(&plan, 0)["metadata"]["annotations"]["yunikorn.apache.org/task-groups"].as_str().unwrap();

@@ -24,7 +24,7 @@ pub(super) fn losing_its_cluster(world: World) -> World {
     let mut world = world.with_cluster("ready");
     let mut cluster = cluster("ready");
     cluster.deleting = true;
-    world.seen.cluster = Some(Arc::new(cluster));
+    world.observed.cluster = Some(Arc::new(cluster));
     world
 }
 
@@ -54,9 +54,9 @@ fn a_new_job_gets_its_names_before_anything_is_made() {
 #[test]
 fn a_new_job_gets_its_finalizer_and_its_status_is_derived_again() {
     let mut world = world(json!({}), Null);
-    let mut job = entry(NAMESPACE, "train", world.seen.job.object.clone());
+    let mut job = entry(NAMESPACE, "train", world.observed.job.object.clone());
     job.object.metadata.finalizers = Some(vec!["other".to_owned()]);
-    world.seen.job = Arc::new(job);
+    world.observed.job = Arc::new(job);
     let plan = world.plan();
     let [Step { action: Action::Patch { patch, .. }, .. }] = plan.steps.as_slice() else {
         panic!("{plan:?}")
@@ -173,7 +173,7 @@ fn the_submitter_of_an_earlier_job_of_the_same_name_is_waited_out() {
             JobView { controller: Some("uid-of-another".into()), end: Some(end), ..JobView::default() };
         let mut submitter = entry(NAMESPACE, "train", view);
         submitter.deleting = deleting;
-        world.seen.submitter = Some(Arc::new(submitter));
+        world.observed.submitter = Some(Arc::new(submitter));
         world
     };
     for (deleting, told) in [(true, vec![]), (false, vec!["FailedToCreateRayJobSubmitter".to_owned()])] {
@@ -209,7 +209,7 @@ fn a_submitter_that_is_gone_before_ray_knows_the_job_is_made_again() {
 #[test]
 fn a_cluster_without_its_service_is_waited_for() {
     let mut world = self::world(json!({}), initializing(json!({}))).with_cluster("ready");
-    world.seen.cluster_service = None;
+    world.observed.cluster_service = None;
     assert!(world.plan().steps.is_empty());
     assert_eq!(world.outcome().0, "Initializing");
 }
@@ -451,9 +451,11 @@ fn the_operator_submits_what_ray_does_not_know() {
     let timed = running(json!({"jobStatusCheckFailureStartTime": time(ago(10))}));
     let world = world(spec, timed).with_cluster("ready").heard(1, Ok(None));
     let plan = world.plan();
-    assert_eq!(steps(&plan), ["call submit Ray job"]);
-    let [Step { action: Action::Call { input, .. }, .. }] = plan.steps.as_slice() else { panic!("{plan:?}") };
-    let Ok(Order::Submit { job, at, .. }) = Order::deserialize(input) else { panic!("{input}") };
+    assert_eq!(steps(&plan), ["submit Ray job train-id"]);
+    let [Step { action: Action::Call(JobRequest::SubmitJob { job, at, .. }), .. }] = plan.steps.as_slice()
+    else {
+        panic!("{plan:?}")
+    };
     assert_eq!((job.submission_id.as_str(), at.service.as_str()), ("train-id", "train-c-head-svc"));
     assert_eq!(world.status_after(&plan).job_status_check_failure_start_time, None);
 
@@ -470,9 +472,9 @@ fn a_submission_that_fails_starts_the_timer() {
         .heard(1, Ok(None));
     let plan = world.plan();
     let error = Error::new(Class::Transient, "cannot submit Ray job train-id", "refused");
-    let setback = setback(&world.seen, &plan.steps[0].action, &error);
+    let on_error = on_error(&world.observed, &plan.steps[0].action, &error);
     let mut status = world.job["status"].clone();
-    merge(&mut status, &setback.status.unwrap().status);
+    merge(&mut status, &on_error.status.unwrap().status);
     assert_eq!(status["jobStatusCheckFailureStartTime"], time(now()));
 }
 
@@ -480,9 +482,9 @@ fn a_submission_that_fails_starts_the_timer() {
 fn failures_of_steps_are_told_in_upstreams_words() {
     let world = world(json!({}), initializing(json!({})));
     let error = Error::new(Class::Invalid, "cannot create RayCluster ns/train-c", "quota");
-    let setback = setback(&world.seen, &world.plan().steps[0].action, &error);
-    assert_eq!(setback.events[0].reason, "FailedToCreateRayCluster");
-    assert!(setback.events[0].note.contains("quota") && setback.status.is_none());
+    let on_error = on_error(&world.observed, &world.plan().steps[0].action, &error);
+    assert_eq!(on_error.events[0].reason, "FailedToCreateRayCluster");
+    assert!(on_error.events[0].note.contains("quota") && on_error.status.is_none());
 }
 
 #[test]
@@ -490,16 +492,16 @@ fn a_service_that_cannot_be_made_holds_nothing_up() {
     let http = |answer| {
         let spec = json!({"submissionMode": "HTTPMode"});
         let mut world = world(spec, running(json!({}))).with_cluster("ready").heard(1, answer);
-        world.seen.head_service = None;
+        world.observed.head_service = None;
         world
     };
     let steps_of_new = steps(&http(Ok(None)).plan());
-    assert_eq!(steps_of_new, ["call submit Ray job", "create Service ns/train-head-svc"]);
+    assert_eq!(steps_of_new, ["submit Ray job train-id", "create Service ns/train-head-svc"]);
     let over = http(info(JobStatus::Succeeded));
     let error = Error::new(Class::Invalid, "cannot create Service ns/train-head-svc", "quota");
-    let setback = setback(&over.seen, &over.plan().steps[0].action, &error);
-    assert_eq!(setback.events[0].reason, "FailedToCreateService");
-    assert_eq!(setback.status.unwrap().status["jobDeploymentStatus"], "Complete");
+    let on_error = on_error(&over.observed, &over.plan().steps[0].action, &error);
+    assert_eq!(on_error.events[0].reason, "FailedToCreateService");
+    assert_eq!(on_error.status.unwrap().status["jobDeploymentStatus"], "Complete");
 }
 
 #[test]
@@ -556,14 +558,14 @@ fn a_sidecar_submits() {
 fn the_service_follows_the_cluster() {
     let mut world = world(json!({}), running(json!({}))).with_cluster("ready").with_submitter(None);
     assert!(world.plan().steps.is_empty(), "it is right");
-    world.seen.head_service = None;
+    world.observed.head_service = None;
     assert_eq!(steps(&world.plan()), ["create Service ns/train-head-svc"]);
     let selector = BTreeMap::from([
         (labels::CLUSTER.to_owned(), "train-old".to_owned()),
         ("extra".to_owned(), "x".to_owned()),
     ]);
     let service = ServiceView { selector, controller: Some("uid-of-train".into()), ..ServiceView::default() };
-    world.seen.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
+    world.observed.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
     let plan = world.plan();
     assert_eq!(events(&plan), ["UpdatedService"]);
     let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!("{plan:?}") };
@@ -584,7 +586,7 @@ fn a_service_of_the_same_name_that_is_anothers_stays_as_it_is() {
         controller: Some("uid-of-a-cluster".into()),
         ..ServiceView::default()
     };
-    world.seen.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
+    world.observed.head_service = Some(Arc::new(entry(NAMESPACE, "train-head-svc", service)));
     let plan = world.plan();
     assert!(plan.steps.is_empty(), "{:?}", steps(&plan));
     assert_eq!(events(&plan), ["FailedToUpdateService"]);
@@ -687,7 +689,7 @@ fn what_others_manage_is_left_alone() {
 fn a_deleted_job_is_stopped_if_it_runs() {
     let running_job =
         world(json!({}), running(json!({"jobStatus": "RUNNING"}))).with_cluster("ready").deleted();
-    assert_eq!(steps(&running_job.plan()), ["call stop Ray job", "patch RayJob.ray.io ns/train"]);
+    assert_eq!(steps(&running_job.plan()), ["stop Ray job train-id", "patch RayJob.ray.io ns/train"]);
     let over = world(json!({}), running(json!({"jobStatus": "SUCCEEDED"}))).with_cluster("ready").deleted();
     assert_eq!(steps(&over.plan()), ["patch RayJob.ray.io ns/train"]);
     let clusterless = world(json!({}), running(json!({"jobStatus": "RUNNING"}))).deleted();
@@ -699,13 +701,13 @@ fn a_deletion_does_not_wait_for_ever() {
     let deleted = |seconds: i64| {
         let mut world =
             world(json!({}), running(json!({"jobStatus": "RUNNING"}))).with_cluster("ready").deleted();
-        let mut job = entry(NAMESPACE, "train", world.seen.job.object.clone());
+        let mut job = entry(NAMESPACE, "train", world.observed.job.object.clone());
         job.deleting = true;
         job.object.metadata.deletion_timestamp = Some(Time(ago(seconds)));
-        world.seen.job = Arc::new(job);
+        world.observed.job = Arc::new(job);
         world.plan()
     };
-    assert_eq!(steps(&deleted(299)), ["call stop Ray job", "patch RayJob.ray.io ns/train"]);
+    assert_eq!(steps(&deleted(299)), ["stop Ray job train-id", "patch RayJob.ray.io ns/train"]);
     assert_eq!(steps(&deleted(300)), ["patch RayJob.ray.io ns/train"]);
     assert_eq!(
         (events(&deleted(299)).len(), events(&deleted(300))),

@@ -136,14 +136,15 @@ fn upgrading(goal: Value, active: Value, pending: Value, more: Value) -> World {
             Serve::App("RUNNING"),
         )
         .leading_to("chat-a");
-    for side in [&mut world.seen.active, &mut world.seen.pending] {
+    for side in [&mut world.observed.active, &mut world.observed.pending] {
         side.serve_service = Some(Arc::new(entry(NAMESPACE, "x-serve-svc", ServiceView::default())));
     }
     let accepted = |types: [&str; 2]| types.map(|type_| condition(type_, "True", "x"));
-    let mut gateway = gateway::gateway(&world.seen.service.object);
+    let mut gateway = gateway::gateway(&world.observed.service.object);
     gateway["status"] = json!({"conditions": accepted(["Accepted", "Programmed"])});
-    world.seen.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", gateway)));
-    let (a, b) = (world.seen.active.cluster.clone().unwrap(), world.seen.pending.cluster.clone().unwrap());
+    world.observed.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", gateway)));
+    let (a, b) =
+        (world.observed.active.cluster.clone().unwrap(), world.observed.pending.cluster.clone().unwrap());
     let share =
         |side: &str| world.service["status"][side]["trafficRoutedPercent"].as_i64().unwrap_or_default();
     let weights = [share("activeServiceStatus"), share("pendingServiceStatus")]
@@ -152,9 +153,9 @@ fn upgrading(goal: Value, active: Value, pending: Value, more: Value) -> World {
         gateway::Backend { cluster: &a.object, weight: weights[0] },
         gateway::Backend { cluster: &b.object, weight: weights[1] },
     ];
-    let mut route = gateway::route(&world.seen.service.object, &backends);
+    let mut route = gateway::route(&world.observed.service.object, &backends);
     route["status"] = json!({"parents": [{"parentRef": {"name": "chat-gateway"}, "conditions": accepted(["Accepted", "ResolvedRefs"])}]});
-    world.seen.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", route)));
+    world.observed.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", route)));
     world
 }
 
@@ -237,16 +238,19 @@ fn a_large_config_of_the_old_cluster_stays_its_own() {
         let mut cluster = cluster("chat-a", &autoscaling(cluster_spec()));
         let annotations = cluster.object.metadata.annotations.get_or_insert_default();
         annotations.insert(objects::APPLIED_CONFIG.to_owned(), serve::remembered(config));
-        world.seen.active.cluster = Some(Arc::new(cluster));
+        world.observed.active.cluster = Some(Arc::new(cluster));
         world
     };
     for bytes in [1 << 10, 300 << 10] {
         let config = large_config(bytes, false);
         assert!(serve::remembered(&config).len() <= 16 << 10);
         let plan = shrinking(&config).plan();
-        let Action::Call { input, .. } = &plan.steps[0].action else { panic!("{:?}", events(&plan)) };
-        assert_eq!(input["cluster"], "ns/chat-a");
-        let noise = input["config"]["noise"].as_str().unwrap();
+        let Action::Call(ServeRequest::DeployServeConfig { cluster, config, .. }) = &plan.steps[0].action
+        else {
+            panic!("{:?}", events(&plan))
+        };
+        assert_eq!(cluster.as_str(), "ns/chat-a");
+        let noise = config["noise"].as_str().unwrap();
         assert!(noise.len() * 2 > bytes / 2, "the whole old config: {} bytes", noise.len());
     }
     let world = shrinking(&large_config(600 << 10, true));
@@ -265,7 +269,7 @@ fn a_large_config_of_the_old_cluster_stays_its_own() {
 #[test]
 fn an_upgrade_that_another_operator_began_goes_on() {
     let mut world = upgrading(autoscaling(other_spec()), side(100, 100), side(50, 0), json!({}));
-    for side in [&mut world.seen.active, &mut world.seen.pending] {
+    for side in [&mut world.observed.active, &mut world.observed.pending] {
         let live = side.cluster.take().unwrap();
         let mut cluster = entry(NAMESPACE, live.key.name(), live.object.clone());
         let annotations = cluster.object.metadata.annotations.get_or_insert_default();
@@ -285,9 +289,9 @@ fn where_traffic_cannot_be_split_it_is_not_said_to_move() {
     let plan = moving.plan();
     assert_eq!(steps(&plan), ["patch HTTPRoute.gateway.networking.k8s.io ns/chat-httproute"]);
     let error = quintet_controller::Error::new(Class::Invalid, "cannot patch HTTPRoute", "no such kind");
-    let setback = setback(&moving.seen, &plan.steps[0].action, &error);
-    assert_eq!(setback.events[0].reason, "FailedToUpdateHTTPRoute");
-    let plan = Plan { status: setback.status, ..Plan::default() };
+    let on_error = on_error(&moving.observed, &plan.steps[0].action, &error);
+    assert_eq!(on_error.events[0].reason, "FailedToUpdateHTTPRoute");
+    let plan = Plan { status: on_error.status, ..Plan::default() };
     let status = moving.status_after(&plan);
     assert_eq!(shares(&status), [Some(100), Some(100), Some(50), Some(0)]);
     assert_eq!(status.num_serve_endpoints, Some(3), "but all else is told");
@@ -298,7 +302,8 @@ fn routing_that_users_made_is_neither_changed_nor_relied_on() {
     for name in ["chat-gateway", "chat-httproute"] {
         for (active, pending) in [(side(100, 100), side(0, 0)), (side(100, 100), side(50, 0))] {
             let mut world = upgrading(autoscaling(other_spec()), active, pending, json!({}));
-            let object = if name == "chat-gateway" { &mut world.seen.gateway } else { &mut world.seen.route };
+            let object =
+                if name == "chat-gateway" { &mut world.observed.gateway } else { &mut world.observed.route };
             let mut theirs = object.take().unwrap().object.clone();
             theirs["metadata"]["ownerReferences"] = json!([]);
             *object = Some(Arc::new(entry(NAMESPACE, name, theirs)));
@@ -317,10 +322,12 @@ fn capacity_then_traffic_then_capacity() {
     let goal = || autoscaling(other_spec());
     let grow = upgrading(goal(), side(100, 100), side(0, 0), json!({}));
     let plan = grow.plan();
-    assert_eq!(steps(&plan), ["call deploy Serve config"]);
+    assert_eq!(steps(&plan), ["deploy Serve config on RayCluster ns/chat-b"]);
     assert_eq!(events(&plan), ["UpdatedServeTargetCapacity"]);
-    let Action::Call { input, .. } = &plan.steps[0].action else { panic!("{plan:?}") };
-    assert_eq!((&input["config"]["target_capacity"], &input["cluster"]), (&json!(50), &json!("ns/chat-b")));
+    let Action::Call(ServeRequest::DeployServeConfig { cluster, config, .. }) = &plan.steps[0].action else {
+        panic!("{plan:?}")
+    };
+    assert_eq!((&config["target_capacity"], cluster.as_str()), (&json!(50), "ns/chat-b"));
     assert_eq!(shares(&grow.status_after(&plan)), [Some(100), Some(100), Some(50), Some(0)]);
 
     let shift = upgrading(goal(), side(100, 100), side(50, 0), json!({}));
@@ -337,10 +344,12 @@ fn capacity_then_traffic_then_capacity() {
 
     let shrink = upgrading(goal(), side(100, 50), side(50, 50), json!({}));
     let plan = shrink.plan();
-    let Action::Call { input, .. } = &plan.steps[0].action else { panic!("{plan:?}") };
-    assert_eq!(input["cluster"], "ns/chat-a");
+    let Action::Call(ServeRequest::DeployServeConfig { cluster, config, .. }) = &plan.steps[0].action else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(cluster.as_str(), "ns/chat-a");
     assert_eq!(
-        input["config"],
+        *config,
         json!({"applications": [{"name": "app", "old": 1}], "target_capacity": 50}),
         "its own config"
     );
@@ -350,8 +359,8 @@ fn capacity_then_traffic_then_capacity() {
 #[test]
 fn routing_that_is_not_ready_holds_capacity_up() {
     let mut world = upgrading(autoscaling(other_spec()), side(100, 100), side(0, 0), json!({}));
-    world.seen.gateway =
-        Some(Arc::new(entry(NAMESPACE, "chat-gateway", gateway::gateway(&world.seen.service.object))));
+    world.observed.gateway =
+        Some(Arc::new(entry(NAMESPACE, "chat-gateway", gateway::gateway(&world.observed.service.object))));
     assert!(world.plan().steps.is_empty());
 }
 

@@ -8,7 +8,7 @@ fn yaml(object: &impl serde::Serialize) -> String {
 }
 
 fn service(spec: Value) -> RayService {
-    world(spec, Value::Null).seen.service.object.clone()
+    world(spec, Value::Null).observed.service.object.clone()
 }
 
 #[test]

@@ -8,14 +8,14 @@ mod suspension;
 use std::sync::Arc;
 
 use quintet_api::ray::v1::{RayCluster, RayService, RayServiceStatus};
-use quintet_controller::{Plan, cache::Entry};
+use quintet_controller::{Class, cache::Entry};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     dashboard::{Application, DashboardError},
     spec_hash::upgrade_hash,
-    testing::{ago, cluster_spec, entry, merge, now},
+    testing::{ago, cluster_spec, entry, merge, now, replayed},
 };
 
 pub(super) const NAMESPACE: &str = "ns";
@@ -24,7 +24,7 @@ pub(super) const CONFIG: &str = "applications:\n- name: app\n  import_path: app:
 /// A RayService in a world of its own, described by what differs from the ordinary.
 pub(super) struct World {
     pub(super) service: Value,
-    pub(super) seen: Seen,
+    pub(super) observed: Observed,
 }
 
 /// A RayService whose spec and status have these fields too.
@@ -41,11 +41,11 @@ pub(super) fn world(spec: Value, status: Value) -> World {
         service["status"] = status;
     }
     let object: RayService = serde_json::from_value(service.clone()).unwrap();
-    let seen = Seen {
+    let observed = Observed {
         service: Arc::new(entry(NAMESPACE, "chat", object)),
         clusters: Vec::new(),
-        active: SideSeen::default(),
-        pending: SideSeen::default(),
+        active: ObservedSide::default(),
+        pending: ObservedSide::default(),
         services: Vec::new(),
         head_service: None,
         serve_service: None,
@@ -55,7 +55,7 @@ pub(super) fn world(spec: Value, status: Value) -> World {
         settings: Arc::new(Settings::default()),
         now: now(),
     };
-    World { service, seen }
+    World { service, observed }
 }
 
 /// The status of a service with these clusters, with these fields too.
@@ -132,7 +132,7 @@ impl World {
         };
         let name = cluster.key.name().to_owned();
         let host = format!("{name}-head-svc.ns.svc.cluster.local:8265");
-        let of_side = SideSeen {
+        let of_side = ObservedSide {
             address: Some(Address::of(&cluster.object, &host)),
             heard: answer.map(|answer| Observation { at: now(), since: now(), answer }),
             head: Some(Arc::new(entry(
@@ -144,12 +144,12 @@ impl World {
                 },
             ))),
             cluster: Some(Arc::clone(&cluster)),
-            ..SideSeen::default()
+            ..ObservedSide::default()
         };
-        self.seen.clusters.push(cluster);
+        self.observed.clusters.push(cluster);
         match side {
-            Side::Active => self.seen.active = of_side,
-            Side::Pending => self.seen.pending = of_side,
+            Side::Active => self.observed.active = of_side,
+            Side::Pending => self.observed.pending = of_side,
         }
         self
     }
@@ -161,18 +161,18 @@ impl World {
             controller: Some("uid-of-chat".into()),
             ..ServiceView::default()
         };
-        self.seen.head_service = Some(Arc::new(entry(NAMESPACE, "chat-head-svc", view())));
-        self.seen.serve_service = Some(Arc::new(entry(NAMESPACE, "chat-serve-svc", view())));
+        self.observed.head_service = Some(Arc::new(entry(NAMESPACE, "chat-head-svc", view())));
+        self.observed.serve_service = Some(Arc::new(entry(NAMESPACE, "chat-serve-svc", view())));
         self
     }
 
     pub(super) fn with_endpoints(mut self, endpoints: usize) -> Self {
-        self.seen.endpoints = endpoints;
+        self.observed.endpoints = endpoints;
         self
     }
 
     pub(super) fn plan(&self) -> Plan {
-        plan::plan(&self.seen)
+        replayed::<ServiceController>(&self.observed)
     }
 
     /// The status once a plan is carried out.

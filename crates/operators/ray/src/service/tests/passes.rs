@@ -20,9 +20,9 @@ fn a_new_service_gets_a_name_for_its_cluster_before_the_cluster() {
 #[test]
 fn a_finalizer_comes_first() {
     let mut world = world(json!({}), Null);
-    let mut service = entry(NAMESPACE, "chat", world.seen.service.object.clone());
+    let mut service = entry(NAMESPACE, "chat", world.observed.service.object.clone());
     service.object.metadata.finalizers = None;
-    world.seen.service = Arc::new(service);
+    world.observed.service = Arc::new(service);
     assert_eq!(steps(&world.plan()), ["patch RayService.ray.io ns/chat"]);
     assert!(world.plan().status.is_none());
 }
@@ -59,16 +59,21 @@ fn serve_is_told_what_to_serve_once() {
         ("it has not been asked", pending(None, Serve::Unheard), false),
     ] {
         let plan = world.plan();
-        let is_told = steps(&plan).iter().any(|step| step == "call deploy Serve config");
+        let is_told = steps(&plan).iter().any(|step| step.starts_with("deploy Serve config"));
         assert_eq!(is_told, deploys, "{name}: {:?}", steps(&plan));
         if is_told {
             assert!(events(&plan).contains(&"UpdatedServeApplications".to_owned()), "{name}");
         }
     }
     let plan = pending(None, Serve::Empty).plan();
-    assert_eq!(steps(&plan), ["call deploy Serve config", "patch RayCluster.ray.io ns/chat-a"]);
-    let Action::Call { input, .. } = &plan.steps[0].action else { panic!("{plan:?}") };
-    assert_eq!(input["config"], json!({"applications": [{"name": "app", "import_path": "app:main"}]}));
+    assert_eq!(
+        steps(&plan),
+        ["deploy Serve config on RayCluster ns/chat-a", "patch RayCluster.ray.io ns/chat-a"]
+    );
+    let Action::Call(ServeRequest::DeployServeConfig { config, .. }) = &plan.steps[0].action else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(*config, json!({"applications": [{"name": "app", "import_path": "app:main"}]}));
 }
 
 #[test]
@@ -106,7 +111,7 @@ fn a_missing_head_pod_keeps_nothing_else_from_being_done() {
     let mut world = world(json!({}), status("chat-a", "", json!({})))
         .with(Side::Active, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
         .with_endpoints(2);
-    world.seen.active.head = None;
+    world.observed.active.head = None;
     let status = world.status_after(&world.plan());
     assert_eq!(
         conditions_of(&status),
@@ -133,12 +138,12 @@ fn services_of_the_same_names_that_are_anothers_stay_as_they_are() {
     let mut world = world(json!({}), status("", "chat-a", json!({})))
         .with(Side::Pending, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
         .leading_to("chat-0");
-    let mut service = world.seen.head_service.take().unwrap().object.clone();
+    let mut service = world.observed.head_service.take().unwrap().object.clone();
     service.controller = Some("uid-of-another".into());
     service.labels = [(labels::ORIGIN_KIND, "RayJob"), (labels::ORIGIN_NAME, "chat")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-    world.seen.head_service = Some(Arc::new(entry(NAMESPACE, "chat-head-svc", service)));
+    world.observed.head_service = Some(Arc::new(entry(NAMESPACE, "chat-head-svc", service)));
     let plan = world.plan();
     assert_eq!(steps(&plan), ["patch Service ns/chat-serve-svc"]);
     let note = &plan.events.iter().find(|event| event.reason == "FailedToUpdateService").unwrap().note;
@@ -189,10 +194,10 @@ fn another_cluster_spec_makes_another_cluster() {
         assert_eq!(!names_of(&world.status_after(&world.plan())).1.is_empty(), prepares, "{type_}");
     }
     let mut off = changed(json!({}));
-    off.seen.settings = Arc::new(Settings { zero_downtime: false, ..Settings::default() });
+    off.observed.settings = Arc::new(Settings { zero_downtime: false, ..Settings::default() });
     assert!(names_of(&off.status_after(&off.plan())).1.is_empty());
     let mut wins = changed(json!({"upgradeStrategy": {"type": "NewCluster"}}));
-    wins.seen.settings = Arc::new(Settings { zero_downtime: false, ..Settings::default() });
+    wins.observed.settings = Arc::new(Settings { zero_downtime: false, ..Settings::default() });
     assert!(
         !names_of(&wins.status_after(&wins.plan())).1.is_empty(),
         "the type wins over the operator's default"
@@ -239,7 +244,7 @@ fn services_that_disagree_are_told_and_decide_nothing() {
         controller: Some("uid-of-chat".into()),
         ..ServiceView::default()
     };
-    world.seen.serve_service = Some(Arc::new(entry(NAMESPACE, "chat-serve-svc", view)));
+    world.observed.serve_service = Some(Arc::new(entry(NAMESPACE, "chat-serve-svc", view)));
     let plan = world.plan();
     assert_eq!(events(&plan), ["FailedToUpdateService"]);
     assert_eq!(names_of(&world.status_after(&plan)), ("chat-a".into(), "chat-b".into()));
@@ -259,7 +264,7 @@ fn groups_at_the_end_are_added_in_place() {
     let plan = world.plan();
     assert_eq!(steps(&plan), ["patch RayCluster.ray.io ns/chat-a"]);
     let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!("{plan:?}") };
-    assert_eq!(patch[0]["value"], "7", "only on the state that was seen");
+    assert_eq!(patch[0]["value"], "7", "only on the state that was observed");
     assert_eq!(patch[2]["value"][objects::APPLIED_CONFIG], CONFIG, "what is remembered stays");
     assert_eq!(patch[2]["value"][labels::NUM_WORKER_GROUPS], "2");
     assert_eq!(patch[3]["value"]["suspend"], true, "queueing's own");
@@ -324,7 +329,7 @@ fn clusters_that_nobody_wants_go_after_a_while_even_if_we_are_restarted() {
         if let Some(mark) = mark {
             old.object.metadata.annotations.as_mut().unwrap().insert(objects::DELETE_AFTER.to_owned(), mark);
         }
-        world.seen.clusters.push(Arc::new(old));
+        world.observed.clusters.push(Arc::new(old));
         world.plan()
     };
     let first = dangling(None);
@@ -344,7 +349,7 @@ fn heads_take_requests_while_their_proxy_does() {
             world(json!({"excludeHeadPodFromServeSvc": excluded}), status("chat-a", "", json!({})))
                 .with(Side::Active, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
                 .leading_to("chat-a");
-        world.seen.active.healthy =
+        world.observed.active.healthy =
             healthy.map(|healthy| Observation { at: now(), since: now(), answer: Ok(healthy) });
         world.plan()
     };
@@ -409,10 +414,10 @@ fn a_service_that_never_serves_is_given_up() {
         let mut world = world(json!({}), status("", "chat-a", json!({})))
             .with(Side::Pending, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("DEPLOYING"))
             .with_endpoints(endpoints);
-        let mut service = entry(NAMESPACE, "chat", world.seen.service.object.clone());
+        let mut service = entry(NAMESPACE, "chat", world.observed.service.object.clone());
         service.object.metadata.annotations =
             Some(BTreeMap::from([(labels::INITIALIZING_TIMEOUT.to_owned(), timeout.to_owned())]));
-        world.seen.service = Arc::new(service);
+        world.observed.service = Arc::new(service);
         world
     };
     let expired = timed("100", 0);
@@ -427,9 +432,9 @@ fn a_service_that_never_serves_is_given_up() {
     // It stays given up, whatever the spec says, and its clusters go.
     let given_up = json!({"conditions": [condition("Ready", "False", "InitializingTimeout")]});
     let mut after = world(json!({"rayClusterConfig": other_spec()}), given_up);
-    after.seen.clusters.push(Arc::new(cluster("chat-a", &cluster_spec())));
+    after.observed.clusters.push(Arc::new(cluster("chat-a", &cluster_spec())));
     assert_eq!(steps(&after.plan()), ["patch RayCluster.ray.io ns/chat-a"]);
-    after.seen.clusters.clear();
+    after.observed.clusters.clear();
     assert!(after.plan().is_empty());
 }
 
@@ -454,7 +459,7 @@ fn mistakes_are_told_and_what_serves_goes_on() {
     let annotations = old.object.metadata.annotations.get_or_insert_default();
     annotations.insert(objects::DELETE_AFTER.to_owned(), ago(0).to_string());
     let mut leaving = super::world(json!({"rayClusterDeletionDelaySeconds": -1}), json!(status));
-    leaving.seen.clusters.push(Arc::new(old));
+    leaving.observed.clusters.push(Arc::new(old));
     assert_eq!(steps(&leaving.plan()), ["delete RayCluster.ray.io ns/chat-old"], "its time had come before");
     let mended = super::world(json!({}), serde_json::to_value(&status).unwrap())
         .with(Side::Active, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
@@ -467,10 +472,10 @@ fn mistakes_are_told_and_what_serves_goes_on() {
 fn a_deleted_service_takes_its_clusters_with_it() {
     let deleted = |clusters: Vec<Entry<RayCluster>>| {
         let mut world = world(json!({}), status("chat-a", "", json!({})));
-        let mut service = entry(NAMESPACE, "chat", world.seen.service.object.clone());
+        let mut service = entry(NAMESPACE, "chat", world.observed.service.object.clone());
         service.deleting = true;
-        world.seen.service = Arc::new(service);
-        world.seen.clusters = clusters.into_iter().map(Arc::new).collect();
+        world.observed.service = Arc::new(service);
+        world.observed.clusters = clusters.into_iter().map(Arc::new).collect();
         steps(&world.plan())
     };
     let both = vec![cluster("chat-a", &cluster_spec()), cluster("chat-b", &cluster_spec())];
@@ -495,7 +500,7 @@ fn a_dashboard_that_refuses_keeps_users_informed() {
     let plan = world.plan();
     let call = &plan.steps[0].action;
     let error = Error::new(Class::Invalid, "cannot deploy", "bad schema");
-    let setback = setback(&world.seen, call, &error);
-    assert_eq!(setback.events[0].reason, "FailedToUpdateServeApplications");
-    assert_eq!(setback.status, plan.status, "it says that the service is ready");
+    let on_error = on_error(&world.observed, call, &error);
+    assert_eq!(on_error.events[0].reason, "FailedToUpdateServeApplications");
+    assert_eq!(on_error.status, plan.status, "it says that the service is ready");
 }

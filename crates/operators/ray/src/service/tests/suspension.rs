@@ -38,8 +38,8 @@ fn routing_that_users_made_stays() {
     let suspending = json!({"conditions": [condition("Suspending", "True", "SuspendRequested")]});
     let mut world = world(json!({"suspend": true}), suspending);
     let other = json!({"metadata": {"ownerReferences": [{"uid": "uid-of-another", "controller": true}]}});
-    world.seen.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", json!({}))));
-    world.seen.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", other)));
+    world.observed.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", json!({}))));
+    world.observed.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", other)));
     let plan = world.plan();
     assert!(plan.steps.is_empty(), "{:?}", steps(&plan));
     let conditions = conditions_of(&world.status_after(&plan));
@@ -51,11 +51,11 @@ fn everything_goes_even_if_the_user_thinks_again() {
     let suspending = || json!({"conditions": [condition("Suspending", "True", "SuspendRequested")]});
     for suspend in [true, false] {
         let mut world = world(json!({"suspend": suspend}), suspending());
-        world.seen.clusters =
+        world.observed.clusters =
             vec![Arc::new(cluster("chat-a", &cluster_spec())), Arc::new(cluster("chat-b", &cluster_spec()))];
-        world.seen.services = vec![Arc::new(entry(NAMESPACE, "chat-head-svc", ServiceView::default()))];
-        world.seen.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", owned())));
-        world.seen.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", owned())));
+        world.observed.services = vec![Arc::new(entry(NAMESPACE, "chat-head-svc", ServiceView::default()))];
+        world.observed.gateway = Some(Arc::new(entry(NAMESPACE, "chat-gateway", owned())));
+        world.observed.route = Some(Arc::new(entry(NAMESPACE, "chat-httproute", owned())));
         let plan = world.plan();
         assert_eq!(
             steps(&plan),

@@ -36,12 +36,12 @@ async fn serve(submit: (u16, &'static str), sends: Vec<Sends>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = listener.local_addr().unwrap().to_string();
     let requests = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let seen = std::sync::Arc::clone(&requests);
+    let observed = std::sync::Arc::clone(&requests);
     let task = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let (seen, sends) = (std::sync::Arc::clone(&seen), sends.clone());
-            tokio::spawn(async move { answer(BufReader::new(stream), submit, &sends, &seen).await });
+            let (observed, sends) = (std::sync::Arc::clone(&observed), sends.clone());
+            tokio::spawn(async move { answer(BufReader::new(stream), submit, &sends, &observed).await });
         }
     });
     Server { host, requests, task }
@@ -51,7 +51,7 @@ async fn answer(
     mut stream: BufReader<TcpStream>,
     submit: (u16, &str),
     sends: &[Sends],
-    seen: &parking_lot::Mutex<Vec<String>>,
+    observed: &parking_lot::Mutex<Vec<String>>,
 ) {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -67,7 +67,7 @@ async fn answer(
     let length = header("content-length").map_or(0, |text| text.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.unwrap();
-    seen.lock().push(format!("{}{}", head.to_lowercase(), String::from_utf8(body).unwrap()));
+    observed.lock().push(format!("{}{}", head.to_lowercase(), String::from_utf8(body).unwrap()));
     let Some(key) = header("sec-websocket-key") else {
         let (code, text) = submit;
         let length = text.len();

@@ -9,7 +9,9 @@ use quintet_api::ray::v1::{RayCluster, RayClusterStatus, WorkerGroupSpec};
 use quintet_controller::{
     ObjectKey,
     cache::{Entry, ObjectMetadata},
+    plan::REDACTED,
 };
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::pod_names::PodNames;
 use crate::{
@@ -23,8 +25,10 @@ use crate::{
 /// A pod as the caches show it.
 pub(super) type Pod = Arc<Entry<PodView>>;
 
-/// What was seen of a cluster and of what belongs to it.
-pub struct Seen {
+/// What was observed of a cluster and of what belongs to it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observed {
     pub(super) cluster: Arc<Entry<RayCluster>>,
     pub(super) settings: Arc<Settings>,
     pub(super) now: Timestamp,
@@ -41,14 +45,15 @@ pub struct Seen {
     /// Whether the certificates of a cluster with TLS can be used; the error says what is missing.
     pub(super) certificates: Result<(), String>,
     /// A token to store, if the cluster needs one and has none.
-    pub(super) new_token: Option<String>,
+    pub(super) new_token: Option<NewToken>,
     pub(super) names: PodNames,
     /// What Kubernetes' own scheduler knows of the cluster as a gang.
-    pub(super) gang: Option<native::Seen>,
+    pub(super) gang: Option<native::Observed>,
 }
 
 /// Objects that are made once and left alone.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "each is about an object of its own")]
 pub(super) struct Present {
     pub(super) service_account: bool,
@@ -57,8 +62,20 @@ pub(super) struct Present {
     pub(super) route: bool,
 }
 
+/// A token that is about to be stored in a Secret. It is redacted when the observed state is serialized.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub(super) struct NewToken(pub(super) String);
+
+impl Serialize for NewToken {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(REDACTED)
+    }
+}
+
 /// What is kept of a PersistentVolumeClaim.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ClaimView {
     /// Its owners.
     pub owners: Vec<OwnerReference>,
@@ -84,7 +101,7 @@ impl ClaimView {
     }
 }
 
-impl Seen {
+impl Observed {
     pub(super) fn object(&self) -> &RayCluster {
         &self.cluster.object
     }

@@ -1,4 +1,4 @@
-//! What happens around a turn: panics, refusals, calls, events, stopping.
+//! What happens around a reconcile: panics, errors, calls, concurrency, events, explanations, stopping.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 mod support;
@@ -12,24 +12,40 @@ use std::{
 };
 
 use quintet_controller::{
-    Action, Controller, Error, Event, Next, ObjectKey, Plan, Setback,
+    Action, Controller, Error, Event, Next, ObjectKey, OnError, Plan, StatusPatch,
     cache::{Cache, WatchSpec},
+    object::Uid,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use support::{garden::config_map_kind, process::Process, server::Server, simulate, store::Place};
+
+/// A call of the puppet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Ring {
+    times: u32,
+}
+
+impl std::fmt::Display for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ring")
+    }
+}
 
 /// Does what the data of a ConfigMap tells it to.
 struct Puppet {
     strings: Cache<Value>,
     called: Arc<AtomicU32>,
+    calling: Arc<AtomicU32>,
 }
 
 impl Controller for Puppet {
-    type Seen = (ObjectKey, Value);
+    type Observed = (ObjectKey, Value);
+    type Call = Ring;
 
     const NAME: &'static str = "puppet";
 
-    async fn observe(&self, key: &ObjectKey) -> Result<Option<Self::Seen>, Error> {
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Self::Observed>, Error> {
         let Some(entry) = self.strings.get(key) else {
             return Ok(None);
         };
@@ -39,10 +55,11 @@ impl Controller for Puppet {
         Ok(Some((key.clone(), entry.object.clone())))
     }
 
-    fn plan(&self, (key, object): &Self::Seen) -> Plan {
+    fn plan((key, object): &Self::Observed) -> Plan<Ring> {
         let actions = match object["data"]["do"].as_str().unwrap_or_default() {
             "panic" => panic!("as told"),
-            "call" => vec![Action::Call { name: "ring".to_owned(), input: json!({"times": 3}) }],
+            "call" => vec![Action::Call(Ring { times: 3 })],
+            "call and hang" => vec![Action::Call(Ring { times: u32::MAX })],
             "nameless" => {
                 vec![Action::create(config_map_kind(), &json!({"metadata": {"generateName": "x-"}}))]
             }
@@ -60,31 +77,63 @@ impl Controller for Puppet {
             Some(note) => vec![Event::normal("Said", "Say", note)],
             None => Vec::new(),
         };
-        Plan { steps: actions.into_iter().map(Into::into).collect(), events, next, ..Plan::default() }
+        let version = match object["data"]["status"].as_str() {
+            Some("of now") => {
+                object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok())
+            }
+            Some("of long ago") => Some(0),
+            _ => None,
+        };
+        let uid = Uid::from(object["metadata"]["uid"].as_str().unwrap_or_default());
+        let is_done = object["status"]["done"] == true;
+        let status = version.filter(|_| !is_done);
+        Plan {
+            steps: actions.into_iter().map(Into::into).collect(),
+            status: status.map(|version| StatusPatch { uid, version, status: json!({"done": true}) }),
+            events: if is_done { Vec::new() } else { events },
+            awaits: object["data"]["await"].as_str().map(str::to_owned).into_iter().collect(),
+            next,
+        }
     }
 
-    fn setback(&self, _: &Self::Seen, action: &Action, error: &Error) -> Setback {
+    fn on_error(_: &Self::Observed, action: &Action<Ring>, error: &Error) -> OnError {
         let kind = action.kind().map(ToString::to_string).unwrap_or_default();
         let event = Event::warning("Refused", "Create", format!("{kind}: {error}"));
-        Setback { events: vec![event], ..Setback::default() }
+        OnError { events: vec![event], ..OnError::default() }
     }
 
-    async fn call(&self, name: &str, input: &Value) -> Result<(), Error> {
-        assert_eq!((name, &input["times"]), ("ring", &json!(3)));
+    async fn call(&self, ring: &Ring) -> Result<(), Error> {
+        self.calling.fetch_add(1, Ordering::SeqCst);
+        if ring.times == u32::MAX {
+            std::future::pending::<()>().await;
+        }
+        assert_eq!(ring.times, 3);
         self.called.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 }
 
 fn start(server: &Server) -> (Process, Arc<AtomicU32>) {
+    let (process, counts) = add(server, 2);
+    process.runtime.start();
+    (process, counts.called)
+}
+
+/// How many calls were begun, and how many have ended.
+struct Counts {
+    calling: Arc<AtomicU32>,
+    called: Arc<AtomicU32>,
+}
+
+fn add(server: &Server, concurrency: usize) -> (Process, Counts) {
     let process = Process::bare(server, 1, None);
     let strings = WatchSpec::projected(config_map_kind(), |text| serde_json::from_str(text));
     let strings = process.runtime.caches().watch(strings).unwrap();
-    let called = Arc::new(AtomicU32::new(0));
-    let puppet = Puppet { strings: strings.clone(), called: Arc::clone(&called) };
-    process.runtime.add(puppet, &strings, 2).done();
-    process.runtime.start();
-    (process, called)
+    let counts = Counts { calling: Arc::default(), called: Arc::default() };
+    let (called, calling) = (Arc::clone(&counts.called), Arc::clone(&counts.calling));
+    let puppet = Puppet { strings: strings.clone(), called, calling };
+    process.runtime.add(puppet, &strings, concurrency).done();
+    (process, counts)
 }
 
 fn place(name: &str) -> Place {
@@ -95,6 +144,14 @@ fn tell(server: &Server, name: &str, data: &Value) {
     server.store(|store| store.create(&place(name), json!({"metadata": {}, "data": data})).unwrap());
 }
 
+fn retell(server: &Server, name: &str, data: &Value) {
+    let change = |object: &mut Value| {
+        object["data"] = data.clone();
+        Ok(())
+    };
+    server.store(|store| store.update(&place(name), false, change)).unwrap();
+}
+
 fn events(server: &Server) -> Vec<Value> {
     let is_event = |place: &Place| place.0.ends_with("events");
     server.store(|store| {
@@ -103,7 +160,7 @@ fn events(server: &Server) -> Vec<Value> {
 }
 
 #[test]
-fn a_panic_is_one_failed_turn_and_users_hear_of_it() {
+fn a_panic_is_one_failed_reconcile_with_an_event() {
     simulate(async {
         let server = Server::new(1);
         let (process, called) = start(&server);
@@ -133,7 +190,7 @@ fn a_panic_is_one_failed_turn_and_users_hear_of_it() {
 }
 
 #[test]
-fn a_turn_that_hangs_is_given_up_and_holds_nobody_up() {
+fn a_reconcile_that_hangs_is_cancelled_and_does_not_block_others() {
     simulate(async {
         let server = Server::new(1);
         let (process, called) = start(&server);
@@ -181,7 +238,7 @@ fn an_object_of_somebody_else_is_not_taken_for_ours() {
 }
 
 #[test]
-fn a_plan_can_ask_to_be_looked_at_again() {
+fn a_plan_can_ask_to_be_requeued() {
     simulate(async {
         let server = Server::new(1);
         let (process, _) = start(&server);
@@ -240,7 +297,7 @@ fn a_noisy_object_is_quietened() {
 }
 
 #[test]
-fn stopping_lets_turns_under_way_end() {
+fn stopping_lets_reconciles_in_progress_end() {
     simulate(async {
         let server = Server::new(1);
         let process = Process::start(&server, 1, None);
@@ -252,7 +309,106 @@ fn stopping_lets_turns_under_way_end() {
         process.stop().await;
         let plants =
             server.store(|store| store.objects.keys().filter(|place| place.0 == "v1/configmaps").count());
-        assert_eq!(plants, 4, "the turn was carried out to its end");
+        assert_eq!(plants, 4, "the reconcile was carried out to its end");
         assert!(process.tasks.running().is_empty());
+    });
+}
+
+#[test]
+fn a_controller_reconciles_as_many_objects_at_a_time_as_its_concurrency_says() {
+    simulate(async {
+        let server = Server::new(1);
+        let (process, _) = add(&server, 100);
+        process.runtime.start();
+        for number in 0..150 {
+            tell(&server, &format!("hangs-{number}"), &json!({"do": "hang"}));
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let lane = &process.runtime.queue().report()[0];
+        assert_eq!((lane.running, lane.ready), (100, 50));
+        process.kill();
+    });
+}
+
+#[test]
+fn calls_that_hang_do_not_keep_other_objects_from_being_reconciled() {
+    simulate(async {
+        let server = Server::new(1);
+        let (process, counts) = add(&server, 2);
+        process.runtime.start();
+        for number in 0..40 {
+            tell(&server, &format!("hangs-{number}"), &json!({"do": "call and hang"}));
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(counts.calling.load(Ordering::SeqCst), 40);
+        tell(&server, "good", &json!({"do": "call"}));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(counts.called.load(Ordering::SeqCst), 1);
+        let lane = &process.runtime.queue().report()[0];
+        assert_eq!((lane.running, lane.ready), (40, 0), "objects that wait for a call are in progress");
+        process.kill();
+    });
+}
+
+#[test]
+fn calls_in_flight_are_bounded_and_reconciles_without_calls_go_on() {
+    simulate(async {
+        let server = Server::new(1);
+        let (process, counts) = add(&server, 2);
+        process.runtime.start();
+        for number in 0..200 {
+            tell(&server, &format!("hangs-{number}"), &json!({"do": "call and hang"}));
+        }
+        tell(&server, "talks", &json!({"say": "hello"}));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(counts.calling.load(Ordering::SeqCst), 128);
+        assert_eq!(events(&server)[0]["note"], "hello");
+        process.kill();
+    });
+}
+
+#[test]
+fn events_of_a_plan_are_recorded_once_its_status_is_written_and_not_on_every_conflict() {
+    simulate(async {
+        let server = Server::new(1);
+        let (process, _) = start(&server);
+        tell(&server, "talks", &json!({"say": "done", "status": "of long ago"}));
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert!(process.runtime.queue().report()[0].failing[0].1 > 3, "the status write conflicts");
+        assert_eq!(events(&server), Vec::<Value>::new());
+        retell(&server, "talks", &json!({"say": "done", "status": "of now"}));
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        let [event] = &events(&server)[..] else { panic!() };
+        assert_eq!((&event["note"], &event["series"]), (&json!("done"), &Value::Null));
+        process.stop().await;
+    });
+}
+
+#[test]
+fn an_explanation_says_what_is_observed_decided_and_awaited_without_acting() {
+    simulate(async {
+        let server = Server::new(1);
+        let (process, counts) = add(&server, 2);
+        let data = json!({"do": "call", "await": "somebody at the door"});
+        tell(&server, "waits", &data);
+        let key = ObjectKey::new("default", "waits");
+        let explained = process.runtime.explain("configmaps", &key).await.unwrap();
+        let [explanation] = &explained[..] else { panic!("{explained:?}") };
+        assert_eq!(
+            (explanation.controller, &explanation.awaits[..]),
+            ("puppet", &["somebody at the door".to_owned()][..])
+        );
+        assert_eq!(explanation.observed[1]["data"], data);
+        let replayed = serde_json::from_value(explanation.observed.clone()).unwrap();
+        assert_eq!(serde_json::to_value(Puppet::plan(&replayed)).unwrap(), explanation.plan);
+        assert_eq!(counts.calling.load(Ordering::SeqCst), 0, "nothing is carried out");
+        let gone = process.runtime.explain("ConfigMap", &ObjectKey::new("default", "gone")).await.unwrap();
+        assert_eq!(gone, []);
+        let error = process.runtime.explain("pods", &key).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot explain pods default/waits: no controller reconciles this kind"
+        );
+        process.stop().await;
     });
 }

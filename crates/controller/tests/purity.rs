@@ -1,0 +1,84 @@
+//! Plans are pure: the modules of operators that decide mention no client, clock, rng or environment.
+//!
+//! The trait keeps a controller's own fields out of `plan`; this keeps out what could be reached in other ways.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::path::{Path, PathBuf};
+
+/// Rooms in which decisions are made: files of these names, and everything in folders of these names.
+const PURE: [&str; 5] = ["plan", "status", "objects", "validation", "conditions"];
+
+/// Rooms inside of pure ones that are not: handlers of requests, and tests.
+const IMPURE: [&str; 2] = ["webhook", "tests"];
+
+/// What a decision must not reach for. A time or a name that it needs is part of the observed state.
+const FORBIDDEN: [&str; 17] = [
+    "kube::Client",
+    "kube::Api",
+    "quintet_controller::api::Api",
+    "Runtime",
+    "Cache<",
+    "tokio",
+    "async fn",
+    "Clock",
+    "Timestamp::now",
+    "Zoned::now",
+    "SystemTime",
+    "Instant",
+    "Random",
+    "rand::",
+    "std::env",
+    "std::fs",
+    "Mutex",
+];
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn is_pure(path: &Path) -> bool {
+    let rooms: Vec<_> =
+        path.iter().map(|part| Path::new(part).file_stem().unwrap().to_str().unwrap()).collect();
+    let is_in = |names: &[&str]| rooms.iter().any(|room| names.contains(room));
+    is_in(&PURE) && !is_in(&IMPURE) && !rooms.iter().any(|room| room.ends_with("_tests"))
+}
+
+/// The lines of a file that are compiled into the product.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().take_while(|(_, line)| *line != "mod tests {");
+    lines.map(|(number, line)| (number + 1, line.split("//").next().unwrap_or_default()))
+}
+
+#[test]
+fn modules_that_decide_mention_no_client_clock_or_rng() {
+    let operators = Path::new(env!("CARGO_MANIFEST_DIR")).join("../operators");
+    let mut all = Vec::new();
+    for operator in std::fs::read_dir(&operators).unwrap() {
+        let source = operator.unwrap().path().join("src");
+        if source.is_dir() {
+            files(&source, &mut all);
+        }
+    }
+    let pure: Vec<_> = all.iter().filter(|path| is_pure(path.strip_prefix(&operators).unwrap())).collect();
+    assert!(pure.len() > 10, "the rooms are not where they were: {pure:?}");
+    let mut wrong = Vec::new();
+    for path in pure {
+        let text = std::fs::read_to_string(path).unwrap();
+        for (number, line) in code(&text) {
+            wrong.extend(
+                FORBIDDEN
+                    .iter()
+                    .filter(|word| line.contains(**word))
+                    .map(|word| format!("{}:{number} mentions {word}: {}", path.display(), line.trim())),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "observe it instead, and make it part of Observed:\n{}", wrong.join("\n"));
+}
