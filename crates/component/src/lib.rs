@@ -78,6 +78,8 @@ pub struct Context<'a> {
     pub environment: &'a dyn Fn(&str) -> Option<String>,
     /// What the cluster serves.
     pub platform: &'a Platform,
+    /// Whether this process runs outside the cluster, and has to reach Services in it through the API server.
+    pub is_outside: bool,
 }
 
 /// A configured component.

@@ -60,9 +60,7 @@
 
 pub mod admin;
 pub mod api;
-pub mod backoff;
 pub mod cache;
-pub mod clock;
 pub mod controller;
 pub mod error;
 pub mod events;
@@ -75,6 +73,8 @@ pub mod plan;
 pub mod queue;
 pub mod tasks;
 pub mod webhook;
+
+pub use quintet_foundation::{backoff, clock, rng};
 
 pub use controller::{Controller, Explanation, Runtime, RuntimeParts, RuntimeSettings};
 pub use error::{Class, Error};

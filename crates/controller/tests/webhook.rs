@@ -5,6 +5,8 @@ mod support;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use axum::body::Bytes;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::{ByteString, api::core::v1::ConfigMap};
 use quintet_controller::{
     ObjectKey,
@@ -20,8 +22,9 @@ use support::{process::Process, server::Server, simulate, store::Place};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::Instant,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 const NAME: &str = "quintet-webhooks.quintet.svc";
 const GROUP: &str = "admissionregistration.k8s.io/v1";
@@ -215,6 +218,27 @@ fn routes() -> Routes {
         .validate("/panic", |_: &quintet_controller::webhook::Admission<ConfigMap>| panic!("as told"))
 }
 
+/// A TLS connection that trusts `ca` only.
+async fn connect(
+    address: SocketAddr,
+    ca: &str,
+    protocol: &str,
+) -> Result<TlsStream<TcpStream>, std::io::Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from(NAME).unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
 /// One request over TLS, trusting `ca` only.
 async fn post(
     address: SocketAddr,
@@ -222,18 +246,7 @@ async fn post(
     path: &str,
     body: &str,
 ) -> Result<(u16, String), std::io::Error> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
-        roots.add(certificate.unwrap()).unwrap();
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let stream = TcpStream::connect(address).await?;
-    let name = ServerName::try_from(NAME).unwrap();
-    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let mut stream = connect(address, ca, "http/1.1").await?;
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: {NAME}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
@@ -323,4 +336,50 @@ async fn a_port_in_use_is_said_in_one_line() {
     let listen = WebhookSettings::new(taken.local_addr().unwrap());
     let error = WebhookServer::bind(listen).await.unwrap_err().to_string();
     assert!(error.contains("in use") && !error.contains('\n'), "{error}");
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_keep_the_api_server_from_its_webhooks() {
+    let server = Server::new(1);
+    prepare(&server);
+    apply_manifests(&server);
+    let process = Process::bare(&server, 1, None);
+    let settings = KeeperSettings { period: Duration::from_millis(20), ..settings() };
+    let keeper = Keeper::start(process.api.clone(), process.clock.clone(), settings, &process.tasks);
+    let https = WebhookServer::bind(WebhookSettings::new("127.0.0.1:0".parse().unwrap())).await.unwrap();
+    let address = https.address();
+    https.serve(routes(), keeper.clone(), &process.tasks).unwrap();
+    while keeper.missing().is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let ca = bundle(&server, &validating(), "/webhooks/0/clientConfig/caBundle");
+    // More connections than the server allows: HTTP/1 without a request, HTTP/2 after its preface, and ones that
+    // never begin their handshake.
+    let (mut http1, mut http2, mut half_open) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..540 {
+        let opened = tokio::time::timeout(Duration::from_secs(2), async {
+            match number % 3 {
+                0 => http1.push(connect(address, &ca, "http/1.1").await.unwrap()),
+                1 => {
+                    let stream = TokioIo::new(connect(address, &ca, "h2").await.unwrap());
+                    let client = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+                    let (sender, connection) =
+                        client.handshake::<_, http_body_util::Empty<Bytes>>(stream).await.unwrap();
+                    process.tasks.spawn("client", async move { drop(connection.await) });
+                    http2.push(sender);
+                }
+                _ => half_open.push(TcpStream::connect(address).await.unwrap()),
+            }
+        });
+        if opened.await.is_err() {
+            break;
+        }
+    }
+    let started = Instant::now();
+    let body = review(&json!({}));
+    let answer = tokio::time::timeout(Duration::from_secs(2), post(address, &ca, "/validate", &body)).await;
+    assert_eq!(answer.expect("a webhook request waits behind idle connections").unwrap().0, 200);
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    drop((http1, http2, half_open));
+    process.stop().await;
 }

@@ -58,13 +58,26 @@ impl Catalog {
         platform: &Platform,
     ) -> anyhow::Result<Vec<Configured>> {
         let environment = |name: &str| std::env::var(name).ok();
-        let context = Context { configuration, environment: &environment, platform };
+        self.configure_in(&Context { configuration, environment: &environment, platform, is_outside: false })
+    }
+
+    /// The same for a process that runs outside the cluster.
+    pub(crate) fn configure_outside(
+        &self,
+        configuration: &Configuration,
+        platform: &Platform,
+    ) -> anyhow::Result<Vec<Configured>> {
+        let environment = |name: &str| std::env::var(name).ok();
+        self.configure_in(&Context { configuration, environment: &environment, platform, is_outside: true })
+    }
+
+    fn configure_in(&self, context: &Context<'_>) -> anyhow::Result<Vec<Configured>> {
         let configure = |component: Component| {
             let configure = component.configure?;
-            let operator = configure(&context).map_err(Error::msg);
+            let operator = configure(context).map_err(Error::msg);
             let operator = operator.with_context(|| format!("cannot configure {}", component.name()));
             Some(operator.map(|operator| Configured { component, operator }))
         };
-        self.enabled(configuration).into_iter().filter_map(configure).collect()
+        self.enabled(context.configuration).into_iter().filter_map(configure).collect()
     }
 }

@@ -8,8 +8,8 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    completion, components, crds, manifests, operator, output, simulate, simulate_nodes, submitter, up,
-    version,
+    completion, components, crds, explain, manifests, operator, output, simulate, simulate_nodes, submitter,
+    up, version,
 };
 
 /// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Crds(crds::Arguments),
     Manifests(manifests::Arguments),
     Operator(Box<operator::Arguments>),
+    Explain(Box<explain::Arguments>),
     Components(components::Arguments),
     Simulate(simulate::Arguments),
     SimulateNodes(simulate_nodes::Arguments),

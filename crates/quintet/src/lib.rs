@@ -8,6 +8,7 @@ mod command_line;
 mod completion;
 mod components;
 mod crds;
+mod explain;
 mod logging;
 mod manifests;
 mod names;
@@ -50,6 +51,7 @@ pub fn run(components: Vec<Component>) -> ExitCode {
         Command::Crds(arguments) => crds::run(arguments, &catalog),
         Command::Manifests(arguments) => manifests::run(arguments, &catalog),
         Command::Operator(arguments) => operator::run(*arguments, &catalog),
+        Command::Explain(arguments) => explain::run(*arguments, &catalog),
         Command::Components(arguments) => components::run(&arguments, &catalog),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::SimulateNodes(arguments) => simulate_nodes::run(arguments),

@@ -30,6 +30,8 @@ pub struct Explanation {
     pub observed: Value,
     /// Its [`Plan`](crate::Plan).
     pub plan: Value,
+    /// The steps of the plan, in words for people.
+    pub actions: Vec<String>,
     /// What the object waits for, in words for people.
     pub awaits: Vec<String>,
     /// When the object would be requeued.
@@ -86,6 +88,7 @@ pub(super) async fn explain<C: Controller>(
         controller: C::NAME,
         observed: json(serde_json::to_value(&observed))?,
         plan: json(serde_json::to_value(&plan))?,
+        actions: plan.steps.iter().map(|step| step.action.to_string()).collect(),
         awaits: plan.awaits,
         next: plan.next,
     }))

@@ -147,7 +147,13 @@ impl Runtime {
         instance: &str,
         seed: Option<u64>,
     ) -> (Self, MetricsRegistry) {
-        Self::assemble(client, clock, instance, seed, None)
+        Self::assemble(client, clock, instance, seed, None, &[])
+    }
+
+    /// A runtime that observes these namespaces (all if none is named) and is never started, for
+    /// [`Runtime::explain`].
+    pub fn reader(client: kube::Client, clock: &Clock, namespaces: &[String]) -> (Self, MetricsRegistry) {
+        Self::assemble(client, clock, "reader", None, None, namespaces)
     }
 
     /// The same for one of several replicas, which contend for a lease.
@@ -158,7 +164,7 @@ impl Runtime {
         seed: Option<u64>,
     ) -> (Self, MetricsRegistry) {
         let instance = lease.identity.clone();
-        Self::assemble(client, clock, &instance, seed, Some(lease))
+        Self::assemble(client, clock, &instance, seed, Some(lease), &[])
     }
 
     fn assemble(
@@ -167,6 +173,7 @@ impl Runtime {
         instance: &str,
         seed: Option<u64>,
         lease: Option<LeaseSettings>,
+        namespaces: &[String],
     ) -> (Self, MetricsRegistry) {
         let registry = MetricsRegistry::new();
         let metrics = Metrics::register(&registry);
@@ -180,8 +187,9 @@ impl Runtime {
             tasks.spawn("leader election", election.run(tasks.clone()));
             leadership
         });
+        let caches = Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), seed);
         let parts = RuntimeParts {
-            caches: Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), seed),
+            caches: caches.in_namespaces(namespaces),
             queue: Queue::new(Arc::clone(&metrics), seed),
             recorder,
             leadership,

@@ -56,6 +56,7 @@ fn configure(context: &quintet_component::Context<'_>) -> Result<Operator, Strin
         context.configuration.section("ray").map_err(|error| error.to_string())?;
     let mut settings = Settings::read(&section, &context.configuration.feature_gates, context.environment)?;
     settings.platform = platform(context);
+    settings.use_kubernetes_proxy |= context.is_outside;
     if let Some((major, minor)) = &context.platform.version {
         settings.check_server(major, minor)?;
     }
