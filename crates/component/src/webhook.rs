@@ -80,6 +80,51 @@ impl WebhookKind {
 }
 
 impl Webhook {
+    /// A validating webhook at `path`, called `name` in the object `configuration`. It is asked about nothing until
+    /// [`Webhook::on`] says so.
+    pub fn validating(
+        configuration: &'static str,
+        name: &'static str,
+        path: &'static str,
+        handler: impl FnOnce(Routes, &Runtime) -> Result<Routes, Error> + Send + 'static,
+    ) -> Self {
+        Self {
+            configuration,
+            kind: WebhookKind::Validating,
+            name,
+            path,
+            rules: Vec::new(),
+            failure_policy: FailurePolicy::default(),
+            object_selector: None,
+            namespace_selector: None,
+            handler: Box::new(handler),
+        }
+    }
+
+    /// The same for a webhook that may change objects.
+    pub fn mutating(
+        configuration: &'static str,
+        name: &'static str,
+        path: &'static str,
+        handler: impl FnOnce(Routes, &Runtime) -> Result<Routes, Error> + Send + 'static,
+    ) -> Self {
+        Self { kind: WebhookKind::Mutating, ..Self::validating(configuration, name, path, handler) }
+    }
+
+    /// It is asked about these operations on these resources.
+    #[must_use]
+    pub fn on(mut self, operations: &[&str], group: &str, version: &str, resources: &[&str]) -> Self {
+        let owned = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
+        self.rules.push(RuleWithOperations {
+            api_groups: owned(&[group]),
+            api_versions: owned(&[version]),
+            operations: owned(operations),
+            resources: owned(resources),
+            scope: None,
+        });
+        self
+    }
+
     /// Its entry in the configuration object.
     pub fn registration(&self, scope: &WebhookScope<'_>) -> Value {
         let mut entry = json!({

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Json, Router,
-    extract::{ConnectInfo, State},
+    extract::{ConnectInfo, RawQuery, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
@@ -21,6 +21,8 @@ use crate::{
 /// What the process can tell of itself.
 #[derive(Clone)]
 pub struct Admin {
+    /// Names of the components that run, for readiness.
+    pub components: Vec<&'static str>,
     /// Metrics.
     pub registry: MetricsRegistry,
     /// Caches, for readiness and debug state.
@@ -94,12 +96,24 @@ async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }
 
-async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
+/// What is missing; with `?verbose` also what runs, as Kubernetes components do.
+async fn readyz(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Response {
     let missing = admin.missing();
-    if missing.is_empty() {
-        return "ok\n".into_response();
+    let is_ready = missing.is_empty();
+    let mut text = if is_ready { "ok\n".to_owned() } else { missing.join("\n") + "\n" };
+    let is_verbose = query.is_some_and(|query| query.split('&').any(|part| part.starts_with("verbose")));
+    if is_verbose {
+        text.extend(admin.components.iter().map(|name| format!("component {name}\n")));
+        text.extend(
+            admin
+                .caches
+                .report()
+                .iter()
+                .map(|watch| format!("watch {}: {} objects, {:?}\n", watch.kind, watch.objects, watch.phase)),
+        );
     }
-    (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n").into_response()
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, text).into_response()
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {

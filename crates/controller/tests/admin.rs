@@ -25,6 +25,7 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 fn admin(process: &Process) -> Admin {
     Admin {
+        components: vec!["demo"],
         registry: process.registry.clone(),
         caches: process.runtime.caches().clone(),
         queue: process.runtime.queue().clone(),

@@ -82,13 +82,16 @@ impl Configuration {
     }
 }
 
+/// Checks the settings of one component.
+pub type Check = fn(&Configuration) -> Result<(), ConfigurationError>;
+
 /// What a component adds to the configuration file.
 #[derive(Clone, Copy, Debug)]
 pub struct ComponentConfig {
     /// Name of the component: in `components`, and of its section.
     pub component: &'static str,
     /// Checks its settings; `None` if it has no section.
-    pub check: Option<fn(&Configuration) -> Result<(), ConfigurationError>>,
+    pub check: Option<Check>,
     /// Names of its feature gates.
     pub gates: &'static [&'static str],
     /// Upstream documents that configure it.

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use quintet_api::config::{self, ray::RayConfiguration};
-use quintet_component::{Component, FailurePolicy, Operator, Permissions, Process, Webhook, WebhookKind};
+use quintet_component::{Component, Operator, Permissions, Process, Webhook};
 use quintet_controller::{Error, webhook::Routes};
 
 use crate::{
@@ -79,23 +78,12 @@ fn platform(context: &quintet_component::Context<'_>) -> Platform {
 }
 
 fn webhooks() -> Vec<Webhook> {
-    let validating = |name, path, resource: &str, handler: fn(Routes) -> Routes| Webhook {
-        // The name in KubeRay's manifests.
-        configuration: "validating-webhook-configuration",
-        kind: WebhookKind::Validating,
-        name,
-        path,
-        rules: vec![RuleWithOperations {
-            api_groups: Some(vec!["ray.io".into()]),
-            api_versions: Some(vec!["v1".into()]),
-            operations: Some(vec!["CREATE".into(), "UPDATE".into()]),
-            resources: Some(vec![resource.into()]),
-            scope: None,
-        }],
-        failure_policy: FailurePolicy::Fail,
-        object_selector: None,
-        namespace_selector: None,
-        handler: Box::new(move |routes, _| Ok(handler(routes))),
+    let validating = |name, path, resource, handler: fn(Routes) -> Routes| {
+        // The name of the configuration in KubeRay's manifests.
+        Webhook::validating("validating-webhook-configuration", name, path, move |routes, _| {
+            Ok(handler(routes))
+        })
+        .on(&["CREATE", "UPDATE"], "ray.io", "v1", &[resource])
     };
     vec![
         validating("vraycluster.kb.io", webhook::RAY_CLUSTER_PATH, "rayclusters", webhook::add_ray_cluster),

@@ -67,7 +67,7 @@ impl Process {
         let platform = platform.context("cannot discover the APIs of the cluster")?;
         let operators = catalog.configure(configuration, &platform)?;
         let components = catalog.enabled(configuration);
-        let component_names = components.iter().map(Component::name).collect::<Vec<_>>().join(", ");
+        let component_names: Vec<_> = components.iter().map(Component::name).collect();
         let clock = Clock::system();
         let (tasks, election) = (Tasks::new(), Tasks::new());
         let registry = MetricsRegistry::new();
@@ -108,6 +108,7 @@ impl Process {
         let webhooks = listeners.webhooks.address();
         listeners.webhooks.serve(routes, keeper.clone(), &tasks).context("cannot serve webhooks")?;
         let admin = Admin {
+            components: component_names.clone(),
             registry,
             caches,
             queue,
@@ -126,7 +127,7 @@ impl Process {
             namespace,
             identity,
             %webhooks,
-            components = component_names,
+            components = component_names.join(", "),
             "started"
         );
         Ok(Self { tasks, runtime, election, leadership })
