@@ -121,7 +121,10 @@ mod tests {
 
     use super::*;
 
-    fn workload(conditions: &[(&str, &str)], active: bool, check: &str, placement: Value) -> Workload {
+    /// Types and statuses.
+    type Conditions<'a> = &'a [(&'a str, &'a str)];
+
+    fn workload(conditions: Conditions, active: bool, check: &str, placement: &Value) -> Workload {
         let conditions: Vec<Value> = conditions
             .iter()
             .map(|(kind, status)| {
@@ -145,7 +148,7 @@ mod tests {
     #[test]
     fn conditions_decide_the_phase_and_what_holds_quota() {
         let reserved = ("QuotaReserved", "True");
-        let table: [(&[(&str, &str)], bool, WorkloadPhase, bool); 9] = [
+        let table: [(Conditions, bool, WorkloadPhase, bool); 9] = [
             (&[], true, WorkloadPhase::Pending, false),
             (&[("QuotaReserved", "False")], true, WorkloadPhase::Pending, false),
             (&[("QuotaReserved", "Unknown")], true, WorkloadPhase::Pending, false),
@@ -157,11 +160,11 @@ mod tests {
             (&[reserved, ("Finished", "False")], true, WorkloadPhase::QuotaReserved, true),
         ];
         for (conditions, active, phase, holds_quota) in table {
-            let workload = workload(conditions, active, "Ready", json!({}));
+            let workload = workload(conditions, active, "Ready", &json!({}));
             assert_eq!(workload.phase(), phase, "{conditions:?}");
             assert_eq!(workload.holds_quota(), holds_quota, "{conditions:?}");
         }
-        assert!(workload(&[("Evicted", "True")], true, "Ready", json!({})).is_evicted());
+        assert!(workload(&[("Evicted", "True")], true, "Ready", &json!({})).is_evicted());
         assert_eq!(Workload::default().phase(), WorkloadPhase::Pending);
         assert!(Workload::default().is_active(), "active is the default");
     }
@@ -179,7 +182,7 @@ mod tests {
             ("True", "Ready", &unplaced, false),
         ];
         for (reserved, check, placement, expected) in table {
-            let workload = workload(&[("QuotaReserved", reserved)], true, check, placement.clone());
+            let workload = workload(&[("QuotaReserved", reserved)], true, check, placement);
             assert_eq!(workload.meets_admission(), expected, "{reserved} {check} {placement}");
         }
     }

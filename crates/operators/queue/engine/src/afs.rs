@@ -81,7 +81,7 @@ impl UsageLedger {
     }
 
     /// Folds a charge into the usage: the workload is admitted. Usage is decayed to `now` first.
-    pub fn settle(
+    pub fn convert_penalty(
         &mut self,
         local_queue: LocalQueueId,
         workload: &WorkloadKey,

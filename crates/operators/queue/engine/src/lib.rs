@@ -3,7 +3,7 @@
 //! The engine holds ClusterQueues, LocalQueues, hierarchical Cohorts, ResourceFlavors, Topologies, nodes
 //! and Workloads, and decides who gets which quota, where, and at whose expense, as Kueue does. Because
 //! it is pure it can also be asked [why not yet](explain), [what if](what_if) and [when](forecast), and
-//! be run [in virtual time](simulate), which tells of policies that [never come to rest](restless).
+//! be run [in virtual time](simulate), which tells of policies that [never come to rest](livelock).
 //!
 //! ```text
 //!   API objects ──intake──▶ model ──▶ Engine ──schedule(now)──▶ decisions ──outlet──▶ status, events
@@ -54,33 +54,57 @@
 //! assert_eq!(report.admitted(), 1);
 //! ```
 
-pub mod afs;
-pub mod amount;
-pub mod cycle;
-pub mod engine;
+mod afs;
+mod amount;
+mod cycle;
+mod engine;
+mod fair;
+mod flavors;
+mod float;
+mod labels;
+mod preemption;
+mod queue;
+mod quota;
+mod requests;
+mod state;
+mod tas;
+mod virtual_time;
+
 pub mod explain;
-pub mod fair;
-pub mod flavors;
-pub mod float;
 pub mod forecast;
-pub mod intake;
-pub mod labels;
+pub mod ingest;
+pub mod livelock;
 pub mod model;
 pub mod names;
-pub mod outlet;
-pub mod preemption;
-pub mod queue;
-pub mod quota;
-pub mod requests;
-pub mod restless;
 pub mod settings;
 pub mod simulate;
-pub mod state;
-pub mod tas;
+pub mod status;
 pub mod testing;
 pub mod time;
 pub mod what_if;
 
-mod virtual_time;
-
+pub use amount::Amount;
+pub use cycle::{Admitted, CycleReport, Decision, Outcome, Unadmitted};
 pub use engine::Engine;
+pub use flavors::Mode;
+pub use labels::Labels;
+pub use preemption::Target;
+pub use queue::{PendingQueue, RequeueReason};
+pub use requests::Requests;
+pub use state::{CheckInfo, InactiveReason};
+pub use tas::NodeInfo;
+
+/// The mechanisms behind the engine, for this crate's tests and benchmarks. Not part of the API.
+#[doc(hidden)]
+pub mod internals {
+    macro_rules! modules {
+        ($($module:ident),+ $(,)?) => {
+            $(#[allow(missing_docs, reason = "as in the module itself")]
+            pub mod $module {
+                pub use crate::$module::*;
+            })+
+        };
+    }
+    modules!(afs, amount, cycle, engine, fair, flavors, float, labels, preemption, queue, quota);
+    modules!(requests, state, tas);
+}

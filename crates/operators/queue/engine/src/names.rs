@@ -216,6 +216,11 @@ impl Names {
         id
     }
 
+    /// The id of a LocalQueue.
+    pub fn local_queue(&mut self, namespace: &str, name: &str) -> LocalQueueId {
+        self.local_queues.intern(&format!("{namespace}/{name}"))
+    }
+
     /// The name of a resource.
     pub fn resource_name(&self, id: ResourceId) -> &str {
         self.resources.name(id)

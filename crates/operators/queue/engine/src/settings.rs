@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::ingest::RequestOptions;
 use crate::names::ResourceId;
 use crate::time::Span;
 
@@ -154,6 +155,8 @@ pub struct Settings {
     pub block_admission: bool,
     /// Order of workloads evicted for unready pods.
     pub requeuing_timestamp: RequeuingTimestamp,
+    /// What changes requests before they count against quota.
+    pub requests: RequestOptions,
 }
 
 impl Settings {

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cycle::Outcome;
 use crate::engine::Engine;
+use crate::livelock::{Livelock, LivelockDetector};
 use crate::model::Workload;
 use crate::names::{QueueId, WorkloadId};
-use crate::restless::{Restless, Watch};
 use crate::time::{Span, Time};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum Transition {
     Started(WorkloadId),
     Preempted(WorkloadId),
     Ended(WorkloadId),
@@ -28,9 +28,9 @@ pub(crate) struct VirtualRun {
     /// After so many cycles without any effect none will have one: a head that is not parked may go on with
     /// the next flavor, so as many as there are flavors to go through.
     patience: usize,
-    watch: Watch,
+    detector: LivelockDetector,
     /// What never came to rest.
-    pub(crate) restless: Option<Restless>,
+    pub(crate) livelock: Option<Livelock>,
 }
 
 impl VirtualRun {
@@ -44,14 +44,14 @@ impl VirtualRun {
             end_of: BTreeMap::new(),
             eager,
             patience,
-            watch: Watch::new(now),
-            restless: None,
+            detector: LivelockDetector::new(now),
+            livelock: None,
         }
     }
 
     /// A workload arrives now.
     pub(crate) fn arrive(&mut self, workload: Workload) -> WorkloadId {
-        self.watch = Watch::new(self.now);
+        self.detector = LivelockDetector::new(self.now);
         self.engine.set_workload(workload, self.now)
     }
 
@@ -69,12 +69,12 @@ impl VirtualRun {
     }
 
     /// Cycles until nothing more happens now, or until it is clear that this never is: then somebody holds what
-    /// the others want, time can go on, and `restless` says who they are. `runtime` says how long a workload that
+    /// the others want, time can go on, and `livelock` says who they are. `runtime` says how long a workload that
     /// starts will run; `None` is for ever.
-    pub(crate) fn settle(
+    pub(crate) fn run_until_idle(
         &mut self,
         runtime: &dyn Fn(&Engine, WorkloadId) -> Option<Span>,
-        seen: &mut dyn FnMut(&Engine, Time, Happening),
+        seen: &mut dyn FnMut(&Engine, Time, Transition),
     ) {
         let mut idle = 0;
         let mut hurried: BTreeSet<QueueId> = BTreeSet::new();
@@ -90,11 +90,11 @@ impl VirtualRun {
                 match &decision.outcome {
                     Outcome::Admitted(_) => {
                         (moved, started) = (true, true);
-                        self.watch.started(&self.engine, id);
+                        self.detector.started(&self.engine, id);
                         if let Some(runtime) = runtime(&self.engine, id) {
                             self.end_at(id, self.now + runtime);
                         }
-                        seen(&self.engine, self.now, Happening::Started(id));
+                        seen(&self.engine, self.now, Transition::Started(id));
                     }
                     Outcome::Evicted { .. } => {
                         moved = true;
@@ -116,12 +116,12 @@ impl VirtualRun {
             } else {
                 hurried.iter().map(|queue| self.engine.flush_early(*queue, self.now)).sum::<usize>() > 0
             };
-            if let Some(circle) = self.watch.circle(&self.engine, started) {
-                self.watch = Watch::new(self.now);
+            if let Some(workloads) = self.detector.detect(&self.engine, started) {
+                self.detector = LivelockDetector::new(self.now);
                 if !hurried.is_empty() {
                     return;
                 }
-                let noticed = Restless::new(&self.engine, self.now, &circle);
+                let noticed = Livelock::new(&self.engine, self.now, &workloads);
                 hurried.clone_from(&noticed.queues);
                 self.note(noticed);
                 if self.eager {
@@ -136,18 +136,18 @@ impl VirtualRun {
         }
     }
 
-    fn note(&mut self, noticed: Restless) {
-        match &mut self.restless {
+    fn note(&mut self, noticed: Livelock) {
+        match &mut self.livelock {
             Some(known) => known.merge(noticed),
-            None => self.restless = Some(noticed),
+            None => self.livelock = Some(noticed),
         }
     }
 
-    fn preempt(&mut self, id: WorkloadId, seen: &mut dyn FnMut(&Engine, Time, Happening)) {
-        self.watch.preempted(&self.engine, id);
+    fn preempt(&mut self, id: WorkloadId, seen: &mut dyn FnMut(&Engine, Time, Transition)) {
+        self.detector.preempted(&self.engine, id);
         self.forget_end(id);
         self.engine.return_to_queue(id, self.now);
-        seen(&self.engine, self.now, Happening::Preempted(id));
+        seen(&self.engine, self.now, Transition::Preempted(id));
     }
 
     /// When the next workload ends or the engine has something to do.
@@ -161,15 +161,15 @@ impl VirtualRun {
     }
 
     /// Moves to a time and ends what ends until then.
-    pub(crate) fn advance_to(&mut self, at: Time, seen: &mut dyn FnMut(&Engine, Time, Happening)) {
+    pub(crate) fn advance_to(&mut self, at: Time, seen: &mut dyn FnMut(&Engine, Time, Transition)) {
         self.now = at;
         // Where parked workloads are woken at once, what goes round does so at one moment.
         if self.eager || self.ends.first().is_some_and(|(end, _)| *end <= at) {
-            self.watch = Watch::new(at);
+            self.detector = LivelockDetector::new(at);
         }
         while let Some((end, id)) = self.ends.first().copied().filter(|(end, _)| *end <= at) {
             self.forget_end(id);
-            seen(&self.engine, end, Happening::Ended(id));
+            seen(&self.engine, end, Transition::Ended(id));
             if let Some(key) = self.engine.state.workload(id).map(|workload| workload.key.clone()) {
                 self.engine.remove_workload(&key, at);
             }

@@ -29,12 +29,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::livelock::Livelock;
 use crate::model::{CohortSpec, QueueSpec, Workload};
 use crate::names::{CohortId, WorkloadId};
-use crate::restless::Restless;
 use crate::tas::NodeInfo;
 use crate::time::Time;
-use crate::virtual_time::{Happening, VirtualRun};
+use crate::virtual_time::{Transition, VirtualRun};
 
 /// A change to try.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub struct WhatIf {
     /// Workloads that would run without the change and would wait with it.
     pub delayed: Vec<WorkloadId>,
     /// Workloads that would preempt each other for ever with the change: who of them runs is not to be known.
-    pub restless: Option<Restless>,
+    pub livelock: Option<Livelock>,
 }
 
 impl Engine {
@@ -84,7 +84,7 @@ impl Engine {
             admitted: only(&with.holding, &without.holding),
             preempted: only(&with.lost, &without.lost),
             delayed: only(&without.holding, &with.holding),
-            restless: with.restless,
+            livelock: with.livelock,
         }
     }
 
@@ -119,18 +119,18 @@ struct Outcome {
     holding: BTreeSet<WorkloadId>,
     /// Who lost it on the way.
     lost: BTreeSet<WorkloadId>,
-    restless: Option<Restless>,
+    livelock: Option<Livelock>,
 }
 
 fn outcome(engine: Engine, now: Time) -> Outcome {
     let mut run = VirtualRun::new(engine, now, true);
     let mut lost = BTreeSet::new();
-    run.settle(&|_, _| None, &mut |_, _, happening| {
-        if let Happening::Preempted(id) = happening {
+    run.run_until_idle(&|_, _| None, &mut |_, _, transition| {
+        if let Transition::Preempted(id) = transition {
             lost.insert(id);
         }
     });
     let holding =
         run.engine.state.workloads().map(|(id, _)| id).filter(|id| run.engine.state.held(*id).is_some());
-    Outcome { holding: holding.collect(), lost, restless: run.restless }
+    Outcome { holding: holding.collect(), lost, livelock: run.livelock }
 }

@@ -7,10 +7,11 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
+use quintet_api::kueue::WorkloadLifecycle;
 use quintet_queue_engine::Engine;
+use quintet_queue_engine::internals::state::CheckInfo;
 use quintet_queue_engine::model::Flavor;
 use quintet_queue_engine::settings::Settings;
-use quintet_queue_engine::state::CheckInfo;
 use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
 
@@ -105,7 +106,7 @@ fn a_flavor_that_appears_wakes_the_queues_that_miss_it() {
     objects.push(pending("d", "late", 1000, 0));
     let mut engine = parked(&objects);
     assert!(!is_admitted(&engine, "d"));
-    let missing = engine.state.names.flavors.intern("missing");
+    let missing = engine.state_mut().names.flavors.intern("missing");
     engine.set_flavor(missing, Some(Flavor::default()), NOW);
     woken(&mut engine);
     engine.schedule(NOW);
@@ -128,8 +129,8 @@ fn a_check_that_becomes_active_wakes_the_queues_that_ask_for_it() {
     woken(&mut engine);
     engine.schedule(NOW);
     assert!(is_admitted(&engine, "d"));
-    let workload = engine.state.workload(id(&engine, "d")).unwrap();
-    assert!(workload.has_reservation() && !workload.is_admitted(), "the check is not listed yet");
+    let workload = engine.state().workload(id(&engine, "d")).unwrap();
+    assert!(workload.has_quota_reservation() && !workload.is_admitted(), "the check is not listed yet");
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn a_namespace_that_matches_wakes_the_queues_that_serve_it_now() {
     let mut engine =
         parked(&[flavor("default"), served, local_queue("served"), pending("w", "served", 1000, 0)]);
     assert_eq!(counts(&engine, "served"), (0, 1));
-    let namespace = engine.state.names.namespaces.intern("ns");
+    let namespace = engine.state_mut().names.namespaces.intern("ns");
     let labels = [(Arc::from("team"), Arc::from("a"))].into_iter().collect();
     engine.set_namespace(namespace, Some(labels), NOW);
     assert_eq!(woken(&mut engine), 1);
@@ -215,20 +216,20 @@ fn one_whose_backoff_is_not_over_stays_parked_when_its_shape_is_woken() {
 
 #[test]
 fn a_parked_copy_comes_back_rather_than_what_was_decided_about() {
+    use quintet_queue_engine::internals::queue::{Pending, RequeueReason};
     use quintet_queue_engine::model::ShapeHash;
-    use quintet_queue_engine::queue::{Pending, RequeueReason};
     let mut engine = parked(&[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
     add(&mut engine, &pending("w", "cq", 2000, 0));
     let (w, cq) = (id(&engine, "w"), queue_id(&engine, "cq"));
     let of_shape = |shape: u128| {
-        let mut pending = Pending::new(Arc::clone(engine.state.workload(w).unwrap()));
+        let mut pending = Pending::new(Arc::clone(engine.state().workload(w).unwrap()));
         pending.shape = Some(ShapeHash::new(shape));
         pending
     };
-    let (stored, decided, settings) = (of_shape(1), of_shape(2), engine.state.settings.clone());
+    let (stored, decided, settings) = (of_shape(1), of_shape(2), engine.state().settings.clone());
     let queue = engine.pending_mut(cq).unwrap();
     queue.insert_inadmissible(w, stored, &settings);
-    let added = queue.requeue_with(w, decided, true, RequeueReason::Generic, "", (&settings, NOW));
+    let added = queue.requeue_with(w, decided, true, RequeueReason::Generic, None, (&settings, NOW));
     assert!(added && queue.is_active(w));
     assert_eq!(queue.shapes().0.into_keys().collect::<Vec<_>>(), [ShapeHash::new(1)]);
     assert!(queue.pop(&|_| 0.0).is_some() && queue.is_in_flight(w));
@@ -250,8 +251,9 @@ fn a_new_message_of_an_eviction_is_a_change() {
     };
     add(&mut engine, &evicted("for another"));
     let (w, cq) = (id(&engine, "w"), queue_id(&engine, "cq"));
-    let settings = engine.state.settings.clone();
-    let stored = quintet_queue_engine::queue::Pending::new(Arc::clone(engine.state.workload(w).unwrap()));
+    let settings = engine.state().settings.clone();
+    let stored =
+        quintet_queue_engine::internals::queue::Pending::new(Arc::clone(engine.state().workload(w).unwrap()));
     engine.pending_mut(cq).unwrap().insert_inadmissible(w, stored, &settings);
     add(&mut engine, &evicted("for another"));
     assert_eq!(counts(&engine, "cq"), (0, 1), "nothing changed");
@@ -262,43 +264,44 @@ fn a_new_message_of_an_eviction_is_a_change() {
 #[test]
 fn queues_that_come_and_go_leave_nothing_behind() {
     let mut engine = parked(&full());
-    let nodes = engine.state.tree.len();
+    let nodes = engine.state().tree.len();
     for round in 0..10 {
         let name = format!("guest-{round}");
         add(&mut engine, &queue(&name, "all", 3, json!({})));
         let guest = queue_id(&engine, &name);
         let fr = fr(&mut engine, "cpu");
         let cq = node(&engine, "cq");
-        assert_eq!(engine.state.available(cq, fr), 3000, "it lends");
+        assert_eq!(engine.state().available(cq, fr), 3000, "it lends");
         engine.remove_queue(guest);
-        assert_eq!(engine.state.available(cq, fr), 0);
+        assert_eq!(engine.state().available(cq, fr), 0);
     }
-    assert!(engine.state.tree.len() <= nodes + 1);
+    assert!(engine.state().tree.len() <= nodes + 1);
 }
 
 #[test]
 fn what_runs_in_a_local_queue_is_kept_as_it_changes() {
     let mut engine = parked(&full());
-    let local_queue = engine.state.names.local_queues.get("ns/cq").unwrap();
+    let local_queue = engine.state().names.local_queues.get("ns/cq").unwrap();
     let cpu = quintet_queue_engine::names::ResourceId::CPU;
     let holder = id(&engine, "holder");
-    assert_eq!(engine.state.running_in(local_queue, None).get(cpu), 1000);
-    assert!(engine.state.running_in(local_queue, Some(holder)).is_empty());
+    assert_eq!(engine.state().running_in(local_queue, None).get(cpu), 1000);
+    assert!(engine.state().running_in(local_queue, Some(holder)).is_empty());
     add(&mut engine, &admitted("second", "cq", 500, 0));
     let mut reserved = admitted("third", "cq", 500, 0);
     reserved["status"]["conditions"].as_array_mut().unwrap().pop();
     add(&mut engine, &reserved);
-    assert_eq!(engine.state.running_in(local_queue, None).get(cpu), 1500, "only what is admitted runs");
-    assert_eq!(engine.state.running_in(local_queue, Some(holder)).get(cpu), 500);
+    assert_eq!(engine.state().running_in(local_queue, None).get(cpu), 1500, "only what is admitted runs");
+    assert_eq!(engine.state().running_in(local_queue, Some(holder)).get(cpu), 500);
     add(&mut engine, &pending("second", "cq", 500, 0));
     remove(&mut engine, "holder");
-    assert!(engine.state.running_in(local_queue, None).is_empty());
+    assert!(engine.state().running_in(local_queue, None).is_empty());
 }
 
 #[test]
 fn workloads_of_a_local_queue_are_counted_where_they_are() {
     let mut engine = parked(&full());
-    let (local_queue, cq) = (engine.state.names.local_queues.get("ns/cq").unwrap(), queue_id(&engine, "cq"));
+    let (local_queue, cq) =
+        (engine.state().names.local_queues.get("ns/cq").unwrap(), queue_id(&engine, "cq"));
     let both = |engine: &Engine| {
         let counts = engine.counts_in(local_queue);
         assert_eq!(counts, engine.pending(cq).unwrap().counts_of(local_queue));

@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::intake::{self, IntakeOptions};
+use quintet_queue_engine::ingest;
 use quintet_queue_engine::settings::Settings;
 use serde_json::{Value, json};
 
@@ -39,15 +39,25 @@ fn requests_beyond_every_number_exceed_the_quota_and_do_not_wrap() {
 fn a_multiplied_transformation_leaves_the_retained_input_alone() {
     let config = json!({ "resources": { "transformations": [{ "input": "gpu", "strategy": "Retain",
         "outputs": { "credits": "10" }, "multiplyBy": "memory" }] } });
-    let options = IntakeOptions::from_config(&config).unwrap();
+    let options = ingest::settings(
+        &serde_json::from_value(config).unwrap(),
+        &mut quintet_queue_engine::names::Names::default(),
+    )
+    .requests;
     let mut object = pending("w", "cq", 1000, 0);
     object["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"] =
         json!({ "gpu": "2", "memory": "3" });
     let mut engine = Engine::new(Settings::default());
-    let gates = engine.state.settings.gates.clone();
-    let workload = intake::workload(&object, &options, &gates, &mut engine.state.names).unwrap();
+    let gates = engine.state().settings.gates.clone();
+    let workload = ingest::workload(
+        &serde_json::from_value(object).unwrap(),
+        &options,
+        &gates,
+        &mut engine.state_mut().names,
+    )
+    .unwrap();
     let requests = &workload.pod_sets[0].requests;
-    let mut value = |name: &str| requests.get(engine.state.names.resource(name));
+    let mut value = |name: &str| requests.get(engine.state_mut().names.resource(name));
     assert_eq!((value("gpu"), value("memory"), value("credits")), (2, 3, 60));
 }
 
@@ -92,7 +102,7 @@ fn all_pods_with_preemption_are_better_than_fewer_without() {
     assert_eq!(found, [("low".to_owned(), "InClusterQueue")]);
     let mut engine = engine(Settings::default(), &objects(json!({})));
     engine.schedule(NOW);
-    let admission = engine.state.workload(id(&engine, "w")).unwrap().admission.clone().unwrap();
+    let admission = engine.state().workload(id(&engine, "w")).unwrap().admission.clone().unwrap();
     assert_eq!(admission.pod_sets[0].count, 2, "without preemption, as many as fit");
 }
 
@@ -134,7 +144,8 @@ fn who_is_evicted_already_goes_first() {
     evicted["status"]["conditions"]
         .as_array_mut()
         .unwrap()
-        .push(json!({ "type": "Evicted", "status": "True", "reason": "Preempted" }));
+        .push(json!({ "type": "Evicted", "status": "True", "reason": "Preempted",
+            "lastTransitionTime": "2024-12-31T23:30:00Z" }));
     let mut engine = engine(Settings::default(), &objects);
     let report = engine.schedule(NOW);
     assert_eq!(preempted(&engine, &report), [], "nobody else has to go");

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::evaluate;
-use quintet_queue_engine::flavors::Subject;
+use quintet_queue_engine::internals::cycle::evaluate;
+use quintet_queue_engine::internals::flavors::Subject;
 use quintet_queue_engine::names::{QueueId, WorkloadId};
 use quintet_queue_engine::settings::Settings;
 use serde_json::{Value, json};
@@ -164,16 +164,16 @@ struct Slow<'p> {
 impl<'p> Slow<'p> {
     fn new(plan: &'p Plan, engine: &Engine) -> Self {
         let mut used = vec![vec![0; FLAVORS.len()]; plan.queues.len()];
-        for (id, workload) in engine.state.workloads() {
-            if engine.state.held(id).is_none() {
+        for (id, workload) in engine.state().workloads() {
+            if engine.state().held(id).is_none() {
                 continue;
             }
             let admission = workload.admission.as_ref().expect("holders are admitted");
-            let queue = engine.state.names.queue_name(admission.queue);
+            let queue = engine.state().names.queue_name(admission.queue);
             let index: usize = queue.trim_start_matches("queue-").parse().unwrap();
             for pod_set in &admission.pod_sets {
                 for (resource, flavor) in &pod_set.flavors {
-                    let name = engine.state.names.flavor_name(*flavor);
+                    let name = engine.state().names.flavor_name(*flavor);
                     let flavor = FLAVORS.iter().position(|own| *own == name).unwrap();
                     used[index][flavor] += pod_set.usage.get(*resource);
                 }
@@ -260,18 +260,18 @@ impl<'p> Slow<'p> {
     fn check_engine(&self, engine: &mut Engine) {
         for (flavor, name) in FLAVORS.iter().enumerate() {
             let fr = quintet_queue_engine::model::Fr {
-                flavor: engine.state.names.flavors.intern(name),
-                resource: engine.state.names.resource("cpu"),
+                flavor: engine.state_mut().names.flavors.intern(name),
+                resource: engine.state_mut().names.resource("cpu"),
             };
             for index in 0..self.plan.queues.len() {
                 let node = common::node(engine, &format!("queue-{index}"));
-                assert_eq!(engine.state.tree.usage(node, fr).get(), self.used[index][flavor]);
+                assert_eq!(engine.state().tree.usage(node, fr).get(), self.used[index][flavor]);
             }
             for index in 0..self.plan.cohorts.len() {
-                let id = engine.state.names.cohorts.intern(&format!("cohort-{index}"));
-                let node = engine.state.cohort(id).unwrap();
-                assert_eq!(engine.state.tree.subtree(node, fr).get(), self.cohort_subtree(index, flavor));
-                assert_eq!(engine.state.tree.usage(node, fr).get(), self.cohort_usage(index, flavor));
+                let id = engine.state_mut().names.cohorts.intern(&format!("cohort-{index}"));
+                let node = engine.state().cohort(id).unwrap();
+                assert_eq!(engine.state().tree.subtree(node, fr).get(), self.cohort_subtree(index, flavor));
+                assert_eq!(engine.state().tree.usage(node, fr).get(), self.cohort_usage(index, flavor));
             }
         }
     }
@@ -299,7 +299,7 @@ fn carry_out(settings: Settings, plan: &Plan, mut check: impl FnMut(&mut Engine)
 
 fn finish(engine: &mut Engine, number: usize) {
     let id = id(engine, &format!("w{number:03}"));
-    if let Some(key) = engine.state.workload(id).map(|workload| workload.key.clone()) {
+    if let Some(key) = engine.state().workload(id).map(|workload| workload.key.clone()) {
         engine.remove_workload(&key, NOW);
         engine.process_flushes(NOW, false);
     }
@@ -343,15 +343,15 @@ fn comes_to_rest(engine: &mut Engine, plan: &Plan) -> bool {
 
 /// Whether what queues know about all their workloads is what looking at each one says.
 fn check_pending(engine: &Engine) {
-    for (local_queue, feeds) in engine.state.local_queues() {
+    for (local_queue, feeds) in engine.state().local_queues() {
         let queue = engine.pending(feeds.queue).unwrap();
-        let workload = |id: &WorkloadId| engine.state.workload(*id).unwrap();
+        let workload = |id: &WorkloadId| engine.state().workload(*id).unwrap();
         let (active, parked) = (queue.active_ids(), queue.inadmissible_ids());
         let own =
             |ids: &[WorkloadId]| ids.iter().filter(|id| workload(id).local_queue == local_queue).count();
         assert_eq!(queue.counts_of(local_queue), (own(&active), own(&parked)));
         assert_eq!(queue.counts(), (active.len(), parked.len()));
-        let mut total = quintet_queue_engine::requests::Requests::new();
+        let mut total = quintet_queue_engine::internals::requests::Requests::new();
         for id in active.iter().chain(&parked) {
             for demand in workload(id).demands() {
                 total.add(&demand.requests);
@@ -368,13 +368,13 @@ fn check_pending(engine: &Engine) {
 
 /// A pending workload as its queue would evaluate it.
 fn subject(engine: &Engine, id: WorkloadId) -> Option<(QueueId, Subject)> {
-    let workload = engine.state.workload(id)?;
-    let queue = engine.state.local_queue(workload.local_queue)?.queue;
+    let workload = engine.state().workload(id)?;
+    let queue = engine.state().local_queue(workload.local_queue)?.queue;
     Some((queue, Subject::new(Arc::clone(workload), queue, engine.cycle_number())))
 }
 
 fn holding(engine: &Engine) -> BTreeMap<String, String> {
-    let held = engine.state.workloads().filter(|(id, _)| engine.state.held(*id).is_some());
+    let held = engine.state().workloads().filter(|(id, _)| engine.state().held(*id).is_some());
     held.map(|(_, workload)| (workload.key.name.to_string(), format!("{:?}", workload.admission))).collect()
 }
 
@@ -429,7 +429,7 @@ proptest! {
     fn incremental_state_equals_rebuilt_state(plan in plan()) {
         let mut engine = carry_out(plan.settings(), &plan, |_| {});
         let mut rebuilt = common::engine(plan.settings(), &plan.objects());
-        let left: Vec<_> = engine.state.workloads().map(|(_, workload)| workload.as_ref().clone()).collect();
+        let left: Vec<_> = engine.state().workloads().map(|(_, workload)| workload.as_ref().clone()).collect();
         for workload in left.into_iter().rev() {
             rebuilt.set_workload(workload, NOW);
         }
@@ -439,8 +439,8 @@ proptest! {
             let fr = common::fr(&mut engine, "cpu");
             let name = format!("queue-{index}");
             let (a, b) = (common::node(&engine, &name), common::node(&rebuilt, &name));
-            prop_assert_eq!(engine.state.tree.available(a, fr), rebuilt.state.tree.available(b, fr));
-            prop_assert_eq!(engine.state.tree.potential(a, fr), rebuilt.state.tree.potential(b, fr));
+            prop_assert_eq!(engine.state().tree.available(a, fr), rebuilt.state().tree.available(b, fr));
+            prop_assert_eq!(engine.state().tree.potential(a, fr), rebuilt.state().tree.potential(b, fr));
         }
     }
 
@@ -519,29 +519,29 @@ proptest! {
     fn preemption_frees_no_more_than_needed(plan in plan()) {
         let mut engine = carry_out(plan.settings(), &plan, |_| {});
         let pending: Vec<WorkloadId> = engine
-            .state
+            .state()
             .workloads()
             .map(|(id, _)| id)
-            .filter(|id| engine.state.held(*id).is_none())
+            .filter(|id| engine.state().held(*id).is_none())
             .collect();
         for id in pending {
             let Some((queue, mut subject)) = subject(&engine, id) else { continue };
-            let (assignment, targets) = evaluate(&mut engine.state, &mut subject);
-            let node = engine.state.queue(queue).expect("queue").node;
+            let (assignment, targets) = evaluate(engine.state_mut(), &mut subject);
+            let node = engine.state().queue(queue).expect("queue").node;
             let fits = |engine: &Engine| {
-                assignment.usage.iter().all(|(fr, value)| *value <= engine.state.available(node, *fr))
+                assignment.usage.iter().all(|(fr, value)| *value <= engine.state().available(node, *fr))
             };
             for spared in targets.iter().map(Some).chain([None]) {
-                let mark = engine.state.mark();
+                let mark = engine.state_mut().mark();
                 for target in targets.iter().filter(|target| Some(*target) != spared) {
-                    engine.state.try_without(target.workload, false);
+                    engine.state_mut().try_without(target.workload, false);
                 }
                 // A queue that must not borrow for its preemptions needs them to stay within its quota.
                 let borrows = assignment.usage.iter().any(|(fr, value)| {
-                    engine.state.tree.parent(node).is_some() && engine.state.tree.is_borrowing_with(node, *fr, *value)
+                    engine.state().tree.parent(node).is_some() && engine.state().tree.is_borrowing_with(node, *fr, *value)
                 });
                 let fits_now = fits(&engine);
-                engine.state.rollback(mark);
+                engine.state_mut().rollback(mark);
                 match spared {
                     None => prop_assert!(targets.is_empty() || fits_now, "all victims together make room"),
                     Some(_) => prop_assert!(!fits_now || borrows, "every victim is needed"),
@@ -619,15 +619,15 @@ proptest! {
         }
         if returns {
             // A queue that goes and comes back finds its workloads again.
-            let gone = other.state.names.queues.get("queue-0").expect("queue");
+            let gone = other.state().names.queues.get("queue-0").expect("queue");
             other.remove_queue(gone);
             for object in objects.iter().filter(|object| object["metadata"]["name"] == "queue-0") {
                 add(&mut other, object);
             }
         }
         let usage = |engine: &Engine| -> BTreeMap<String, BTreeMap<String, i64>> {
-            let state = &engine.state;
-            let used = |queue: &quintet_queue_engine::state::Queue| {
+            let state = engine.state();
+            let used = |queue: &quintet_queue_engine::internals::state::Queue| {
                 let usages = state.tree.usages(state.tree.root(queue.node)).chain(state.tree.usages(queue.node));
                 usages
                     .map(|(fr, value)| (state.names.flavor_name(fr.flavor).to_owned(), value.get()))

@@ -5,11 +5,14 @@
 mod common;
 
 use common::*;
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::v1beta2;
 use quintet_queue_engine::Engine;
+use quintet_queue_engine::internals::queue::RequeueReason;
 use quintet_queue_engine::names::ResourceId;
-use quintet_queue_engine::outlet;
-use quintet_queue_engine::queue::RequeueReason;
 use quintet_queue_engine::settings::Settings;
+use quintet_queue_engine::status;
 use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
 
@@ -101,11 +104,11 @@ fn dominant_resource_share() {
     );
     let usage = [(fr(&mut engine, "cpu"), 3000.into()), (fr(&mut engine, "gpu"), 7.into())].to_vec();
     let node = node(&engine, "cq");
-    engine.state.tree.add_all(node, &usage);
-    let share = engine.state.share(node);
+    engine.state_mut().tree.add_all(node, &usage);
+    let share = engine.state().share(node);
     assert_eq!(
         (share.rounded(), share.dominant),
-        (200, Some(engine.state.names.resources.get("gpu").unwrap()))
+        (200, Some(engine.state().names.resources.get("gpu").unwrap()))
     );
 
     // 501 of 500 with a lender of 1000: less than one in a thousand, shown as one.
@@ -119,8 +122,8 @@ fn dominant_resource_share() {
     );
     let usage = [(fr(&mut engine, "gpu"), 501.into())].to_vec();
     let node = common::node(&engine, "cq");
-    engine.state.tree.add_all(node, &usage);
-    let share = engine.state.share(node);
+    engine.state_mut().tree.add_all(node, &usage);
+    let share = engine.state().share(node);
     assert!((share.weighted() - 2.0 / 3.0).abs() < 1e-9);
     assert_eq!(share.rounded(), 1);
 
@@ -129,8 +132,8 @@ fn dominant_resource_share() {
         common::engine(Settings::default(), &[flavor("default"), queue_with("cq", "", &quotas(2, 5))]);
     let usage = [(common::fr(&mut alone, "cpu"), 9000.into())].to_vec();
     let node = common::node(&alone, "cq");
-    alone.state.tree.add_all(node, &usage);
-    assert_eq!(alone.state.share(node).rounded(), 0);
+    alone.state_mut().tree.add_all(node, &usage);
+    assert_eq!(alone.state().share(node).rounded(), 0);
 
     // Nobody lends a gpu, so being over it is no share of anything.
     let mut engine = common::engine(
@@ -143,8 +146,8 @@ fn dominant_resource_share() {
     );
     let usage = [(common::fr(&mut engine, "cpu"), 5000.into()), (common::fr(&mut engine, "gpu"), 7.into())];
     let node = common::node(&engine, "cq");
-    engine.state.tree.add_all(node, &usage.to_vec());
-    let share = engine.state.share(node);
+    engine.state_mut().tree.add_all(node, &usage.to_vec());
+    let share = engine.state().share(node);
     assert_eq!((share.rounded(), share.dominant), (300, Some(ResourceId::CPU)));
 }
 
@@ -251,7 +254,10 @@ fn a_lower_borrowing_height_goes_first() {
     );
     let report = engine.schedule(NOW);
     assert_eq!(report.admitted(), 1);
-    assert!(engine.state.held(id(&engine, "wn")).is_some(), "near goes first although its priority is lower");
+    assert!(
+        engine.state().held(id(&engine, "wn")).is_some(),
+        "near goes first although its priority is lower"
+    );
 }
 
 #[test]
@@ -303,12 +309,12 @@ fn a_workload_that_fits_nowhere_comes_back_at_once_while_flavors_are_left() {
     for (tried, counts) in [(0, (1, 0)), (-1, (0, 1))] {
         let mut heads = engine.take_heads(NOW, &|_, _| true);
         let mut entry = heads.pop().unwrap();
-        let progress = quintet_queue_engine::flavors::Progress {
+        let progress = quintet_queue_engine::internals::flavors::Progress {
             tried: vec![vec![(ResourceId::CPU, tried)]],
             ..Default::default()
         };
         (entry.subject.progress, entry.requeue) = (Some(progress), RequeueReason::NoFit);
-        engine.back_to_queue(entry, NOW);
+        engine.requeue_and_update(entry, NOW);
         assert_eq!(pending_queue(&engine, "cq").counts(), counts);
     }
 }
@@ -379,7 +385,7 @@ fn who_fits_once_the_victims_of_another_are_gone_waits_for_them() {
 #[test]
 fn overlapping_victims_without_others_are_left_and_counted() {
     let mut engine = reclaimers(&[4000]);
-    engine.state.settings.gates.recompute_on_overlap = false;
+    engine.state_mut().settings.gates.recompute_on_overlap = false;
     let report = engine.schedule(NOW);
     let (reason, message) = unadmitted(&engine, &report, "w2").unwrap();
     assert_eq!(message, "Workload has overlapping preemption targets with another workload");
@@ -437,10 +443,11 @@ fn a_closed_gate_keeps_from_preempting_and_from_nothing_else() {
         let report = engine.schedule(NOW);
         assert_eq!(preempted(&engine, &report), []);
         let decision = report.decisions.last().unwrap().clone();
-        for write in outlet::writes(&decision, &engine) {
-            write.apply(&mut workload, &engine, NOW);
+        let mut object: v1beta2::Workload = serde_json::from_value(workload).unwrap();
+        for write in status::writes(&decision, &engine) {
+            write.apply(&mut object, &engine, NOW);
         }
-        (is_admitted(&engine, "w"), outlet::is_true(&workload, "BlockedOnPreemptionGates"))
+        (is_admitted(&engine, "w"), object.is_true(WorkloadCondition::BlockedOnPreemptionGates))
     };
     assert_eq!(gated(2000, 0), (false, true), "it would have to preempt");
     assert_eq!(gated(1000, 0), (true, false), "it fits");

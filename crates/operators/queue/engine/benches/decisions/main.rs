@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::{CycleReport, Outcome};
+use quintet_queue_engine::internals::cycle::{CycleReport, Outcome};
 use quintet_queue_engine::names::WorkloadId;
 use quintet_queue_engine::settings::Settings;
 use quintet_queue_engine::testing;
@@ -204,7 +204,7 @@ fn evict(engine: &mut Engine, report: &CycleReport, running: &mut BTreeSet<Workl
 }
 
 fn finish(engine: &mut Engine, id: WorkloadId, now: Time) {
-    let key = engine.state.workload(id).unwrap().key.clone();
+    let key = engine.state().workload(id).unwrap().key.clone();
     engine.remove_workload(&key, now);
 }
 
@@ -287,7 +287,7 @@ fn event(pending: usize) {
     spent.on(|| {
         for round in 0..looks {
             let local_queue = world.local_queues[round % world.local_queues.len()];
-            let queue = world.engine.state.local_queue(local_queue).unwrap().queue;
+            let queue = world.engine.state().local_queue(local_queue).unwrap().queue;
             let (active, parked) = world.engine.counts_in(local_queue);
             waiting += active + parked + world.engine.pending(queue).unwrap().pending_requests().len();
         }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use quintet_api::kueue::reasons::QuotaReservedReason;
+
 use crate::model::Admission;
 use crate::names::{QueueId, WorkloadId};
 use crate::preemption::Target;
@@ -31,8 +33,8 @@ pub struct Admitted {
 /// A workload got nothing yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unadmitted {
-    /// The reason clients see.
-    pub reason: String,
+    /// The reason clients see; none if it was not decided about.
+    pub reason: Option<QuotaReservedReason>,
     /// The message clients see.
     pub message: String,
     /// Why it went back to its queue.

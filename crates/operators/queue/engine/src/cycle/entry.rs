@@ -1,5 +1,8 @@
 //! A head on its way through a cycle.
 
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::reasons::QuotaReservedReason;
+
 use crate::flavors::{Assignment, Mode, Subject};
 use crate::model::{PreemptionPolicy, Usage};
 use crate::names::WorkloadId;
@@ -46,7 +49,7 @@ pub struct Entry {
     /// The message clients see.
     pub message: String,
     /// The reason clients see.
-    pub reason: String,
+    pub reason: Option<QuotaReservedReason>,
     /// Why it goes back to its queue.
     pub requeue: RequeueReason,
     /// Nothing is to be written.
@@ -71,7 +74,7 @@ impl Entry {
             second_pass: None,
             status: EntryStatus::default(),
             message: String::new(),
-            reason: String::new(),
+            reason: None,
             requeue: RequeueReason::default(),
             skip_status: false,
             evict: Vec::new(),
@@ -99,10 +102,10 @@ impl Entry {
     }
 
     /// Leaves the entry out of this cycle; how far its search came is kept only with `preserve`.
-    pub fn skip(&mut self, message: &str, reason: &str, preserve: bool) {
+    pub fn skip(&mut self, message: &str, reason: QuotaReservedReason, preserve: bool) {
         self.status = EntryStatus::Skipped;
         message.clone_into(&mut self.message);
-        reason.clone_into(&mut self.reason);
+        self.reason = Some(reason);
         if !preserve {
             self.subject.progress = None;
         }
@@ -122,7 +125,7 @@ impl Entry {
     }
 
     fn net_quota(&self, quota: Usage) -> Usage {
-        if self.subject.workload.has_reservation() { Usage::new() } else { quota }
+        if self.subject.workload.has_quota_reservation() { Usage::new() } else { quota }
     }
 
     fn net_places(&self, state: &State) -> Vec<TasUse> {

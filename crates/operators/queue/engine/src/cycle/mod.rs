@@ -6,6 +6,7 @@ mod entry;
 mod nominate;
 mod order;
 mod process;
+mod run;
 
 pub use decision::{Admitted, CycleReport, Decision, Outcome, Unadmitted};
 pub use entry::{Entry, EntryStatus, Head, reserved_without_targets};
@@ -14,4 +15,5 @@ pub use nominate::{evaluate, replaced_slice};
 pub(crate) use order::Order;
 pub use order::{compare_classical, compare_fair};
 pub use process::{Fits, Victims, fits};
-pub(crate) use process::{Processing, Turn};
+pub(crate) use process::{Processed, Processing};
+pub use run::required_checks;

@@ -1,21 +1,25 @@
 //! The engine: objects come in, decisions come out.
 
-mod cycle;
 mod fingerprint;
 mod usage;
 
-pub use cycle::required_checks;
 pub use usage::charged_by;
+pub(crate) use usage::order_of;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::reasons::ClusterQueueActiveReason;
+
 use crate::cycle::{Decision, Outcome, preempting, preemption_outcome};
+use crate::ingest::{PodDefaults, PodUsage};
 use crate::labels::Labels;
-use crate::model::{
-    CohortSpec, ConditionKind, ConditionReason, Flavor, LocalQueue, QueueSpec, Workload, WorkloadKey,
+use crate::model::{CohortSpec, ConditionReason, Flavor, LocalQueue, QueueSpec, Workload, WorkloadKey};
+use crate::names::{
+    CohortId, FlavorId, IdMap, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
 };
-use crate::names::{CohortId, FlavorId, IdMap, LocalQueueId, NamespaceId, QueueId, TopologyId, WorkloadId};
 use crate::queue::{Pending, PendingQueue, SecondPass};
 use crate::quota::NodeKind;
 use crate::settings::Settings;
@@ -36,18 +40,22 @@ enum FlushScope {
 /// Quotas, queues, topology and workloads, and the scheduling of the latter.
 #[derive(Clone, Debug, Default)]
 pub struct Engine {
-    /// The state decisions are made on. Change it through the engine, so that queues follow.
-    pub state: State,
-    queues: BTreeMap<QueueId, PendingQueue>,
+    /// The state decisions are made on. It is changed through the engine, so that queues follow.
+    pub(crate) state: State,
+    pub(crate) queues: BTreeMap<QueueId, PendingQueue>,
     /// Queues somebody may be active or in flight in; the others are not looked at.
-    busy: BTreeSet<QueueId>,
+    pub(crate) busy: BTreeSet<QueueId>,
     /// Workloads that wait, by the LocalQueue they ask, whether it exists or not.
-    waiting: IdMap<LocalQueueId, BTreeSet<WorkloadId>>,
-    second_pass: SecondPass,
+    pub(crate) waiting: IdMap<LocalQueueId, BTreeSet<WorkloadId>>,
+    pub(crate) second_pass: SecondPass,
     flushes: BTreeMap<FlushScope, Time>,
-    cycle: i64,
+    pub(crate) cycle: i64,
     /// Evictions decided and not seen to happen yet.
-    expected: BTreeSet<WorkloadId>,
+    pub(crate) expected: BTreeSet<WorkloadId>,
+    /// LimitRanges and RuntimeClasses.
+    pub(crate) pod_defaults: PodDefaults,
+    /// Pods outside topology aware scheduling.
+    pub(crate) pod_usage: PodUsage,
 }
 
 impl Engine {
@@ -56,8 +64,49 @@ impl Engine {
         Self { state: State::new(settings), ..Self::default() }
     }
 
-    fn settings(&self) -> &Settings {
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
         &self.state.settings
+    }
+
+    /// The names behind ids.
+    pub fn names(&self) -> &Names {
+        &self.state.names
+    }
+
+    /// The id of a workload.
+    pub fn workload_id(&self, namespace: &str, name: &str) -> Option<WorkloadId> {
+        let namespace = self.state.names.namespaces.get(namespace)?;
+        self.state.workload_id(&WorkloadKey { namespace, name: name.into() })
+    }
+
+    /// A workload.
+    pub fn workload(&self, id: WorkloadId) -> Option<&Arc<Workload>> {
+        self.state.workload(id)
+    }
+
+    /// Whether a queue can admit, with the reason and message of its `Active` condition.
+    pub fn active_condition(&self, queue: QueueId) -> (bool, ClusterQueueActiveReason, String) {
+        self.state.active_condition(queue)
+    }
+
+    /// The pending workloads of a queue in the order in which they are tried, as the visibility API lists
+    /// them.
+    pub fn pending_in_order(&self, queue: QueueId) -> Vec<WorkloadId> {
+        let usage = |local_queue| self.local_queue_usage(local_queue);
+        self.pending(queue).map_or_else(Vec::new, |pending| pending.ordered(&usage, &self.state.settings))
+    }
+
+    /// What decisions are made on, for this crate's tests and benchmarks.
+    #[doc(hidden)]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// As [`Engine::state`], to change.
+    #[doc(hidden)]
+    pub fn state_mut(&mut self) -> &mut State {
+        &mut self.state
     }
 
     /// The pending workloads of a queue.
@@ -490,10 +539,10 @@ impl Engine {
         let mut returned = Workload::clone(workload);
         returned.admission = None;
         for (kind, value) in [
-            (ConditionKind::QuotaReserved, false),
-            (ConditionKind::Admitted, false),
-            (ConditionKind::Evicted, true),
-            (ConditionKind::Requeued, true),
+            (WorkloadCondition::QuotaReserved, false),
+            (WorkloadCondition::Admitted, false),
+            (WorkloadCondition::Evicted, true),
+            (WorkloadCondition::Requeued, true),
         ] {
             returned.set_condition(kind, value, ConditionReason::Other, now);
         }
@@ -510,7 +559,7 @@ impl Engine {
         let mut undone = Workload::clone(&workload);
         undone.admission = None;
         undone.conditions.retain(|condition| {
-            !matches!(condition.kind, ConditionKind::QuotaReserved | ConditionKind::Admitted)
+            !matches!(condition.kind, WorkloadCondition::QuotaReserved | WorkloadCondition::Admitted)
         });
         self.state.set_workload(undone);
         if is_gone {

@@ -1,5 +1,7 @@
 //! What is in the way of a flavor: structured, with the text clients know.
 
+use quintet_api::kueue::reasons::QuotaReservedReason;
+
 use crate::amount::Amount;
 use crate::labels::Taint;
 use crate::model::Fr;
@@ -135,13 +137,13 @@ pub enum NoFitReason {
 }
 
 impl NoFitReason {
-    /// The name clients see.
-    pub const fn name(self) -> &'static str {
+    /// The reason clients see.
+    pub const fn quota_reserved_reason(self) -> QuotaReservedReason {
         match self {
-            Self::TopologyPlacementFailed => "TopologyPlacementFailed",
-            Self::WaitingForQuota => "WaitingForQuota",
-            Self::ExceedsMaxQuota => "ExceedsMaxQuota",
-            Self::NoMatchingFlavor => "NoMatchingFlavor",
+            Self::TopologyPlacementFailed => QuotaReservedReason::TopologyPlacementFailed,
+            Self::WaitingForQuota => QuotaReservedReason::WaitingForQuota,
+            Self::ExceedsMaxQuota => QuotaReservedReason::ExceedsMaxQuota,
+            Self::NoMatchingFlavor => QuotaReservedReason::NoMatchingFlavor,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use quintet_api::kueue::WorkloadLifecycle;
+
 use super::{Assignment, FlavorChoice, Reason, Subject};
 use crate::model::{Delayed, Flavor, PodSet, PodSetUpdate, ResourceGroup, Workload};
 use crate::names::{FlavorId, ResourceId};
@@ -138,7 +140,7 @@ pub(crate) fn tas_requests<'a>(
                 assignment.mode = None;
             }
             Ok(flavor) => {
-                let waits = !workload.has_reservation() && queue.provisioned.contains(&flavor);
+                let waits = !workload.has_quota_reservation() && queue.provisioned.contains(&flavor);
                 if queue.multikueue || waits {
                     assigned.delayed = Some(Delayed::Pending);
                     continue;

@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::reasons::{EvictionReason, PreemptionReason, QuotaReservedReason};
+pub use quintet_api::kueue::v1beta2::CheckState;
+
 use super::{Fr, Usage, add_usage};
 use crate::amount::Amount;
 use crate::labels::{NodeTerm, PreferredTerm, Toleration};
@@ -35,29 +40,6 @@ impl ShapeHash {
     }
 }
 
-/// The conditions the engine reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ConditionKind {
-    /// Quota is reserved.
-    QuotaReserved,
-    /// Admitted: quota reserved and all checks ready.
-    Admitted,
-    /// Evicted.
-    Evicted,
-    /// Preempted.
-    Preempted,
-    /// Requeued after an eviction.
-    Requeued,
-    /// Finished.
-    Finished,
-    /// All pods are ready.
-    PodsReady,
-    /// Waiting for the replacement of pods.
-    WaitingForReplacementPods,
-    /// Needs preemption but may not preempt.
-    BlockedOnPreemptionGates,
-}
-
 /// The condition reasons that decide something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ConditionReason {
@@ -74,11 +56,24 @@ pub enum ConditionReason {
     Other,
 }
 
+impl ConditionReason {
+    /// The reason of this name.
+    pub fn from_name(name: &str) -> Self {
+        let known = [
+            (QuotaReservedReason::OnHold.as_str(), Self::OnHold),
+            (EvictionReason::PodsReadyTimeout.as_str(), Self::PodsReadyTimeout),
+            (EvictionReason::AdmissionCheck.as_str(), Self::AdmissionCheck),
+            (PreemptionReason::InCohortReclaimWhileBorrowing.as_str(), Self::InCohortReclaimWhileBorrowing),
+        ];
+        known.into_iter().find(|(own, _)| *own == name).map_or(Self::Other, |(_, reason)| reason)
+    }
+}
+
 /// A condition of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Which condition.
-    pub kind: ConditionKind,
+    pub kind: WorkloadCondition,
     /// Whether it is true.
     pub status: bool,
     /// Why.
@@ -87,19 +82,6 @@ pub struct Condition {
     pub since: Time,
     /// A fingerprint of the whole condition as last read: equal means unchanged.
     pub fingerprint: u64,
-}
-
-/// The state of an admission check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckState {
-    /// Not decided.
-    Pending,
-    /// Passed.
-    Ready,
-    /// Try again later.
-    Retry,
-    /// Refused.
-    Rejected,
 }
 
 /// What a check adds to the pods of a pod set.
@@ -387,17 +369,18 @@ impl Workload {
     }
 
     /// The condition of this kind.
-    pub fn condition(&self, kind: ConditionKind) -> Option<&Condition> {
+    pub fn condition(&self, kind: WorkloadCondition) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
 
-    /// Whether the condition of this kind is true.
-    pub fn is_true(&self, kind: ConditionKind) -> bool {
-        self.condition(kind).is_some_and(|condition| condition.status)
-    }
-
     /// Sets a condition; an unchanged status keeps its time.
-    pub fn set_condition(&mut self, kind: ConditionKind, status: bool, reason: ConditionReason, now: Time) {
+    pub fn set_condition(
+        &mut self,
+        kind: WorkloadCondition,
+        status: bool,
+        reason: ConditionReason,
+        now: Time,
+    ) {
         match self.conditions.iter_mut().find(|condition| condition.kind == kind) {
             Some(condition) => {
                 if condition.status != status {
@@ -415,34 +398,9 @@ impl Workload {
         }
     }
 
-    /// Whether quota is reserved for it.
-    pub fn has_reservation(&self) -> bool {
-        self.is_true(ConditionKind::QuotaReserved)
-    }
-
-    /// Whether it is admitted.
-    pub fn is_admitted(&self) -> bool {
-        self.is_true(ConditionKind::Admitted)
-    }
-
-    /// Whether it is evicted.
-    pub fn is_evicted(&self) -> bool {
-        self.is_true(ConditionKind::Evicted)
-    }
-
-    /// Whether it is finished.
-    pub fn is_finished(&self) -> bool {
-        self.is_true(ConditionKind::Finished)
-    }
-
-    /// Whether it counts against quota.
-    pub fn holds_quota(&self) -> bool {
-        self.has_reservation() && !self.is_finished() && self.active
-    }
-
     /// Whether it is on hold.
     pub fn is_on_hold(&self) -> bool {
-        self.condition(ConditionKind::QuotaReserved)
+        self.condition(WorkloadCondition::QuotaReserved)
             .is_some_and(|condition| !condition.status && condition.reason == ConditionReason::OnHold)
     }
 
@@ -453,29 +411,14 @@ impl Workload {
         self.active
             && !is_held
             && !self.is_finished()
-            && !self.has_reservation()
+            && !self.has_quota_reservation()
             && !self.is_on_hold()
-            && !self.is_true(ConditionKind::WaitingForReplacementPods)
+            && !self.is_true(WorkloadCondition::WaitingForReplacementPods)
     }
 
     /// Whether some check wants a retry or refused.
     pub fn has_failed_checks(&self) -> bool {
         self.checks.iter().any(|check| matches!(check.state, CheckState::Retry | CheckState::Rejected))
-    }
-
-    /// Whether every check passed.
-    pub fn has_all_checks_ready(&self) -> bool {
-        self.checks.iter().all(|check| check.state == CheckState::Ready)
-    }
-
-    /// Whether a placement is still to come.
-    pub fn has_pending_placement(&self) -> bool {
-        self.admission.as_ref().is_some_and(|admission| {
-            admission
-                .pod_sets
-                .iter()
-                .any(|pod_set| pod_set.topology.is_none() && pod_set.delayed == Some(Delayed::Pending))
-        })
     }
 
     /// Whether an admitted placement uses a failed node.
@@ -493,7 +436,7 @@ impl Workload {
 
     /// Whether it has its quota but needs a placement, or a better one.
     pub fn needs_second_pass(&self) -> bool {
-        if self.is_finished() || self.is_evicted() || !self.has_reservation() || self.is_on_hold() {
+        if self.is_finished() || self.is_evicted() || !self.has_quota_reservation() || self.is_on_hold() {
             return false;
         }
         let delayed = !self.checks.is_empty()
@@ -510,7 +453,8 @@ impl Workload {
 
     /// The time that orders it in its queue.
     pub fn queue_timestamp(&self, settings: &Settings) -> Time {
-        if let Some(evicted) = self.condition(ConditionKind::Evicted).filter(|condition| condition.status) {
+        if let Some(evicted) = self.condition(WorkloadCondition::Evicted).filter(|condition| condition.status)
+        {
             let by_eviction = settings.requeuing_timestamp == RequeuingTimestamp::Eviction;
             match evicted.reason {
                 ConditionReason::PodsReadyTimeout if by_eviction => return evicted.since,
@@ -519,7 +463,7 @@ impl Workload {
             }
         }
         if !settings.gates.priority_sorting_within_cohort {
-            let preempted = self.condition(ConditionKind::Preempted).filter(|condition| {
+            let preempted = self.condition(WorkloadCondition::Preempted).filter(|condition| {
                 condition.status && condition.reason == ConditionReason::InCohortReclaimWhileBorrowing
             });
             if let Some(preempted) = preempted {
@@ -531,21 +475,21 @@ impl Workload {
 
     /// When quota was reserved, if it is.
     pub fn reservation_time(&self) -> Option<Time> {
-        self.condition(ConditionKind::QuotaReserved)
+        self.condition(WorkloadCondition::QuotaReserved)
             .filter(|condition| condition.status)
             .map(|condition| condition.since)
     }
 
     /// Whether its wait after an eviction is over.
     pub fn backoff_expired(&self, now: Time) -> bool {
-        let held = self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status);
+        let held = self.condition(WorkloadCondition::Requeued).is_some_and(|condition| !condition.status);
         !held && self.requeue_at.is_none_or(|at| now >= at)
     }
 
     /// Whether something may make it wait after an eviction, now or later.
     pub fn has_backoff(&self) -> bool {
         self.requeue_at.is_some()
-            || self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status)
+            || self.condition(WorkloadCondition::Requeued).is_some_and(|condition| !condition.status)
     }
 
     /// Whether some pod set can do with fewer pods.
@@ -613,6 +557,29 @@ impl Workload {
             }
         }
         usage
+    }
+}
+
+impl WorkloadLifecycle for Workload {
+    fn condition_status(&self, condition: WorkloadCondition) -> Option<bool> {
+        self.condition(condition).map(|condition| condition.status)
+    }
+
+    fn is_active(&self) -> bool {
+        self.active
+    }
+
+    fn has_all_checks_ready(&self) -> bool {
+        self.checks.iter().all(|check| check.state == CheckState::Ready)
+    }
+
+    fn has_pending_placement(&self) -> bool {
+        self.admission.as_ref().is_some_and(|admission| {
+            admission
+                .pod_sets
+                .iter()
+                .any(|pod_set| pod_set.topology.is_none() && pod_set.delayed == Some(Delayed::Pending))
+        })
     }
 }
 

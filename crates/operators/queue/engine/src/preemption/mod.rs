@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 pub use candidates::{compare_candidates, satisfies_policy};
 pub use fair::{FairOrder, TargetQueue};
+pub use quintet_api::kueue::reasons::PreemptionReason;
 
 use crate::amount::Amount;
 use crate::flavors::topology_placement::{self as topology, TasRequests};
@@ -19,41 +20,6 @@ use crate::names::WorkloadId;
 use crate::quota::NodeId;
 use crate::state::{Queue, State};
 use crate::tas::{PlaceOptions, TasUse};
-
-/// Why a workload is preempted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PreemptionReason {
-    /// Another workload of its queue goes first.
-    InClusterQueue,
-    /// Another queue wants its own quota back.
-    InCohortReclamation,
-    /// Its queue has more than its share.
-    InCohortFairSharing,
-    /// Another queue that borrows goes first.
-    InCohortReclaimWhileBorrowing,
-}
-
-impl PreemptionReason {
-    /// The name clients see.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InClusterQueue => "InClusterQueue",
-            Self::InCohortReclamation => "InCohortReclamation",
-            Self::InCohortFairSharing => "InCohortFairSharing",
-            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
-        }
-    }
-
-    /// The words messages use.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::InClusterQueue => "prioritization in the ClusterQueue",
-            Self::InCohortReclamation => "reclamation within the cohort",
-            Self::InCohortFairSharing => "Fair Sharing within the cohort",
-            Self::InCohortReclaimWhileBorrowing => "reclamation within the cohort while borrowing",
-        }
-    }
-}
 
 /// A workload to preempt. A slice that is replaced is a target without a reason: it is finished, not
 /// evicted.

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use plan::{CohortSet, Plan, PlanError, QueueSet, TopologyPlan, WorkloadSet, WorkloadTemplate};
-pub use report::{ClassReport, QueueReport, Report, RestlessReport, Sample};
+pub use report::{ClassReport, LivelockReport, QueueReport, Report, Sample};
 
 use crate::amount::Amount;
 use crate::engine::Engine;
@@ -257,8 +257,8 @@ impl Simulation {
                 break;
             };
             let classes = &self.classes;
-            run.advance_to(at, &mut |engine, at, happening| {
-                recorder.record(engine, at, happening, &class_of, classes);
+            run.advance_to(at, &mut |engine, at, transition| {
+                recorder.record(engine, at, transition, &class_of, classes);
             });
             while let Some(arrival) = self.arrivals.get(next).filter(|arrival| arrival.at <= at) {
                 if let Some(class) = self.classes.get(arrival.template) {
@@ -272,11 +272,11 @@ impl Simulation {
                 let class = class_of.get(&id).and_then(|class| classes.get(*class));
                 class.map(|class| class.runtime)
             };
-            run.settle(&runtime, &mut |engine, at, happening| {
-                recorder.record(engine, at, happening, &class_of, classes);
+            run.run_until_idle(&runtime, &mut |engine, at, transition| {
+                recorder.record(engine, at, transition, &class_of, classes);
             });
         }
-        recorder.finish(run.restless)
+        recorder.finish(run.livelock)
     }
 }
 

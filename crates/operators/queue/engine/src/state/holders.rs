@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+
 use crate::model::{Workload, WorkloadKey};
 use crate::names::WorkloadId;
 use crate::settings::Gates;

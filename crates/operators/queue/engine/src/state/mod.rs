@@ -11,6 +11,8 @@ mod workloads;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+
 use crate::fair::Share;
 use crate::labels::Labels;
 use crate::model::{CohortSpec, Flavor, Fr, LocalQueue, QueueSpec, WorkloadKey};
@@ -23,7 +25,7 @@ use crate::settings::Settings;
 use crate::tas::Tas;
 use holders::Holders;
 pub(crate) use holders::Rank;
-pub use queues::{InactiveReason, MULTIKUEUE, PROVISIONING};
+pub use queues::InactiveReason;
 use trial::Hidden;
 pub use trial::Mark;
 use workloads::Slot;

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+
 use super::{Rank, State};
-use crate::model::{Admission, ConditionKind, Usage, Workload, WorkloadKey};
+use crate::model::{Admission, Usage, Workload, WorkloadKey};
 use crate::names::{FlavorId, Id, LocalQueueId, QueueId, WorkloadId};
 use crate::requests::Total;
 use crate::tas::{LeafUse, TasUse};
@@ -170,7 +173,7 @@ impl State {
             if let Some(Some(slot)) = self.slots.get_mut(id.index()) {
                 change_running(&mut self.running, &slot.workload, &held, 1);
                 slot.held = Some(Box::new(held));
-                if !slot.workload.is_true(ConditionKind::PodsReady) {
+                if !slot.workload.is_true(WorkloadCondition::PodsReady) {
                     self.not_ready.insert(id);
                 }
             }

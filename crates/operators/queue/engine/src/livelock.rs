@@ -24,24 +24,24 @@ const MOST_NAMES: usize = 5;
 
 /// Workloads that preempt each other until something else happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restless {
+pub struct Livelock {
     /// The first moment at which they would.
     pub since: Time,
-    /// At how many moments they would; at each they are stopped somewhere, so that time can go on.
-    pub moments: usize,
+    /// At how many occurrences they would; at each they are stopped somewhere, so that time can go on.
+    pub occurrences: usize,
     /// Who is preempted again and again.
     pub workloads: BTreeSet<WorkloadKey>,
     /// The queues they are in.
     pub queues: BTreeSet<QueueId>,
 }
 
-impl Restless {
-    pub(crate) fn new(engine: &Engine, at: Time, circle: &BTreeSet<WorkloadId>) -> Self {
-        let workloads = || circle.iter().filter_map(|id| engine.state.workload(*id));
+impl Livelock {
+    pub(crate) fn new(engine: &Engine, at: Time, workloads: &BTreeSet<WorkloadId>) -> Self {
+        let workloads = || workloads.iter().filter_map(|id| engine.state.workload(*id));
         let queue = |local_queue| engine.state.local_queue(local_queue).map(|feeds| feeds.queue);
         Self {
             since: at,
-            moments: 1,
+            occurrences: 1,
             workloads: workloads().map(|workload| workload.key.clone()).collect(),
             queues: workloads().filter_map(|workload| queue(workload.local_queue)).collect(),
         }
@@ -49,7 +49,7 @@ impl Restless {
 
     /// Takes in what was noticed at a later moment.
     pub(crate) fn merge(&mut self, later: Self) {
-        self.moments += later.moments;
+        self.occurrences += later.occurrences;
         self.workloads.extend(later.workloads);
         self.queues.extend(later.queues);
     }
@@ -86,7 +86,7 @@ fn enumeration(names: &[String]) -> String {
 }
 
 /// Watches a run while there is no news: nobody arrives and nobody ends. Once a state returns, everything does.
-pub(crate) struct Watch {
+pub(crate) struct LivelockDetector {
     since: Time,
     /// Everybody's quota in one number, as it differs from the beginning.
     holders: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Watch {
     preempted: Vec<WorkloadId>,
 }
 
-impl Watch {
+impl LivelockDetector {
     /// There is news.
     pub(crate) fn new(since: Time) -> Self {
         Self { since, holders: 0, seen: BTreeSet::new(), states: BTreeMap::new(), preempted: Vec::new() }
@@ -117,7 +117,7 @@ impl Watch {
     /// After a cycle: who goes round, if it would not end by itself: it returned to where it was, or so much was
     /// preempted that it must be taken for that. `started` says that somebody started in
     /// this cycle: in every round somebody does, and holds something when time goes on from here.
-    pub(crate) fn circle(&mut self, engine: &Engine, started: bool) -> Option<BTreeSet<WorkloadId>> {
+    pub(crate) fn detect(&mut self, engine: &Engine, started: bool) -> Option<BTreeSet<WorkloadId>> {
         if self.preempted.is_empty() {
             return None;
         }

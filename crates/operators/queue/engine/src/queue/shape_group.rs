@@ -18,10 +18,10 @@ pub(super) fn order_key(id: WorkloadId, workload: &Workload, settings: &Settings
 }
 
 /// Lanes of a LocalQueue are ordered by its usage; without admission fair sharing all share one.
-pub(super) type LaneKey = (Option<LocalQueueId>, Option<ShapeHash>);
+pub(super) type GroupKey = (Option<LocalQueueId>, Option<ShapeHash>);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct ShapeGroup {
     pub(super) active: Members,
     /// Parked because another workload of the shape did not fit. None of them ever waits for a backoff,
     /// so that all come back together.

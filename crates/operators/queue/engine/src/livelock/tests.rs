@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Watch;
+use super::LivelockDetector;
 use crate::cycle::Outcome;
 use crate::engine::Engine;
 use crate::settings::Settings;
@@ -105,21 +105,21 @@ fn hour(engine: &Engine) -> crate::forecast::Forecast {
 fn a_forecast_tells_what_never_comes_to_rest_and_what_ends_it() {
     let engine = scene(Settings::default(), "Any", &JOBS);
     let forecast = hour(&engine);
-    let restless = forecast.restless.unwrap();
-    assert_eq!((restless.since, restless.moments), (NOW, 1));
+    let livelock = forecast.livelock.unwrap();
+    assert_eq!((livelock.since, livelock.occurrences), (NOW, 1));
     assert_eq!(
-        restless.message(&engine),
+        livelock.message(&engine),
         "the preemption policies of owner, lent do not come to rest: ns/w0, ns/w2 would be preempted and admitted \
          again and again until something ends or arrives; the feature gate PrioritizePreemptorWorkloads, or another preemption policy \
          (withinClusterQueue, reclaimWithinCohort) of one of these queues can end it"
     );
     assert_eq!(forecast.starts[&testing::id(&engine, "ns", "w6")], Some(NOW), "not concerned");
 
-    assert_eq!(hour(&scene(with_gate(), "Any", &JOBS)).restless, None, "the feature gate ends it");
-    assert_eq!(hour(&scene(Settings::default(), "Never", &JOBS)).restless, None, "another policy ends it");
+    assert_eq!(hour(&scene(with_gate(), "Any", &JOBS)).livelock, None, "the feature gate ends it");
+    assert_eq!(hour(&scene(Settings::default(), "Never", &JOBS)).livelock, None, "another policy ends it");
     let mut gated = scene(Settings::default(), "Any", &JOBS);
     gated.state.settings = with_gate();
-    assert!(!restless.message(&gated).contains("feature gate"), "which is on already");
+    assert!(!livelock.message(&gated).contains("feature gate"), "which is on already");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_if_tells_whether_a_change_makes_or_ends_it() {
     let ask = |now: &str, then: &str| {
         let mut engine = scene(Settings::default(), now, &JOBS);
         let changed = testing::queue(&mut engine, &owner(then));
-        engine.what_if(&[Change::SetQueue(changed)], NOW).restless.is_some()
+        engine.what_if(&[Change::SetQueue(changed)], NOW).livelock.is_some()
     };
     assert!(ask("Never", "Any"), "the change makes it");
     assert!(!ask("Any", "Never"), "the change ends it");
@@ -139,22 +139,22 @@ fn time_goes_on_and_comes_to_an_end() {
     let run_of = |length: Option<Span>| {
         let mut run = VirtualRun::new(scene(Settings::default(), "Any", &JOBS), NOW, false);
         run.engine.request_flush_all(NOW);
-        let mut moments = 0;
-        run.settle(&|_, _| length, &mut |_, _, _| {});
+        let mut occurrences = 0;
+        run.run_until_idle(&|_, _| length, &mut |_, _, _| {});
         while let Some(next) = run.next_at() {
-            assert!(next > run.now && moments < 100, "{moments} moments until {next:?}");
+            assert!(next > run.now && occurrences < 100, "{occurrences} occurrences until {next:?}");
             run.advance_to(next, &mut |_, _, _| {});
-            run.settle(&|_, _| length, &mut |_, _, _| {});
-            moments += 1;
+            run.run_until_idle(&|_, _| length, &mut |_, _, _| {});
+            occurrences += 1;
         }
         run
     };
     let run = run_of(None);
-    let restless = run.restless.unwrap();
-    assert!(restless.since > NOW, "it takes turns to be sure");
-    assert_eq!(restless.moments, 1, "and nothing happens after that");
+    let livelock = run.livelock.unwrap();
+    assert!(livelock.since > NOW, "it takes turns to be sure");
+    assert_eq!(livelock.occurrences, 1, "and nothing happens after that");
     let run = run_of(Some(Span::secs(60)));
-    assert!(run.restless.is_some());
+    assert!(run.livelock.is_some());
     // Only those stay that ran at the beginning: they do so for ever.
     let left: Vec<&str> = run.engine.state.workloads().map(|(_, workload)| &*workload.key.name).collect();
     assert_eq!(left, ["w1", "w3", "w5"]);
@@ -165,15 +165,15 @@ fn time_goes_on_and_comes_to_an_end() {
 fn too_many_preemptions_are_told_as_well() {
     let engine = scene(Settings::default(), "Any", &JOBS);
     let id = |name| testing::id(&engine, "ns", name);
-    let mut watch = Watch::new(NOW);
-    assert_eq!(watch.circle(&engine, true), None, "nobody was preempted");
-    watch.preempted(&engine, id("w0"));
+    let mut detector = LivelockDetector::new(NOW);
+    assert_eq!(detector.detect(&engine, true), None, "nobody was preempted");
+    detector.preempted(&engine, id("w0"));
     for _ in 0..super::FEWEST_PREEMPTIONS - 1 {
-        watch.preempted(&engine, id("w1"));
+        detector.preempted(&engine, id("w1"));
     }
-    assert_eq!(watch.circle(&engine, false), None);
-    watch.preempted(&engine, id("w1"));
-    assert_eq!(watch.circle(&engine, false), Some([id("w1")].into()));
+    assert_eq!(detector.detect(&engine, false), None);
+    detector.preempted(&engine, id("w1"));
+    assert_eq!(detector.detect(&engine, false), Some([id("w1")].into()));
 }
 
 /// The same holders are not the same state: somebody who is parked has no turn.
@@ -206,7 +206,7 @@ proptest! {
             jobs[at] = (jobs[at].0, cpu, priority);
         }
         let mut engine = scene(Settings::default(), "Any", &jobs);
-        let told = hour(&engine).restless.is_some();
+        let told = hour(&engine).livelock.is_some();
         engine.request_flush_all(NOW);
         engine.process_flushes(NOW, false);
         let last = (0..120).filter(|_| cycle(&mut engine)).count();
