@@ -1,4 +1,4 @@
-//! Admission fair sharing: LocalQueues that used much lately wait for those that used little.
+//! Admission fair sharing: LocalQueues are ordered by their decayed usage.
 
 use std::collections::BTreeMap;
 

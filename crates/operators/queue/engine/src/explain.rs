@@ -1,4 +1,4 @@
-//! "Why not yet?": what stands between a workload and its admission.
+//! Explanations: why a workload is not admitted yet, and what would have to end.
 //!
 //! ```
 //! use quintet_queue_engine::time::Time;
@@ -27,7 +27,7 @@
 //!     why.text(&engine),
 //!     "team/second waits in research: couldn't assign flavors to pod set main: insufficient unused quota for cpu in \
 //!      flavor a100, 1 more needed\n\
-//!      - main: 1 cpu of a100 more needed (2 asked for, 1 available, at most 4)\n  \
+//!      - main: 1 cpu of a100 more needed (2 requested, 1 available, at most 4)\n  \
 //!        held by: team/first 3 (research)\n  \
 //!        enough when done: team/first\n"
 //! );
@@ -48,26 +48,26 @@ use crate::preemption::Target;
 use crate::state::State;
 use crate::time::Time;
 
-/// How many holders of a scarce resource are named.
+/// How many holders of a missing resource are named.
 const MOST_HOLDERS: usize = 10;
 
-/// Where a workload is.
+/// Where a workload is in its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueuePosition {
     /// It holds its quota.
     Reserved,
-    /// It waits for its turn behind so many others.
+    /// It is active, behind so many others.
     Waiting {
         /// Workloads before it.
         ahead: usize,
     },
-    /// It is parked until something changes.
+    /// It is inadmissible until something changes.
     Inadmissible,
     /// It is not in any queue.
     NotQueued,
 }
 
-/// Somebody who holds what is missing.
+/// A workload that holds what is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The workload.
@@ -81,12 +81,12 @@ pub struct Holder {
 /// What a flavor lacks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
-    /// The pod set that asks.
+    /// The pod set that requests it.
     pub pod_set: Arc<str>,
     /// The flavor and resource; `None` if the pods do not suit the flavor at all.
     pub fr: Option<Fr>,
-    /// How much is asked for.
-    pub asked: Amount,
+    /// How much is requested.
+    pub requested: Amount,
     /// How much there is now.
     pub available: Amount,
     /// The most there can ever be.
@@ -95,7 +95,7 @@ pub struct Shortage {
     pub missing: Option<Amount>,
     /// The reason as clients see it.
     pub text: String,
-    /// Who holds it, those who hold most first.
+    /// The holders, largest first.
     pub holders: Vec<Holder>,
     /// Holders whose end would free enough, as few as possible.
     pub enough: Vec<WorkloadId>,
@@ -106,7 +106,7 @@ pub struct Shortage {
 pub struct Explanation {
     /// The workload.
     pub workload: WorkloadId,
-    /// The queue it asks, if its LocalQueue exists.
+    /// The ClusterQueue it waits in, if its LocalQueue exists.
     pub queue: Option<QueueId>,
     /// Where it is.
     pub position: QueuePosition,
@@ -118,7 +118,7 @@ pub struct Explanation {
     pub message: String,
     /// What is missing.
     pub shortages: Vec<Shortage>,
-    /// Whom it would preempt now.
+    /// What it would preempt now.
     pub would_preempt: Vec<Target>,
 }
 
@@ -235,7 +235,7 @@ fn shortage(
     Shortage {
         pod_set: Arc::clone(pod_set),
         fr,
-        asked: fr.map_or(Amount::ZERO, |fr| Amount::new(requests.get(fr.resource))),
+        requested: fr.map_or(Amount::ZERO, |fr| Amount::new(requests.get(fr.resource))),
         available,
         maximum,
         missing,
@@ -245,7 +245,7 @@ fn shortage(
     }
 }
 
-/// Everybody in the tree who holds some of it, those who hold most first.
+/// All workloads of the tree that hold some of it, largest first.
 fn holders_of(state: &State, node: crate::quota::NodeId, fr: Fr) -> Vec<Holder> {
     let root = state.tree.root(node);
     let mut queues = state.tree.all_queues_below(root);
@@ -317,12 +317,12 @@ impl Explanation {
             };
             let _ = writeln!(
                 text,
-                "- {}: {} {} of {} more needed ({} asked for, {} available, at most {})",
+                "- {}: {} {} of {} more needed ({} requested, {} available, at most {})",
                 shortage.pod_set,
                 amount(missing),
                 names.resource_name(fr.resource),
                 names.flavor_name(fr.flavor),
-                amount(shortage.asked),
+                amount(shortage.requested),
                 amount(shortage.available),
                 amount(shortage.maximum),
             );

@@ -1,4 +1,4 @@
-//! "When?": when pending workloads would start, given how long everything runs.
+//! Forecasts: when pending workloads would start, given how long everything runs.
 //!
 //! ```
 //! use quintet_queue_engine::testing;
@@ -34,12 +34,12 @@ use crate::names::WorkloadId;
 use crate::time::{Span, Time};
 use crate::virtual_time::{Transition, VirtualRun};
 
-/// What is to be expected.
+/// A forecast.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// When every pending workload would start; `None` is not until the horizon.
     pub starts: BTreeMap<WorkloadId, Option<Time>>,
-    /// Workloads that would preempt each other for ever: when those in their queues start and end is not to be
+    /// Workloads that would preempt each other forever: when those in their queues start and end cannot be
     /// known.
     pub livelock: Option<Livelock>,
 }
@@ -48,7 +48,7 @@ impl Engine {
     /// When every pending workload would start, up to `horizon` from now.
     ///
     /// `duration` is how long a workload runs once it starts: its time limit or what was observed of its
-    /// kind; `None` is for ever. For a workload that runs already it is counted from its admission.
+    /// kind; `None` is forever. For a workload that runs already it is counted from its admission.
     /// Works on a copy and changes nothing. Arrivals are not foreseen.
     pub fn forecast(
         &self,

@@ -1,4 +1,5 @@
-//! Feature gates and configuration that change decisions, with upstream's defaults.
+//! Feature gates and configuration that change decisions, with the defaults of Kueue's
+//! `pkg/features/kube_features.go` and `apis/config/v1beta2/defaults.go`.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ macro_rules! gates {
 }
 
 gates! {
-    /// Admit fewer pods than asked for, down to the minimum of a pod set.
+    /// Admit fewer pods than requested, down to the minimum of a pod set.
     partial_admission = "PartialAdmission", true;
     /// Flavor search follows the queue's fungibility policies and resumes where it stopped.
     flavor_fungibility = "FlavorFungibility", true;
@@ -50,7 +51,7 @@ gates! {
     recompute_on_overlap = "RecomputeAssignmentUponPreemptionTargetsOverlap", true;
     /// Entries whose nodes were taken by another entry are evaluated again.
     tas_recompute_in_cycle = "TASRecomputeAssignmentWithinSchedulingCycle", true;
-    /// Workloads of the same shape share their fate until something changes.
+    /// Workloads of the same shape become inadmissible together.
     equivalence_hashing = "SchedulingEquivalenceHashing", true;
     /// Granular reasons on unadmitted workloads.
     observability = "UnadmittedWorkloadsObservability", true;

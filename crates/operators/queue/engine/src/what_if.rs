@@ -1,4 +1,4 @@
-//! "What if?": the decisions that would follow from a change, without making it.
+//! Dry runs: the decisions that would follow from a change, without making it.
 //!
 //! ```
 //! use quintet_queue_engine::testing;
@@ -62,7 +62,7 @@ pub struct WhatIf {
     pub preempted: Vec<WorkloadId>,
     /// Workloads that would run without the change and would wait with it.
     pub delayed: Vec<WorkloadId>,
-    /// Workloads that would preempt each other for ever with the change: who of them runs is not to be known.
+    /// Workloads that would preempt each other forever with the change: which of them run cannot be known.
     pub livelock: Option<Livelock>,
 }
 
@@ -115,9 +115,9 @@ impl Engine {
 
 /// Where it ends.
 struct Outcome {
-    /// Who holds quota in the end.
+    /// Holders of quota at the end.
     holding: BTreeSet<WorkloadId>,
-    /// Who lost it on the way.
+    /// Workloads that lost it in between.
     lost: BTreeSet<WorkloadId>,
     livelock: Option<Livelock>,
 }

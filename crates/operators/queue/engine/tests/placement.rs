@@ -1,4 +1,4 @@
-//! The quick ways to places and victims find what the plain ones do.
+//! Cached counts and bisected victims, against the plain algorithms.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop where it is wrong")]
 
@@ -151,7 +151,7 @@ fn is_placed(engine: &Engine, workload: &Workload) -> bool {
     placed.iter().all(|placement| placement.result.is_ok())
 }
 
-/// Whom to preempt, by the book: remove one after another until everything is placed, then give back from
+/// The victims of the plain algorithm: remove one after another until everything is placed, then give back from
 /// the last but one to the first.
 fn victims_by_the_book(engine: &mut Engine, workload: &Workload) -> Vec<WorkloadId> {
     let queue = engine.state().names.queues.get("cq").expect("queue");
@@ -208,10 +208,10 @@ fn pod_sets_of_one_workload_do_not_share_room() {
     }
 }
 
-/// Where pod sets are placed one after another, more room can be worse: once both are gone who run on the first host, it
+/// Where pod sets are placed one after another, more room can be worse: once both are gone that run on the first host, it
 /// is no longer the tightest for the first pod set, which then takes what only the second can use.
 #[test]
-fn several_pod_sets_are_asked_about_after_every_victim() {
+fn several_pod_sets_are_placed_after_every_victim() {
     let on = |name: &str, host: &str, cpu: i64, priority: i32| {
         let mut workload = pending(name, "cq", cpu * 1000, priority);
         let main = &mut workload["spec"]["podSets"][0];
@@ -242,9 +242,9 @@ fn several_pod_sets_are_asked_about_after_every_victim() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
-    /// An engine that remembers counts decides as one that counts anew: a copy remembers nothing.
+    /// An engine with cached counts decides as one without: a copy has an empty cache.
     #[test]
-    fn remembered_counts_are_exact(
+    fn cached_counts_are_exact(
         settings in settings(),
         is_shared in any::<bool>(),
         hosts in prop::collection::vec(1i64..6, 4..12),
@@ -277,7 +277,7 @@ proptest! {
 
     /// Whether pods fit is known without placing them, and victims are those found step by step.
     #[test]
-    fn room_and_victims_are_those_of_plain_placing(
+    fn room_and_victims_equal_those_of_the_plain_algorithm(
         settings in settings(),
         hosts in prop::collection::vec(1i64..6, 4..12),
         steps in prop::collection::vec(step(), 1..30),

@@ -305,7 +305,7 @@ fn finish(engine: &mut Engine, number: usize) {
     }
 }
 
-/// One cycle whose evictions happen at once; says whether anything moved.
+/// One cycle whose evictions happen at once; returns whether anything changed.
 fn cycle(engine: &mut Engine) -> bool {
     let report = engine.schedule(NOW);
     let evicted = evict(engine, &report, NOW);
@@ -319,10 +319,10 @@ fn preemptors_first(plan: &Plan) -> Settings {
     settings
 }
 
-/// Cycles until nothing happens any more. False if the same workloads hold quota again and again, with preemptions in
+/// Cycles until nothing happens any more. False if the same workloads hold quota repeatedly, with preemptions in
 /// between; one or the other it must be.
 fn comes_to_rest(engine: &mut Engine, plan: &Plan) -> bool {
-    // As many quiet cycles as give everybody who waits a turn.
+    // As many idle cycles as try every pending workload.
     let turns = plan.steps.len() + 2;
     let mut quiet = 0;
     let mut seen: BTreeMap<_, usize> = BTreeMap::new();
@@ -331,35 +331,35 @@ fn comes_to_rest(engine: &mut Engine, plan: &Plan) -> bool {
         if quiet == 0 {
             let times = seen.entry(holding(engine)).or_default();
             *times += 1;
-            // Who is next in the queues may differ, but not for ever.
+            // The next heads may differ, but not forever.
             if *times > 20 {
                 return false;
             }
         }
-        assert!(seen.len() < 1000, "neither at rest nor going round");
+        assert!(seen.len() < 1000, "neither idle nor a livelock");
     }
     true
 }
 
-/// Whether what queues know about all their workloads is what looking at each one says.
+/// Checks the counts of queues against their workloads.
 fn check_pending(engine: &Engine) {
     for (local_queue, feeds) in engine.state().local_queues() {
         let queue = engine.pending(feeds.queue).unwrap();
         let workload = |id: &WorkloadId| engine.state().workload(*id).unwrap();
-        let (active, parked) = (queue.active_ids(), queue.inadmissible_ids());
+        let (active, inadmissible) = (queue.active_ids(), queue.inadmissible_ids());
         let own =
             |ids: &[WorkloadId]| ids.iter().filter(|id| workload(id).local_queue == local_queue).count();
-        assert_eq!(queue.counts_of(local_queue), (own(&active), own(&parked)));
-        assert_eq!(queue.counts(), (active.len(), parked.len()));
+        assert_eq!(queue.counts_of(local_queue), (own(&active), own(&inadmissible)));
+        assert_eq!(queue.counts(), (active.len(), inadmissible.len()));
         let mut total = quintet_queue_engine::internals::requests::Requests::new();
-        for id in active.iter().chain(&parked) {
+        for id in active.iter().chain(&inadmissible) {
             for demand in workload(id).demands() {
                 total.add(&demand.requests);
             }
         }
         assert_eq!(queue.pending_requests(), total);
         let mut shapes = BTreeMap::new();
-        for shape in parked.iter().filter_map(|id| workload(id).shape) {
+        for shape in inadmissible.iter().filter_map(|id| workload(id).shape) {
             *shapes.entry(shape).or_insert(0) += 1;
         }
         assert_eq!(queue.shapes().1, shapes);
@@ -381,7 +381,7 @@ fn holding(engine: &Engine) -> BTreeMap<String, String> {
 /// The second queue preempts a workload of its own for one that has to borrow; a third takes the room first, because its
 /// priority is higher; and from that one the second queue reclaims what is within its quota.
 #[test]
-fn a_preemptor_that_has_to_borrow_may_never_get_its_turn_unless_it_goes_first() {
+fn a_preemptor_that_has_to_borrow_may_starve_unless_preemptors_go_first() {
     let quota = |nominal| QuotaPlan { nominal, borrowing: None, lending: None };
     let node = |first, second| NodePlan { parent: Some(0), quotas: vec![quota(first), quota(second)] };
     let submit = |queue, cpu, priority| Step::Submit { queue, cpu, priority };
@@ -492,7 +492,7 @@ proptest! {
         let mut alone = BTreeMap::new();
         let roots: std::collections::BTreeSet<String> = (0..plan.queues.len()).map(root_of).collect();
         for root in roots {
-            // The same history, in which the workloads of other trees ask a queue that does not exist.
+            // The same history, in which the workloads of other trees name a queue that does not exist.
             let mut engine = engine(plan.settings(), &plan.objects());
             let mut made = 0;
             for step in &plan.steps {
@@ -514,7 +514,7 @@ proptest! {
         prop_assert_eq!(together, alone);
     }
 
-    /// Taking back any one victim, the workload no longer fits: nobody is preempted in vain.
+    /// Taking back any one victim, the workload no longer fits: no preemption is superfluous.
     #[test]
     fn preemption_frees_no_more_than_needed(plan in plan()) {
         let mut engine = carry_out(plan.settings(), &plan, |_| {});
@@ -551,7 +551,7 @@ proptest! {
     }
 
     /// When nothing changes, a further cycle does nothing; unless the policies are such that a victim gets back what was
-    /// taken from it before its preemptor has it, and loses it again, for ever.
+    /// taken from it before its preemptor has it, and loses it again, forever.
     #[test]
     fn admission_is_a_fixpoint(plan in plan()) {
         let mut engine = carry_out(plan.settings(), &plan, |_| {});
@@ -562,10 +562,10 @@ proptest! {
         }
     }
 
-    /// Where those who wait for their victims go first, nobody goes round in circles for quota of one flavor. With
+    /// Where preemptors go first, there is no livelock for quota of one flavor. With
     /// several flavors one may still take what was freed for another, and so may one by fair shares (kueue#14543).
     #[test]
-    fn preemptors_that_go_first_come_to_rest(plan in plan()) {
+    fn preemptors_that_go_first_cause_no_livelock(plan in plan()) {
         let mut plan = Plan { fair: false, ..plan };
         for node in plan.cohorts.iter_mut().chain(&mut plan.queues) {
             node.quotas[1] = QuotaPlan { nominal: 0, borrowing: None, lending: None };

@@ -45,7 +45,7 @@ fn trap_01_strict_fifo_blocks_on_check_errors_but_not_on_a_foreign_namespace() {
 }
 
 #[test]
-fn trap_02_a_flush_wakes_the_whole_tree_and_what_is_in_flight() {
+fn trap_02_a_flush_reaches_the_whole_tree_and_what_is_in_flight() {
     let objects = [
         flavor("default"),
         queue("a", "all", 1, json!({})),
@@ -61,7 +61,7 @@ fn trap_02_a_flush_wakes_the_whole_tree_and_what_is_in_flight() {
     assert_eq!(pending_queue(&engine, "b").counts(), (0, 1));
     remove(&mut engine, "holder");
     assert_eq!(engine.process_flushes(NOW, true), 0, "not before a second has passed");
-    assert_eq!(engine.process_flushes(NOW + Span::secs(1), true), 1, "an event of queue a wakes queue b");
+    assert_eq!(engine.process_flushes(NOW + Span::secs(1), true), 1, "an event of queue a flushes queue b");
 
     // Popped before the flush, requeued after it: back to the active ones.
     let heads = engine.take_heads(NOW, &|_, _| true);
@@ -76,7 +76,7 @@ fn trap_02_a_flush_wakes_the_whole_tree_and_what_is_in_flight() {
 }
 
 #[test]
-fn trap_03_hashing_parks_arrivals_until_the_next_flush_and_never_in_strict_fifo() {
+fn trap_03_hashing_makes_arrivals_inadmissible_until_the_next_flush_and_never_in_strict_fifo() {
     for (make_strict, expected) in [(false, (0, 3)), (true, (3, 0))] {
         let cq = queue("cq", "", 1, json!({}));
         let cq = if make_strict { strict(cq) } else { cq };
@@ -352,7 +352,7 @@ fn trap_17_local_queue_usage_goes_before_stickiness() {
 }
 
 #[test]
-fn trap_18_an_eviction_is_asked_for_once() {
+fn trap_18_an_eviction_is_issued_once() {
     let objects = [
         flavor("default"),
         queue("cq", "", 2, json!({ "withinClusterQueue": "LowerPriority" })),
@@ -364,7 +364,7 @@ fn trap_18_an_eviction_is_asked_for_once() {
     let first = engine.schedule(NOW);
     assert_eq!(preempted(&engine, &first).len(), 1);
     let second = engine.schedule(NOW);
-    assert_eq!(preempted(&engine, &second), [], "it is under way");
+    assert_eq!(preempted(&engine, &second), [], "it is in progress");
     let Outcome::Unadmitted(unadmitted) = &second.decisions[0].outcome else { panic!("still waits") };
     assert_eq!(unadmitted.already_evicted, 1);
     assert!(unadmitted.message.ends_with("Pending the preemption of 1 workload(s)"));
@@ -398,7 +398,7 @@ fn trap_19_pods_that_are_not_ready_block_admission() {
 }
 
 #[test]
-fn trap_20_nodes_are_filled_by_what_pods_ask_for() {
+fn trap_20_nodes_are_filled_by_what_pods_request() {
     // Quota ignores the resource the queue does not declare, nodes do not.
     let settings = Settings {
         quota_check: quintet_queue_engine::settings::QuotaCheck::IgnoreUndeclared,

@@ -1,5 +1,5 @@
-//! Victims are those of the rules as they are written: everybody who may be taken, sorted, removed one by one with a
-//! look after each, and given back one by one.
+//! Preemption targets, against a reference algorithm written as the specification states it: all candidates,
+//! sorted, removed one by one until the workload fits, and given back one by one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop where it is wrong")]
 
@@ -109,8 +109,8 @@ fn world(cohorts: &[(i64, Option<i64>, Option<i64>)], queues: &[QueuePlan]) -> E
     engine(Settings::default(), &objects)
 }
 
-/// One workload looking for victims, by the book.
-struct Book<'e> {
+/// The reference algorithm for one workload.
+struct Reference<'e> {
     engine: &'e mut Engine,
     plan: &'e QueuePlan,
     workload: Arc<Workload>,
@@ -129,7 +129,7 @@ struct Candidate {
     without_borrowing: bool,
 }
 
-impl Book<'_> {
+impl Reference<'_> {
     fn exceeds(&self, node: NodeId) -> bool {
         self.engine.state().tree.usage(node, self.fr) > self.engine.state().tree.subtree(node, self.fr)
     }
@@ -292,7 +292,7 @@ impl Book<'_> {
     }
 }
 
-/// Compares the victims of everybody who waits.
+/// Compares the victims of all pending workloads.
 fn check(engine: &mut Engine, queues: &[QueuePlan]) {
     let fr = fr(engine, "cpu");
     let waiting: Vec<Arc<Workload>> = engine
@@ -313,8 +313,8 @@ fn check(engine: &mut Engine, queues: &[QueuePlan]) {
         let found: Vec<_> = targets.iter().map(|target| (target.workload, target.reason.unwrap())).collect();
         let value = Amount::new(workload.pod_sets[0].requests.get(fr.resource));
         let node = node(engine, &name);
-        let mut book = Book { engine, plan: &queues[number], workload, queue, node, fr, value };
-        assert_eq!(found, book.victims(), "victims and reasons, in order, for one of {name}");
+        let mut reference = Reference { engine, plan: &queues[number], workload, queue, node, fr, value };
+        assert_eq!(found, reference.victims(), "victims and reasons, in order, for one of {name}");
     }
 }
 
@@ -329,7 +329,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn victims_are_those_of_the_book(
+    fn victims_equal_those_of_the_reference_algorithm(
         cohorts in prop::collection::vec(quota(), COHORTS),
         queues in prop::collection::vec(queue_plan(), 3..7),
         steps in prop::collection::vec(step(3), 10..60),
@@ -383,7 +383,7 @@ proptest! {
 
 /// Between workloads of one queue those go first whose LocalQueue used more, whatever their priority.
 #[test]
-fn the_local_queue_that_used_more_loses_first() {
+fn the_local_queue_with_more_usage_is_preempted_first() {
     let sharing = AdmissionFairSharing {
         half_life: Span::secs(100),
         sampling_interval: Span::secs(10),

@@ -1,4 +1,4 @@
-//! What is decided about.
+//! The objects of the benchmark.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use quintet_queue_engine::names::{LocalQueueId, NamespaceId, ResourceId};
 use quintet_queue_engine::settings::Settings;
 use quintet_queue_engine::time::Time;
 
-/// The classes of upstream's performance test: cpu, priority and how many of a hundred.
+/// The classes of Kueue's `test/performance/scheduler/configs`: cpu, priority and how many of a hundred.
 const CLASSES: [(i64, i32, usize); 3] = [(1000, 50, 70), (5000, 100, 20), (20_000, 200, 10)];
 
-/// Queues, nodes and workloads like those of upstream's performance test.
+/// Queues, nodes and workloads like those of Kueue's performance test.
 pub(crate) struct World {
     pub(crate) engine: Engine,
     namespace: NamespaceId,
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Queues so many more workloads, dealt out to all queues in turn.
+    /// Queues so many more workloads, round-robin over all queues.
     pub(crate) fn fill(&mut self, pending: usize) {
         let queues = self.local_queues.len();
         for number in 0..pending {

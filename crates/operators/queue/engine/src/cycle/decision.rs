@@ -26,7 +26,7 @@ pub struct Admitted {
     pub recovered: bool,
     /// The slice it replaces, to be finished.
     pub replaces: Option<WorkloadId>,
-    /// Flavors looked at, for the event.
+    /// Flavors tried, for the event.
     pub considered: String,
 }
 
@@ -89,7 +89,7 @@ pub struct CycleReport {
     pub decisions: Vec<Decision>,
     /// Per queue, preemptions left out because another entry took the targets or the room.
     pub skipped_preemptions: BTreeMap<QueueId, u32>,
-    /// Per queue and result, how often targets were looked for again.
+    /// Per queue and result, how often targets were recomputed.
     pub recomputations: BTreeMap<(QueueId, &'static str), u32>,
     /// How many heads there were.
     pub heads: usize,

@@ -1,5 +1,5 @@
-//! One scheduling cycle: the head of every queue is evaluated, then they are decided about one by one,
-//! each seeing what those before it took.
+//! The scheduling cycle: the head of every queue is nominated, then they are decided about one by one, each
+//! after those before it took their quota. As `schedule` in Kueue's `pkg/scheduler/scheduler.go`.
 
 mod decision;
 mod entry;

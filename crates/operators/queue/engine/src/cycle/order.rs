@@ -125,7 +125,7 @@ pub(crate) struct Tournament {
 }
 
 impl Tournament {
-    /// Works out the shares: of all entries, or, when one was decided about, of those with whom its queue has a cohort
+    /// Works out the shares: of all entries, or, when one was decided about, of those whose queues share a cohort with its queue
     /// below the root in common. What a queue uses changes no share but its own and those of the cohorts above it.
     fn prepare(
         &mut self,

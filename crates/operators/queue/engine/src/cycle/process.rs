@@ -38,7 +38,7 @@ pub fn fits(
     targets: &[Target],
 ) -> Fits {
     let now = fits_now(state, queue, quota, places);
-    // Nobody's leaving takes room away, so what fits already needs no trying out.
+    // Removals never take room away, so what fits already needs no trial.
     if now == Fits::Ok || victims.all.is_empty() && targets.is_empty() {
         return now;
     }
@@ -71,7 +71,7 @@ fn fits_now(state: &State, queue: &Queue, quota: &Usage, places: &[TasUse]) -> F
     }
 }
 
-/// Everybody preempted in a cycle.
+/// All workloads preempted in a cycle.
 #[derive(Clone, Debug, Default)]
 pub struct Victims {
     all: BTreeSet<WorkloadId>,
@@ -104,16 +104,16 @@ impl Victims {
 /// A cycle while its entries are decided about.
 pub(crate) struct Processing<'a> {
     pub(crate) state: &'a mut State,
-    /// Evictions decided earlier and not seen to happen yet.
+    /// Evictions decided earlier and not observed yet.
     pub(crate) expected: &'a BTreeSet<WorkloadId>,
     /// Pods of workloads that hold quota are not ready, and others have to wait for them.
     pub(crate) blocked: bool,
-    /// Everybody preempted in this cycle.
+    /// All workloads preempted in this cycle.
     pub(crate) victims: Victims,
     pub(crate) report: &'a mut CycleReport,
 }
 
-/// What becomes of an entry.
+/// What follows for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Processed {
     /// It is to be admitted.

@@ -79,7 +79,7 @@ impl Engine {
     }
 
     /// Heads that may influence each other, together. Trees of cohorts share no quota, so they are decided
-    /// about one after another, which keeps what a decision looks at close together in memory. Nodes and
+    /// about one after another, which keeps the data of a decision close together in memory. Nodes and
     /// the wait for ready pods are shared by all.
     fn independent(&self, heads: Vec<Head>) -> Vec<Vec<Head>> {
         let shared = self.state.settings.block_admission || self.state.tas.flavors().next().is_some();
@@ -150,7 +150,7 @@ impl Engine {
             };
             report.decisions.push(Decision { workload, queue, outcome });
         }
-        // Entries that had no turn, behind a block or behind another entry of their queue: nothing was
+        // Entries that were not processed, behind a block or behind another entry of their queue: nothing was
         // decided about them, so clients see nothing.
         for mut entry in entries.into_iter().flatten() {
             entry.skip_status = true;
@@ -248,7 +248,7 @@ impl Engine {
         self.charge(&entry, had_reservation, now);
         self.dequeue(&entry);
         self.expected.remove(&id);
-        // Nobody else looks at the workload now, so it is changed where it is.
+        // The workload is not shared now, so it is changed in place.
         drop(entry);
         let mut is_admitted = false;
         self.state.update_workload(id, |workload| {
@@ -280,7 +280,8 @@ impl Engine {
         }))
     }
 
-    /// Puts an entry back and says what clients should see.
+    /// Requeues an entry and returns what clients see. As `requeueAndUpdate` in Kueue's
+    /// `pkg/scheduler/scheduler.go`.
     pub fn requeue_and_update(&mut self, mut entry: Head, now: Time) -> Outcome {
         if entry.status != EntryStatus::NotNominated && entry.requeue == RequeueReason::Generic {
             entry.requeue = RequeueReason::FailedAfterNomination;

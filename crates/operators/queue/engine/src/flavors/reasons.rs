@@ -1,4 +1,4 @@
-//! What is in the way of a flavor: structured, with the text clients know.
+//! Why a flavor does not fit: structured, with the text of upstream's messages.
 
 use quintet_api::kueue::reasons::QuotaReservedReason;
 
@@ -7,7 +7,7 @@ use crate::labels::Taint;
 use crate::model::Fr;
 use crate::names::{FlavorId, Names, ResourceId};
 
-/// What is in the way.
+/// Why a flavor does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No resource group covers the resource.
@@ -18,13 +18,13 @@ pub enum Reason {
     NotNominated(FlavorId, ResourceId),
     /// The variant may not use the flavor.
     NotAllowed(FlavorId),
-    /// The flavor has no topology and the pods ask for one.
+    /// The flavor has no topology and the pods request one.
     NoTopology(FlavorId),
     /// The flavor's topology is not known yet.
     TopologyUnknown(FlavorId),
     /// The flavor's topology has no such level.
     NoLevel(FlavorId),
-    /// The flavor has a topology and the pods ask for none.
+    /// The flavor has a topology and the pods request none.
     TopologyOnly(FlavorId),
     /// A taint the pods do not tolerate.
     Taint(Taint, FlavorId),
@@ -50,7 +50,7 @@ pub enum Reason {
         /// How much more is needed.
         missing: Amount,
     },
-    /// The flavor was not looked at for this resource.
+    /// The flavor was not evaluated for this resource.
     NotProvided(FlavorId, ResourceId),
     /// The pods cannot be placed.
     Topology(String),
@@ -123,7 +123,7 @@ impl Reason {
     }
 }
 
-/// The class of what is in the way, mildest first.
+/// The class of a [`Reason`], mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoFitReason {
     /// The pods cannot be placed.

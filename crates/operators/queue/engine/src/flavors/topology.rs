@@ -1,4 +1,4 @@
-//! Flavor assignment meets topology: who is to be placed, in which flavor.
+//! Flavor assignment with topology: which pod sets are placed, and in which flavor.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::names::{FlavorId, ResourceId};
 use crate::state::{Queue, State};
 use crate::tas::{Assumed, PlaceOptions, Placement, PlacementRequest, TopologyAssignment, Tree};
 
-/// Nothing asks for topology, but all flavors of the queue have one.
+/// No pod set requests a topology, but all flavors of the queue have one.
 fn is_implied(pod_set: &PodSet, queue: &Queue) -> bool {
     !pod_set.is_explicitly_tas() && queue.tas_only
 }

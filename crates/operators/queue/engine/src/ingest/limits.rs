@@ -90,9 +90,9 @@ impl LimitSummary {
         let mut errors = Vec::new();
         if let Some(limits) = self.items.get("Container") {
             for (resources, field) in containers(spec, path) {
-                let asked = quantities(resources.and_then(|resources| resources.requests.as_ref()))?;
+                let requested = quantities(resources.and_then(|resources| resources.requests.as_ref()))?;
                 let most = quantities(resources.and_then(|resources| resources.limits.as_ref()))?;
-                let (mut least, mut greatest) = (asked.clone(), asked);
+                let (mut least, mut greatest) = (requested.clone(), requested);
                 merge(&mut least, &most, Ord::min);
                 merge(&mut greatest, &most, Ord::max);
                 limits.check(&least, &greatest, &field, names, &mut errors);
@@ -237,9 +237,9 @@ pub fn validate_resources(
     for (spec, path) in pod_specs(workload) {
         let pod_level = spec.resources.as_ref();
         for (resources, field) in containers(spec, &path).chain([(pod_level, format!("{path}.resources"))]) {
-            let asked = quantities(resources.and_then(|resources| resources.requests.as_ref()))?;
+            let requested = quantities(resources.and_then(|resources| resources.requests.as_ref()))?;
             let limits = quantities(resources.and_then(|resources| resources.limits.as_ref()))?;
-            errors.extend(excess(&asked, &limits, field, "requests must not exceed its limits", names));
+            errors.extend(excess(&requested, &limits, field, "requests must not exceed its limits", names));
         }
     }
     Ok(errors)

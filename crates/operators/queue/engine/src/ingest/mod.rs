@@ -2,7 +2,7 @@
 //!
 //! Objects are typed (`quintet-api` and `k8s-openapi`). [`Engine::apply_json`](crate::Engine::apply_json)
 //! decodes JSON into the same types first, so that there is one way in: decoding costs a few microseconds more
-//! than picking fields out of JSON, which only start-up notices. Behind this module nothing knows pod
+//! than picking fields out of JSON, which matters at start-up at most. Behind this module nothing knows pod
 //! templates or quantities as text.
 
 mod apply;

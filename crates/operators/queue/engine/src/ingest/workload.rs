@@ -52,8 +52,8 @@ pub struct RequestOptions {
 
 impl RequestOptions {
     /// What one pod costs in quota.
-    fn effective(&self, asked: Quantities, pod_set: &str, gates: &Gates) -> Quantities {
-        let mut kept = asked;
+    fn effective(&self, requested: Quantities, pod_set: &str, gates: &Gates) -> Quantities {
+        let mut kept = requested;
         kept.retain(|name, _| !self.excluded_prefixes.iter().any(|prefix| name.starts_with(prefix.as_str())));
         let mut result = self.transformed(kept);
         if gates.dra
@@ -65,19 +65,19 @@ impl RequestOptions {
         result
     }
 
-    fn transformed(&self, asked: Quantities) -> Quantities {
+    fn transformed(&self, requested: Quantities) -> Quantities {
         let find = |name: &str| self.transformations.iter().rev().find(|rule| rule.input == name);
-        if !asked.keys().any(|name| find(name).is_some()) {
-            return asked;
+        if !requested.keys().any(|name| find(name).is_some()) {
+            return requested;
         }
         let mut retained = Quantities::new();
         let mut generated = Quantities::new();
-        for (name, quantity) in &asked {
+        for (name, quantity) in &requested {
             let Some(rule) = find(name) else {
                 retained.insert(name.clone(), *quantity);
                 continue;
             };
-            let multiplier = rule.multiply_by.as_ref().and_then(|name| asked.get(name));
+            let multiplier = rule.multiply_by.as_ref().and_then(|name| requested.get(name));
             let base = multiplier.map_or(*quantity, |multiplier| quantity.scaled_by(*multiplier));
             let outputs =
                 rule.outputs.iter().map(|(name, factor)| (name.clone(), base.scaled_by(*factor))).collect();
@@ -112,8 +112,8 @@ fn demand_quantities(
     let pod_sets = object.spec.pod_sets.iter().flatten();
     pod_sets
         .map(|pod_set| {
-            let asked = pod_set.template.spec.as_ref().map(pod_requests).transpose()?.unwrap_or_default();
-            Ok(options.effective(asked, pod_set_name(pod_set), gates))
+            let requested = pod_set.template.spec.as_ref().map(pod_requests).transpose()?.unwrap_or_default();
+            Ok(options.effective(requested, pod_set_name(pod_set), gates))
         })
         .collect()
 }

@@ -27,7 +27,7 @@ pub struct WorkloadKey {
 }
 
 /// A hash of everything about a workload that decides whether it fits: workloads with the same hash
-/// share their fate. 128 bits, so that two shapes do not meet by chance.
+/// fit or do not fit together. 128 bits, so that two shapes do not collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShapeHash([u64; 2]);
 
@@ -110,7 +110,7 @@ pub struct Check {
 /// template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodShape {
-    /// What the pod itself asks for, before transformations: what nodes must have.
+    /// What the pod itself requests, before transformations: what nodes must have.
     pub requests: Requests,
     /// Required labels.
     pub node_selector: BTreeMap<Arc<str>, Arc<str>>,
@@ -149,7 +149,7 @@ pub struct TopologyRequest {
 }
 
 impl TopologyRequest {
-    /// Whether anything asks for topology, beyond naming a group.
+    /// Whether a topology is requested, beyond naming a group.
     pub fn is_explicit(&self) -> bool {
         self.required.is_some()
             || self.preferred.is_some()
@@ -158,7 +158,7 @@ impl TopologyRequest {
             || !self.slices.is_empty()
     }
 
-    /// Whether only slices are asked for.
+    /// Whether only slices are requested.
     pub fn is_slice_only(&self) -> bool {
         self.required.is_none() && self.preferred.is_none() && !self.slices.is_empty()
     }
@@ -171,7 +171,7 @@ pub struct PodSet {
     pub name: Arc<str>,
     /// Pods in the spec.
     pub count: i32,
-    /// Pods it can do with.
+    /// Fewest pods it can run with.
     pub min_count: Option<i32>,
     /// Pods still needed: the count without those that finished.
     pub effective_count: i32,
@@ -184,7 +184,7 @@ pub struct PodSet {
 }
 
 impl PodSet {
-    /// So many pods, each of which costs what it asks for.
+    /// `count` pods, each of which costs what it requests.
     pub fn new(name: &str, count: i32, pod: Arc<PodShape>) -> Self {
         Self {
             name: name.into(),
@@ -197,7 +197,7 @@ impl PodSet {
         }
     }
 
-    /// Whether it asks for topology itself.
+    /// Whether it requests a topology itself.
     pub fn is_explicitly_tas(&self) -> bool {
         self.topology.as_ref().is_some_and(|request| request.is_explicit())
     }
@@ -259,7 +259,7 @@ pub struct Links {
     pub is_parent: bool,
     /// The only flavors this variant may use.
     pub allowed_flavors: Option<Vec<FlavorId>>,
-    /// Somebody holds the admission back.
+    /// An admission gate is closed.
     pub admission_gated: bool,
     /// It may not preempt now.
     pub preemption_gated: bool,
@@ -280,19 +280,19 @@ pub struct Workload {
     pub generation: i64,
     /// When it was made.
     pub created: Time,
-    /// The LocalQueue it asks.
+    /// The LocalQueue it is submitted to.
     pub local_queue: LocalQueueId,
     /// Its priority.
     pub priority: i32,
     /// Added to the priority.
     pub boost: i32,
-    /// Whether it wants to run.
+    /// `spec.active`.
     pub active: bool,
     /// A fingerprint of the spec: equal means unchanged.
     pub spec_fingerprint: u64,
     /// A fingerprint of the pods given back.
     pub reclaim_fingerprint: u64,
-    /// What decides its fate; `None` is unknown.
+    /// What decides whether it fits; `None` is unknown.
     pub shape: Option<ShapeHash>,
     /// Pod sets.
     pub pod_sets: Vec<PodSet>,
@@ -310,7 +310,7 @@ pub struct Workload {
     pub links: Option<Box<Links>>,
 }
 
-/// What a pod set asks of the quota, or holds of it.
+/// Quota that a pod set requests, or holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// Total of all pods.
@@ -416,7 +416,7 @@ impl Workload {
             && !self.is_true(WorkloadCondition::WaitingForReplacementPods)
     }
 
-    /// Whether some check wants a retry or refused.
+    /// Whether some check is Retry or Rejected.
     pub fn has_failed_checks(&self) -> bool {
         self.checks.iter().any(|check| matches!(check.state, CheckState::Retry | CheckState::Rejected))
     }
@@ -497,7 +497,7 @@ impl Workload {
         self.pod_sets.iter().any(|pod_set| pod_set.min_count.is_some_and(|least| pod_set.count > least))
     }
 
-    /// Whether some pod set asks for topology.
+    /// Whether some pod set requests a topology.
     pub fn is_explicitly_tas(&self) -> bool {
         self.pod_sets.iter().any(PodSet::is_explicitly_tas)
     }
@@ -517,7 +517,7 @@ impl Workload {
         self.links.as_ref().is_some_and(|links| links.preemption_gated)
     }
 
-    /// What it asks of the quota, or holds of it if admitted, per pod set.
+    /// Quota it requests, or holds if admitted, per pod set.
     pub fn demands(&self) -> Vec<Demand> {
         match &self.admission {
             Some(admission) => admission.pod_sets.iter().map(|pod_set| self.held(pod_set)).collect(),
@@ -584,7 +584,7 @@ impl WorkloadLifecycle for Workload {
 }
 
 impl PodSet {
-    /// What it asks of the quota while pending.
+    /// Quota it requests while pending.
     pub fn demand(&self) -> Demand {
         Demand {
             requests: self.requests.times(i64::from(self.effective_count)),

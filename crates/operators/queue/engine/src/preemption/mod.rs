@@ -1,4 +1,4 @@
-//! Whom to preempt so that a workload fits.
+//! Preemption: which workloads to evict so that another fits.
 
 mod candidates;
 mod classical;
@@ -78,7 +78,7 @@ impl Need<'_> {
     }
 }
 
-/// Finds whom to preempt for an assignment in mode [`Mode::Preempt`]; nobody if that would not help.
+/// Finds the targets of an assignment in mode [`Mode::Preempt`]; none if preemption would not help.
 ///
 /// `known` is what the oracle found on the way to the assignment: the same need has the same answer.
 pub fn targets(
@@ -123,7 +123,7 @@ fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
     if state.settings.is_fair() { fair::search(state, need) } else { classical::search(state, need) }
 }
 
-/// The oracle flavor search asks: a real search for targets, for one flavor of one resource. It remembers
+/// The oracle of flavor search: a real search for targets, for one flavor of one resource. It remembers
 /// answers and is good for one evaluation only.
 #[derive(Clone, Debug, Default)]
 pub struct Simulation {

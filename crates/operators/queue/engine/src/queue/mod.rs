@@ -1,4 +1,4 @@
-//! Pending workloads: what waits in each ClusterQueue, in which order, and what wakes it.
+//! Pending workloads of ClusterQueues: order, inadmissible workloads and second passes.
 
 mod pending;
 mod reason;

@@ -1,9 +1,10 @@
-//! What waits in one ClusterQueue.
+//! The pending workloads of one ClusterQueue.
 //!
-//! A pending workload is *active* (waiting for its turn), *inadmissible* (parked until something
-//! changes) or *in flight* (popped, being decided about). Workloads of the same shape share a *group*:
-//! when one of them does not fit, the whole group is parked at once, and when something changes, it comes
-//! back at once, whatever its length.
+//! A pending workload is *active* (to be tried), *inadmissible* (not tried until something changes) or
+//! *in flight* (popped, being decided about). Workloads of the same shape form a *shape group*: when one of
+//! them does not fit, the whole group becomes inadmissible at once, and when something changes, active again
+//! at once, whatever its size. As `ClusterQueue` in Kueue's `pkg/cache/queue/cluster_queue.go`, with
+//! `handleInadmissibleHash`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::time::Time;
 pub struct Pending {
     /// The workload as last seen.
     pub workload: Arc<Workload>,
-    /// Its shape; `None` is unknown and shared with nobody.
+    /// Its shape; `None` is unknown and shared with no other workload.
     pub shape: Option<ShapeHash>,
     /// How far flavor search came.
     pub progress: Option<Box<Progress>>,
@@ -81,7 +82,7 @@ pub struct PendingQueue {
     pub(super) namespaces: Tally<NamespaceId>,
     pub(super) local_queues: Tally<LocalQueueId>,
     pub(super) total: Total,
-    /// The shapes of those in `parked`.
+    /// The shapes of those in `inadmissible`.
     pub(super) inadmissible_shapes: Tally<ShapeHash>,
     pub(super) active: usize,
     pub(super) bulk: usize,
@@ -171,7 +172,7 @@ impl PendingQueue {
         self.insert(id, pending, Membership::Alone, settings);
     }
 
-    /// Parks a workload with those of its shape, or alone if it may have to wait for a backoff.
+    /// Adds an inadmissible workload to the group of its shape, or alone if it may have to wait for a backoff.
     fn add_inadmissible_with_shape(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
         if pending.workload.has_backoff() {
             self.add_inadmissible(id, pending, settings);
@@ -186,7 +187,7 @@ impl PendingQueue {
         }
     }
 
-    /// The group of a workload: its LocalQueue, if usage orders them, and its shape.
+    /// The group key of a workload: its LocalQueue, if usage orders them, and its shape.
     pub(super) fn group_key_of(&self, pending: &Pending) -> GroupKey {
         self.group_key(pending.workload.local_queue, pending.shape)
     }
@@ -242,7 +243,7 @@ impl PendingQueue {
         Some(row.pending)
     }
 
-    /// Adds a workload or refreshes it. A parked one stays parked unless something changed that could
+    /// Adds a workload or refreshes it. An inadmissible one stays so unless something changed that could
     /// make it fit; one in flight is left alone.
     pub fn push_or_update(&mut self, id: WorkloadId, pending: Pending, settings: &Settings, now: Time) {
         if self.is_in_flight(id) {
@@ -287,16 +288,16 @@ impl PendingQueue {
         absent
     }
 
-    /// Parks a workload directly.
+    /// Makes a workload inadmissible, known or not.
     pub fn insert_inadmissible(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
         self.take(id);
         self.add_inadmissible(id, pending, settings);
     }
 
-    /// Takes the next workload; it is in flight until it is requeued or removed.
+    /// Pops the next workload; it is in flight until it is requeued or removed.
     pub fn pop(&mut self, usage: &dyn Fn(LocalQueueId) -> f64) -> Option<(WorkloadId, Pending)> {
         self.pop_cycle += 1;
-        // Whoever asks again is done with the one before.
+        // The one popped before was decided about, or is not to be.
         self.in_flight = None;
         let id = self.peek(usage)?;
         let mut pending = self.take(id)?;
@@ -325,8 +326,8 @@ impl PendingQueue {
             .map(|(_, _, key)| key.3)
     }
 
-    /// Puts a popped workload back. `unfit_reason` is what workloads of its shape report if it is parked
-    /// for its shape. True if it was added anywhere.
+    /// Puts a popped workload back. `unfit_reason` is what workloads of its shape report if it becomes
+    /// inadmissible for its shape. True if it was added anywhere.
     pub fn requeue(
         &mut self,
         id: WorkloadId,
@@ -369,7 +370,7 @@ impl PendingQueue {
             if self.is_active(id) {
                 return false;
             }
-            // A parked copy is newer than what was decided about.
+            // An inadmissible copy is newer than what was decided about.
             let pending = self.take(id).unwrap_or(pending);
             self.push_active(id, pending, settings);
             return true;
@@ -388,7 +389,7 @@ impl PendingQueue {
         true
     }
 
-    /// The workload does not wait for victims after all: whoever did before goes on doing so.
+    /// The workload does not wait for victims after all: the preemptor before it is the preemptor again.
     pub fn forget_preemptor(&mut self, id: WorkloadId) {
         if self.preemptor.as_ref().is_some_and(|known| known.workload == id) {
             self.preemptor = self.last_preemptor.take();
@@ -401,7 +402,7 @@ impl PendingQueue {
         }
     }
 
-    /// Remembers that a shape does not fit and parks all active workloads of it; says how many.
+    /// Remembers that a shape does not fit and makes all active workloads of it inadmissible. Returns how many.
     pub fn set_shape_inadmissible(&mut self, shape: ShapeHash, reason: Option<QuotaReservedReason>) -> usize {
         if self.strategy != Strategy::BestEffortFifo {
             return 0;
@@ -421,7 +422,7 @@ impl PendingQueue {
                 .flat_map(|group| &group.delayed)
                 .map(|key| key.3)
                 .collect();
-            // Those that may wait for a backoff are parked alone.
+            // Those that may wait for a backoff are not flushed with the group.
             for id in delayed {
                 if let Some(row) = self.rows.get_mut(&id) {
                     row.membership = Membership::Alone;
@@ -438,7 +439,7 @@ impl PendingQueue {
         before - self.active
     }
 
-    /// Remembers that a shape does not fit, so that arrivals of it are parked.
+    /// Remembers that a shape does not fit, so that arrivals of it become inadmissible.
     pub fn mark_unfit(&mut self, shape: ShapeHash, reason: Option<QuotaReservedReason>) {
         self.unfit.insert(shape, reason.unwrap_or(QuotaReservedReason::PendingEvaluation));
     }
@@ -448,8 +449,8 @@ impl PendingQueue {
         self.unfit.contains_key(&shape)
     }
 
-    /// Something changed: parked workloads whose namespace is served and whose backoff is over become
-    /// active again. Says how many.
+    /// Something changed: inadmissible workloads whose namespace is served and whose backoff is over become
+    /// active again. Returns how many.
     pub fn flush(&mut self, serves: &dyn Fn(NamespaceId) -> bool, now: Time) -> usize {
         self.flush_cycle = self.pop_cycle;
         self.unfit.clear();
@@ -465,12 +466,12 @@ impl PendingQueue {
         for group in shape_groups {
             let kept = self.of_namespaces(group, &unserved);
             self.change_group(group, |group| {
-                let mut woken = std::mem::take(&mut group.bulk);
+                let mut flushed = std::mem::take(&mut group.bulk);
                 for (key, local_queue) in kept {
-                    woken.remove(&key, local_queue);
+                    flushed.remove(&key, local_queue);
                     group.bulk.insert(key, local_queue);
                 }
-                group.active.merge(woken);
+                group.active.merge(flushed);
             });
         }
         for id in self.inadmissible.clone() {
@@ -485,7 +486,7 @@ impl PendingQueue {
         self.active - before
     }
 
-    /// Those parked in a group whose namespace is one of these.
+    /// The inadmissible workloads of a group whose namespace is one of these.
     fn of_namespaces(
         &self,
         group: GroupKey,
@@ -528,7 +529,7 @@ impl PendingQueue {
     }
 }
 
-/// Adds what a workload asks for (`factor` 1), or takes it away (`factor` −1).
+/// Adds what a workload requests (`factor` 1), or takes it away (`factor` −1).
 pub(super) fn change_total(total: &mut Total, workload: &Workload, factor: i128) {
     let mut change = |requests: &Requests, pods: i64| {
         for (resource, value) in requests.iter() {
@@ -542,7 +543,7 @@ pub(super) fn change_total(total: &mut Total, workload: &Workload, factor: i128)
     }
 }
 
-/// Whether nothing changed that could make a parked workload fit.
+/// Whether nothing changed that could make an inadmissible workload fit.
 fn is_unchanged(old: &Pending, new: &Pending, settings: &Settings) -> bool {
     let (a, b) = (&old.workload, &new.workload);
     let spec_evaluated = old.evaluated_generation == 0 || b.generation == old.evaluated_generation;

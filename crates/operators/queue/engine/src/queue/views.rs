@@ -1,4 +1,4 @@
-//! What can be said about the pending workloads of a ClusterQueue.
+//! Read access to the pending workloads of a ClusterQueue.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -26,7 +26,7 @@ impl PendingQueue {
         (active + usize::from(in_flight == Some(local_queue)), self.local_queues.get(local_queue) - active)
     }
 
-    /// Whether the workload waits for its turn.
+    /// Whether the workload is active.
     pub fn is_active(&self, id: WorkloadId) -> bool {
         self.rows.get(&id).is_some_and(|row| {
             row.membership == Membership::ShapeGroup
@@ -37,7 +37,7 @@ impl PendingQueue {
         })
     }
 
-    /// Whether the workload is parked.
+    /// Whether the workload is inadmissible.
     pub fn is_inadmissible(&self, id: WorkloadId) -> bool {
         self.rows.contains_key(&id) && !self.is_active(id)
     }
@@ -81,7 +81,7 @@ impl PendingQueue {
         all.into_iter().map(|(_, _, key)| key.3).collect()
     }
 
-    /// The reason workloads of this one's shape are parked for.
+    /// The reason for which workloads of this one's shape are inadmissible.
     pub fn unfit_reason(&self, id: WorkloadId) -> Option<QuotaReservedReason> {
         let shape = self.rows.get(&id).filter(|_| self.is_inadmissible(id))?.pending.shape?;
         self.unfit.get(&shape).copied()
@@ -111,7 +111,7 @@ impl PendingQueue {
         self.in_flight.as_ref().and_then(|(_, pending)| pending.shape)
     }
 
-    /// What all pending workloads ask for together.
+    /// What all pending workloads request together.
     pub fn pending_requests(&self) -> Requests {
         let mut total = self.total.clone();
         if let Some((_, pending)) = &self.in_flight {
@@ -120,8 +120,8 @@ impl PendingQueue {
         total.requests()
     }
 
-    /// Hashes who waits where, how far each has come, and who waits for victims. How far somebody has come counts
-    /// in relation to the cycle and the queue's generation.
+    /// Hashes which workloads wait where, the progress of their flavor search, and the preemptor. Progress counts
+    /// relative to the cycle and the queue's generation.
     pub(crate) fn hash_into(&self, cycle: i64, generation: i64, hasher: &mut impl Hasher) {
         for (key, group) in &self.shape_groups {
             key.hash(hasher);

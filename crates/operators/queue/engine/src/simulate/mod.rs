@@ -1,6 +1,7 @@
 //! The simulator: a small YAML of queues and workload classes, run in virtual time.
 //!
-//! The shape is that of upstream's scheduler performance tests, so their files run unchanged:
+//! The format is that of Kueue's scheduler performance tests (`test/performance/scheduler/configs`), so their
+//! files run unchanged:
 //!
 //! ```
 //! let plan = "
@@ -158,8 +159,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Queues are named after their class where that is enough; upstream's names, which tell set, queue and cohort,
-    /// are for many of a kind.
+    /// Queues are named after their class where that is unique; the names of Kueue's
+    /// `test/performance/scheduler/runner/generator`, which contain set, queue and cohort, are for many of a kind.
     fn shorten_names(&mut self, plan: &Plan) {
         let mut count_of: BTreeMap<&str, usize> = BTreeMap::new();
         for cohorts in &plan.cohorts {

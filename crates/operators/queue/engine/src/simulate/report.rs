@@ -90,7 +90,7 @@ pub struct QueueReport {
     pub utilisation: f64,
 }
 
-/// Workloads that preempt each other for ever. What is reported of them and of their queues is one of many ways in
+/// Workloads that preempt each other forever. What is reported of them and of their queues is one of many ways in
 /// which it could go on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,7 +99,7 @@ pub struct LivelockReport {
     pub seconds: f64,
     /// At how many occurrences they did.
     pub occurrences: usize,
-    /// Who was preempted again and again.
+    /// The workloads that are preempted repeatedly.
     pub workloads: Vec<String>,
     /// The queues they are in.
     pub queues: Vec<String>,
@@ -117,7 +117,7 @@ pub struct Report {
     pub queues: Vec<QueueReport>,
     /// Seconds until nothing happens any more.
     pub seconds: f64,
-    /// Workloads that never came to rest.
+    /// A livelock, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub livelock: Option<LivelockReport>,
 }
@@ -217,7 +217,7 @@ impl Recorder {
         LivelockReport {
             seconds: livelock.since.seconds_since(START),
             occurrences: livelock.occurrences,
-            message: livelock::sentence(&workloads, &queues, false),
+            message: livelock::describe(&workloads, &queues, false),
             workloads,
             queues,
         }
@@ -346,7 +346,7 @@ mod tests {
     use crate::time::Span;
 
     #[test]
-    fn what_never_comes_to_rest_is_told_in_text_and_json() {
+    fn livelocks_are_reported_in_text_and_json() {
         let queue = |at: usize, name: &str| (QueueId::from_index(at), name.to_owned(), 1000);
         let recorder = || Recorder::new(&[queue(0, "research"), queue(1, "idle"), queue(2, "production")]);
         let workload = |number: usize| WorkloadKey {
@@ -361,10 +361,10 @@ mod tests {
         };
         let report = recorder().finish(Some(livelock));
         let text = report.text();
-        let told = "From 2.5 s on, the preemption policies of research, production do not come to rest: job-1, job-2, \
-                    job-3, job-4, job-5 and 2 more would be preempted and admitted again and again until \
-                    something ends or arrives; ";
-        assert!(text.contains(told), "{text}");
+        let expected = "From 2.5 s on, the preemption policies of research, production cause a livelock: job-1, job-2, \
+                    job-3, job-4, job-5 and 2 more would be preempted and admitted repeatedly until \
+                    another workload ends or arrives; ";
+        assert!(text.contains(expected), "{text}");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["livelock"]["seconds"], 2.5);
         assert_eq!(json["livelock"]["occurrences"], 3);
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(json["livelock"]["queues"], serde_json::json!(["research", "production"]));
         assert!(json["livelock"]["message"].as_str().unwrap().contains("PrioritizePreemptorWorkloads"));
 
-        let rested = serde_json::to_value(recorder().finish(None)).unwrap();
-        assert!(rested.get("livelock").is_none(), "{rested}");
+        let without = serde_json::to_value(recorder().finish(None)).unwrap();
+        assert!(without.get("livelock").is_none(), "{without}");
     }
 }

@@ -1,4 +1,4 @@
-//! Queues and cohorts: how they hang together, and whether a queue can admit.
+//! Queues and cohorts: the cohort tree, and whether a queue can admit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -23,7 +23,7 @@ pub struct Held {
     pub tas: Vec<TasUse>,
     /// Where its places are accounted.
     pub(super) leaves: Vec<LeafUse>,
-    /// When its turn to be preempted comes.
+    /// Its rank among candidates for preemption.
     pub(crate) rank: Arc<Rank>,
 }
 
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Adds a workload as if it held quota of `queue`, whatever its status says.
+    /// Adds a workload as if it held quota of `queue`, whatever its status.
     pub fn set_workload_held(&mut self, workload: Workload, queue: QueueId) -> WorkloadId {
         let held = Held {
             queue,

@@ -63,7 +63,7 @@ pub fn pending(name: &str, queue: &str, milli: i64, priority: i32) -> Value {
     workload
 }
 
-/// A workload that holds quota since an hour.
+/// A workload admitted an hour ago.
 pub fn admitted(name: &str, queue: &str, milli: i64, priority: i32) -> Value {
     let mut workload = pending(name, queue, milli, priority);
     workload["status"] = json!({
@@ -93,7 +93,7 @@ pub fn name_of(engine: &Engine, id: WorkloadId) -> String {
     engine.state().workload(id).map_or_else(String::new, |workload| workload.key.name.to_string())
 }
 
-/// Who is to be evicted, and why.
+/// The workloads to evict, and why.
 pub fn preempted(engine: &Engine, report: &CycleReport) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     for decision in &report.decisions {
@@ -106,7 +106,7 @@ pub fn preempted(engine: &Engine, report: &CycleReport) -> Vec<(String, &'static
     found
 }
 
-/// Lets everybody leave who is to be evicted; says how many.
+/// Lets all evictions happen; returns how many.
 pub fn evict(engine: &mut Engine, report: &CycleReport, now: Time) -> usize {
     let mut evicted = 0;
     for decision in &report.decisions {
@@ -150,7 +150,7 @@ pub fn queue_id(engine: &Engine, name: &str) -> QueueId {
     engine.state().names.queues.get(name).unwrap()
 }
 
-/// A workload goes.
+/// Removes a workload.
 pub fn remove(engine: &mut Engine, name: &str) {
     let key = engine.state().workload(id(engine, name)).unwrap().key.clone();
     engine.remove_workload(&key, NOW);

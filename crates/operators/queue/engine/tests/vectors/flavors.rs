@@ -70,7 +70,8 @@ fn add_tas_queue(world: &mut World, flavors: &Value) {
 fn topology_requests(case: &Case<'_>) -> Verdict {
     let mut world = World::without_workloads(case);
     let (calls, want) = (case.calls(), case.want());
-    // Upstream's queue lists the flavor but has no topology for it, which the objects do not say.
+    // Kueue's test (`pkg/scheduler/flavorassigner`) builds a queue that lists the flavor without its topology, which
+    // objects cannot express.
     if want["error"] == "no TAS flavor assigned" && calls["clusterQueue"]["tasFlavors"].is_array() {
         return Verdict::Unsupported;
     }

@@ -1,4 +1,4 @@
-//! Whom to preempt.
+//! Preemption targets.
 
 use std::sync::Arc;
 

@@ -107,8 +107,7 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
 /// Another writer changes a label just before the first status write.
 const CONCURRENT: &str = "concurrentLabelUpdateBeforeFirstStatusPatch";
 
-/// What `schedule` may be told. Of `deleteLocalQueueFromApi` nothing is left to do: the engine asks the API
-/// for nothing, and knows LocalQueues as the queues do.
+/// Flags of `schedule`. `deleteLocalQueueFromApi` has no effect: the engine does not read the API.
 const FLAGS: [&str; 7] = [
     "op",
     "cycles",

@@ -1,4 +1,4 @@
-//! Workloads: what they ask for, their order and their status.
+//! Workloads: requests, order and status.
 
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::api::node::v1::RuntimeClass;

@@ -28,7 +28,7 @@ pub fn key(object: &Value) -> String {
     format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// The manager configuration of a case, without what only tells the runner something.
+/// The manager configuration of a case, without fields for the runner.
 pub fn configuration(config: &Value, names: &mut Names) -> Settings {
     const KNOWN: [&str; 4] = ["fairSharing", "admissionFairSharing", "resources", "waitForPodsReady"];
     let mut own = config.clone();

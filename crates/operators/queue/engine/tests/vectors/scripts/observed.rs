@@ -75,7 +75,7 @@ impl Machine {
                 return Some(Step::Set(json!(names.collect::<Vec<_>>())));
             }
             "queueOrder" => json!(self.popped),
-            // Who is where.
+            // Which workloads are active or inadmissible.
             "assigned" => json!(self.assigned()),
             "queueMembers" => return Some(Step::Set(self.members())),
             "active" if wanted.is_object() => return Some(Step::Set(self.dump(true))),
@@ -114,7 +114,7 @@ impl Machine {
                     "schedulingCycle": progress.cycle,
                 })
             }),
-            // How often upstream logs.
+            // How often Kueue logs.
             "moveWorkloadsLogCount" => return Some(Step::Unknown),
             _ => return None,
         };
