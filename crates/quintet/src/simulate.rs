@@ -10,10 +10,10 @@ use quintet_queue_engine::simulate;
 
 use crate::output;
 
-/// Run queues and workloads in virtual time: who waits how long, and how full are the queues?
+/// Simulate queues and workloads in virtual time: wait times and utilization
 ///
-/// The file says which queues there are and which workloads arrive when; its shape is that of Kueue's
-/// scheduler performance tests. The engine is the one that decides in production. For example:
+/// The file describes queues and arriving workloads, in the format of Kueue's scheduler performance
+/// tests. The engine is the one that decides in production. For example:
 ///
 ///   cohorts:
 ///   - className: team
@@ -29,10 +29,10 @@ use crate::output;
 ///         workloads:
 ///         - {className: small, runtimeMs: 2000, priority: 50, request: 5}
 ///
-/// Quotas and requests are CPUs, per queue and per pod. Queues may also say whom they preempt
-/// (withinClusterQueue, reclaimWithinCohort), workloads how many pods they have (podCount). With
-/// nodes in racks (topology) workloads ask where their pods lie (tasConstraint, tasLevel,
-/// sliceSize). Policies that make queues preempt each other for ever are told, with what can end it.
+/// Quotas and requests are CPUs, per queue and per pod. Queues may also have preemption policies
+/// (withinClusterQueue, reclaimWithinCohort), workloads a number of pods (podCount). With nodes in
+/// racks (topology) workloads may request a placement (tasConstraint, tasLevel, sliceSize).
+/// Preemption livelocks are reported, with what can end them.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

@@ -1,4 +1,4 @@
-//! Admission fair sharing: LocalQueues that used much lately wait for those that used little.
+//! Admission fair sharing: LocalQueues are ordered by their decayed usage.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ impl UsageLedger {
     }
 
     /// Folds a charge into the usage: the workload is admitted. Usage is decayed to `now` first.
-    pub fn settle(
+    pub fn convert_penalty(
         &mut self,
         local_queue: LocalQueueId,
         workload: &WorkloadKey,

@@ -1,8 +1,6 @@
-//! "Why not yet?": what stands between a workload and its admission.
+//! Explanations: why a workload is not admitted yet, and what would have to end.
 //!
 //! ```
-//! use quintet_queue_engine::intake::{self, IntakeOptions};
-//! use quintet_queue_engine::settings::Settings;
 //! use quintet_queue_engine::time::Time;
 //! use quintet_queue_engine::{Engine, testing};
 //! use serde_json::json;
@@ -26,10 +24,10 @@
 //! let shortage = &why.shortages[0];
 //! assert_eq!((shortage.missing, shortage.holders.len()), (Some(1000.into()), 1));
 //! assert_eq!(
-//!     why.text(&engine.state),
+//!     why.text(&engine),
 //!     "team/second waits in research: couldn't assign flavors to pod set main: insufficient unused quota for cpu in \
 //!      flavor a100, 1 more needed\n\
-//!      - main: 1 cpu of a100 more needed (2 asked for, 1 available, at most 4)\n  \
+//!      - main: 1 cpu of a100 more needed (2 requested, 1 available, at most 4)\n  \
 //!        held by: team/first 3 (research)\n  \
 //!        enough when done: team/first\n"
 //! );
@@ -37,6 +35,8 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+
+use quintet_api::kueue::WorkloadLifecycle;
 
 use crate::amount::Amount;
 use crate::cycle::evaluate;
@@ -48,26 +48,26 @@ use crate::preemption::Target;
 use crate::state::State;
 use crate::time::Time;
 
-/// How many holders of a scarce resource are named.
+/// How many holders of a missing resource are named.
 const MOST_HOLDERS: usize = 10;
 
-/// Where a workload is.
+/// Where a workload is in its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum QueuePosition {
     /// It holds its quota.
     Reserved,
-    /// It waits for its turn behind so many others.
+    /// It is active, behind so many others.
     Waiting {
         /// Workloads before it.
         ahead: usize,
     },
-    /// It is parked until something changes.
-    Parked,
+    /// It is inadmissible until something changes.
+    Inadmissible,
     /// It is not in any queue.
     NotQueued,
 }
 
-/// Somebody who holds what is missing.
+/// A workload that holds what is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The workload.
@@ -81,12 +81,12 @@ pub struct Holder {
 /// What a flavor lacks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
-    /// The pod set that asks.
+    /// The pod set that requests it.
     pub pod_set: Arc<str>,
     /// The flavor and resource; `None` if the pods do not suit the flavor at all.
     pub fr: Option<Fr>,
-    /// How much is asked for.
-    pub asked: Amount,
+    /// How much is requested.
+    pub requested: Amount,
     /// How much there is now.
     pub available: Amount,
     /// The most there can ever be.
@@ -95,7 +95,7 @@ pub struct Shortage {
     pub missing: Option<Amount>,
     /// The reason as clients see it.
     pub text: String,
-    /// Who holds it, those who hold most first.
+    /// The holders, largest first.
     pub holders: Vec<Holder>,
     /// Holders whose end would free enough, as few as possible.
     pub enough: Vec<WorkloadId>,
@@ -106,10 +106,10 @@ pub struct Shortage {
 pub struct Explanation {
     /// The workload.
     pub workload: WorkloadId,
-    /// The queue it asks, if its LocalQueue exists.
+    /// The ClusterQueue it waits in, if its LocalQueue exists.
     pub queue: Option<QueueId>,
     /// Where it is.
-    pub standing: Standing,
+    pub position: QueuePosition,
     /// What keeps it out of any evaluation: stopped queues, gates, backoff.
     pub held_back: Vec<String>,
     /// How well it would fit now.
@@ -118,7 +118,7 @@ pub struct Explanation {
     pub message: String,
     /// What is missing.
     pub shortages: Vec<Shortage>,
-    /// Whom it would preempt now.
+    /// What it would preempt now.
     pub would_preempt: Vec<Target>,
 }
 
@@ -131,14 +131,14 @@ impl Engine {
         let mut explanation = Explanation {
             workload: id,
             queue,
-            standing: self.standing(id, queue),
+            position: self.position(id, queue),
             held_back: Vec::new(),
             mode: None,
             message: String::new(),
             shortages: Vec::new(),
             would_preempt: Vec::new(),
         };
-        if explanation.standing == Standing::Reserved {
+        if explanation.position == QueuePosition::Reserved {
             return Some(explanation);
         }
         let mut hold = |applies: bool, text: &str| {
@@ -190,21 +190,19 @@ impl Engine {
         Some(explanation)
     }
 
-    fn standing(&self, id: WorkloadId, queue: Option<QueueId>) -> Standing {
+    fn position(&self, id: WorkloadId, queue: Option<QueueId>) -> QueuePosition {
         if self.state.held(id).is_some() {
-            return Standing::Reserved;
+            return QueuePosition::Reserved;
         }
         let Some(pending) = queue.and_then(|queue| self.pending(queue)) else {
-            return Standing::NotQueued;
+            return QueuePosition::NotQueued;
         };
         if pending.is_inadmissible(id) {
-            return Standing::Parked;
+            return QueuePosition::Inadmissible;
         }
-        let ahead = pending
-            .ordered(&|local_queue| self.local_queue_usage(local_queue), &self.state.settings)
-            .into_iter()
-            .position(|own| own == id);
-        ahead.map_or(Standing::NotQueued, |ahead| Standing::Waiting { ahead })
+        let ahead =
+            queue.and_then(|queue| self.pending_in_order(queue).into_iter().position(|own| own == id));
+        ahead.map_or(QueuePosition::NotQueued, |ahead| QueuePosition::Waiting { ahead })
     }
 }
 
@@ -237,7 +235,7 @@ fn shortage(
     Shortage {
         pod_set: Arc::clone(pod_set),
         fr,
-        asked: fr.map_or(Amount::ZERO, |fr| Amount::new(requests.get(fr.resource))),
+        requested: fr.map_or(Amount::ZERO, |fr| Amount::new(requests.get(fr.resource))),
         available,
         maximum,
         missing,
@@ -247,7 +245,7 @@ fn shortage(
     }
 }
 
-/// Everybody in the tree who holds some of it, those who hold most first.
+/// All workloads of the tree that hold some of it, largest first.
 fn holders_of(state: &State, node: crate::quota::NodeId, fr: Fr) -> Vec<Holder> {
     let root = state.tree.root(node);
     let mut queues = state.tree.all_queues_below(root);
@@ -283,19 +281,20 @@ fn enough_of(holders: &[Holder], missing: Amount) -> Vec<WorkloadId> {
 
 impl Explanation {
     /// The explanation for people.
-    pub fn text(&self, state: &State) -> String {
+    pub fn text(&self, engine: &Engine) -> String {
+        let state = &engine.state;
         let names = &state.names;
         let key = |id: WorkloadId| {
             state.workload(id).map_or_else(String::new, |workload| state.key_text(&workload.key))
         };
         let queue = self.queue.map_or("no queue", |queue| names.queue_name(queue));
         let mut text = format!("{} ", key(self.workload));
-        let _ = match &self.standing {
-            Standing::Reserved => write!(text, "holds quota of {queue}"),
-            Standing::Waiting { ahead: 0 } => write!(text, "is next in {queue}"),
-            Standing::Waiting { ahead } => write!(text, "waits in {queue} behind {ahead}"),
-            Standing::Parked => write!(text, "waits in {queue}"),
-            Standing::NotQueued => write!(text, "is not queued"),
+        let _ = match &self.position {
+            QueuePosition::Reserved => write!(text, "holds quota of {queue}"),
+            QueuePosition::Waiting { ahead: 0 } => write!(text, "is next in {queue}"),
+            QueuePosition::Waiting { ahead } => write!(text, "waits in {queue} behind {ahead}"),
+            QueuePosition::Inadmissible => write!(text, "waits in {queue}"),
+            QueuePosition::NotQueued => write!(text, "is not queued"),
         };
         if !self.message.is_empty() {
             let _ = write!(text, ": {}", self.message);
@@ -318,12 +317,12 @@ impl Explanation {
             };
             let _ = writeln!(
                 text,
-                "- {}: {} {} of {} more needed ({} asked for, {} available, at most {})",
+                "- {}: {} {} of {} more needed ({} requested, {} available, at most {})",
                 shortage.pod_set,
                 amount(missing),
                 names.resource_name(fr.resource),
                 names.flavor_name(fr.flavor),
-                amount(shortage.asked),
+                amount(shortage.requested),
                 amount(shortage.available),
                 amount(shortage.maximum),
             );

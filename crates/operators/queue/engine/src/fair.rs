@@ -32,7 +32,7 @@ impl Share {
         !self.borrowed.is_empty()
     }
 
-    /// Whether it borrows any of what is asked for here.
+    /// Whether it borrows any of what is requested here.
     pub fn is_borrowing_on(&self, requested: &Usage) -> bool {
         self.borrowed.iter().any(|fr| usage_of(requested, *fr) > 0)
     }

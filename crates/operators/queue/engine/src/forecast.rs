@@ -1,4 +1,4 @@
-//! "When?": when pending workloads would start, given how long everything runs.
+//! Forecasts: when pending workloads would start, given how long everything runs.
 //!
 //! ```
 //! use quintet_queue_engine::testing;
@@ -21,33 +21,34 @@
 //! let when = |name| forecast.starts[&testing::id(&engine, "team", name)];
 //! assert_eq!(when("first"), Some(start));
 //! assert_eq!(when("second"), Some(start + Span::secs(60)));
-//! assert_eq!(forecast.restless, None);
+//! assert_eq!(forecast.livelock, None);
 //! ```
 
 use std::collections::BTreeMap;
 
-use crate::engine::Engine;
-use crate::model::ConditionKind;
-use crate::names::WorkloadId;
-use crate::restless::Restless;
-use crate::time::{Span, Time};
-use crate::virtual_time::{Happening, VirtualRun};
+use quintet_api::kueue::conditions::WorkloadCondition;
 
-/// What is to be expected.
+use crate::engine::Engine;
+use crate::livelock::Livelock;
+use crate::names::WorkloadId;
+use crate::time::{Span, Time};
+use crate::virtual_time::{Transition, VirtualRun};
+
+/// A forecast.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// When every pending workload would start; `None` is not until the horizon.
     pub starts: BTreeMap<WorkloadId, Option<Time>>,
-    /// Workloads that would preempt each other for ever: when those in their queues start and end is not to be
+    /// Workloads that would preempt each other forever: when those in their queues start and end cannot be
     /// known.
-    pub restless: Option<Restless>,
+    pub livelock: Option<Livelock>,
 }
 
 impl Engine {
     /// When every pending workload would start, up to `horizon` from now.
     ///
     /// `duration` is how long a workload runs once it starts: its time limit or what was observed of its
-    /// kind; `None` is for ever. For a workload that runs already it is counted from its admission.
+    /// kind; `None` is forever. For a workload that runs already it is counted from its admission.
     /// Works on a copy and changes nothing. Arrivals are not foreseen.
     pub fn forecast(
         &self,
@@ -63,25 +64,25 @@ impl Engine {
         for (id, workload) in self.state.workloads().filter(|(id, _)| self.state.held(*id).is_some()) {
             if let Some(length) = duration(self, id) {
                 let admitted = workload
-                    .condition(ConditionKind::Admitted)
-                    .or_else(|| workload.condition(ConditionKind::QuotaReserved));
+                    .condition(WorkloadCondition::Admitted)
+                    .or_else(|| workload.condition(WorkloadCondition::QuotaReserved));
                 let since = admitted.map_or(now, |condition| condition.since);
                 run.end_at(id, (since + length).max(now));
             }
         }
-        let mut seen = |_: &Self, at: Time, happening: Happening| {
-            if let Happening::Started(id) = happening
+        let mut seen = |_: &Self, at: Time, transition: Transition| {
+            if let Transition::Started(id) = transition
                 && let Some(start) = starts.get_mut(&id)
             {
                 start.get_or_insert(at);
             }
         };
         let end = now + horizon;
-        run.settle(duration, &mut seen);
+        run.run_until_idle(duration, &mut seen);
         while let Some(next) = run.next_at().filter(|next| *next <= end) {
             run.advance_to(next, &mut seen);
-            run.settle(duration, &mut seen);
+            run.run_until_idle(duration, &mut seen);
         }
-        Forecast { starts, restless: run.restless }
+        Forecast { starts, livelock: run.livelock }
     }
 }

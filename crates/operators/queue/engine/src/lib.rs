@@ -1,35 +1,34 @@
-//! Scheduling decisions of the queue as a pure library: no I/O, no clock, no Kubernetes client.
+//! The scheduling engine of the queue operator: a pure library without I/O, clock or Kubernetes client.
 //!
 //! The engine holds ClusterQueues, LocalQueues, hierarchical Cohorts, ResourceFlavors, Topologies, nodes
-//! and Workloads, and decides who gets which quota, where, and at whose expense, as Kueue does. Because
-//! it is pure it can also be asked [why not yet](explain), [what if](what_if) and [when](forecast), and
-//! be run [in virtual time](simulate), which tells of policies that [never come to rest](restless).
+//! and Workloads, and decides about admission, placement and preemption as Kueue does. Because it is pure it can
+//! also [explain](explain) why a workload is pending, [forecast](forecast) when it starts, [try out](what_if)
+//! changes and be [simulated](simulate) in virtual time, which detects preemption [livelocks](livelock).
 //!
 //! ```text
-//!   API objects ──intake──▶ model ──▶ Engine ──schedule(now)──▶ decisions ──outlet──▶ status, events
+//!   API objects ──ingest──▶ model ──▶ Engine ──schedule(now)──▶ decisions ──status──▶ status, events
 //!                                       │
-//!              queue   who is next: order, parking, shapes, second passes
-//!              cycle   heads → evaluate → order → decide one by one
-//!              flavors which flavor of every resource; fits now, after preemption, or not
-//!              preemption whom to take: classical, or by fair share
-//!              tas     where the pods go: count leaves, sum up, choose domains, descend
-//!              state   the live truth: quota tree, node usage, who holds what
+//!              queue      pending workloads: order, inadmissible ones, shapes, second passes
+//!              cycle      heads → nominate → order → process one by one → assume or requeue
+//!              flavors    which flavor of every resource; fits now, after preemption, or not
+//!              preemption which workloads to evict: classical, or by fair share
+//!              tas        topology aware scheduling: count leaves, sum up, choose domains, descend
+//!              state      quota tree, node usage, holders of quota
 //! ```
 //!
-//! # What it relies on
-//! - **Names are integers.** [`names`] turns every name into a small id at the border.
-//! - **One live state, no snapshots.** [`quota`] keeps usage incrementally up the cohort tree. Trying
-//!   something out (a preemption, a fair share) changes usage and rolls it back from a journal; a cycle
-//!   copies nothing and costs what its heads cost, not what exists.
-//! - **Shapes share a fate.** Pending workloads of the same shape wait in one lane. When one does not fit
-//!   the lane is parked as a whole, and an event wakes it as a whole, whatever its length ([`queue`]).
+//! # Design
+//! - **Interned names.** [`names`] turns every name into a small id at ingestion.
+//! - **One live state, no snapshots.** Usage is kept incrementally up the cohort tree. A trial (a preemption, a
+//!   fair share) changes usage and rolls it back from a journal; a cycle copies nothing and costs what its heads
+//!   cost, not what exists.
+//! - **Shape groups.** Pending workloads of the same shape form one group. When one does not fit the whole
+//!   group becomes inadmissible, and a flush makes the whole group active, whatever its size.
 //! - **Many admissions per cycle.** A cycle takes the head of every queue. Entries are decided one after
-//!   another and each sees what those before it took, so a cycle decides as if they had come alone in
-//!   that order; and trees of cohorts share nothing, so they decide as if each was alone.
-//! - **Determinism.** Everything that decides is ordered by ids, names or explicit keys; hash maps are
-//!   only looked up. The same history makes the same decisions, byte for byte.
+//!   another, each after those before it took their quota; trees of cohorts share nothing and are independent.
+//! - **Determinism.** Everything that decides is ordered by ids, names or explicit keys; hash maps are never
+//!   iterated. The same history makes the same decisions, byte for byte.
 //!
-//! # What it leaves to its caller
+//! # Left to the caller
 //! Reading and writing the API, the time, and retries. A write that fails is reported back with
 //! [`Engine::admission_failed`], [`Engine::preemptions_failed`] or [`Engine::eviction_failed`]. A victim
 //! keeps its quota until its update arrives without an admission.
@@ -54,33 +53,57 @@
 //! assert_eq!(report.admitted(), 1);
 //! ```
 
-pub mod afs;
-pub mod amount;
-pub mod cycle;
-pub mod engine;
+mod afs;
+mod amount;
+mod cycle;
+mod engine;
+mod fair;
+mod flavors;
+mod float;
+mod labels;
+mod preemption;
+mod queue;
+mod quota;
+mod requests;
+mod state;
+mod tas;
+mod virtual_time;
+
 pub mod explain;
-pub mod fair;
-pub mod flavors;
-pub mod float;
 pub mod forecast;
-pub mod intake;
-pub mod labels;
+pub mod ingest;
+pub mod livelock;
 pub mod model;
 pub mod names;
-pub mod outlet;
-pub mod preemption;
-pub mod queue;
-pub mod quota;
-pub mod requests;
-pub mod restless;
 pub mod settings;
 pub mod simulate;
-pub mod state;
-pub mod tas;
+pub mod status;
 pub mod testing;
 pub mod time;
 pub mod what_if;
 
-mod virtual_time;
-
+pub use amount::Amount;
+pub use cycle::{Admitted, CycleReport, Decision, Outcome, Unadmitted};
 pub use engine::Engine;
+pub use flavors::Mode;
+pub use labels::Labels;
+pub use preemption::Target;
+pub use queue::{PendingQueue, RequeueReason};
+pub use requests::Requests;
+pub use state::{CheckInfo, InactiveReason};
+pub use tas::NodeInfo;
+
+/// The mechanisms behind the engine, for this crate's tests and benchmarks. Not part of the API.
+#[doc(hidden)]
+pub mod internals {
+    macro_rules! modules {
+        ($($module:ident),+ $(,)?) => {
+            $(#[allow(missing_docs, reason = "as in the module itself")]
+            pub mod $module {
+                pub use crate::$module::*;
+            })+
+        };
+    }
+    modules!(afs, amount, cycle, engine, fair, flavors, float, labels, preemption, queue, quota);
+    modules!(requests, state, tas);
+}

@@ -1,4 +1,4 @@
-//! Names become small integers once, at the border, and stay integers everywhere inside.
+//! Interned names: every name becomes a small integer once, at ingestion.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -76,7 +76,7 @@ impl Hasher for IdHasher {
     }
 
     fn write_u32(&mut self, value: u32) {
-        // Fibonacci hashing: the upper bits, which the map looks at, depend on all of the id.
+        // Fibonacci hashing: the upper bits, which the map uses, depend on all of the id.
         self.0 = u64::from(value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 }
@@ -150,8 +150,9 @@ pub struct Names {
     pub namespaces: Interner<NamespaceId>,
     /// Topology names.
     pub topologies: Interner<TopologyId>,
-    /// FNV-1a of every resource name: upstream visits the resources of a request in that order, and the
-    /// order decides which failure is reported when several resource groups fail.
+    /// FNV-1a of every resource name: Kueue visits the resources of a request in that order
+    /// (`pkg/resources/slice_requests.go`), and the order decides which failure is reported when several resource
+    /// groups fail.
     scan_keys: Vec<u64>,
     /// Pod shapes in use.
     pub(crate) pod_shapes: Shared<PodShape>,
@@ -161,7 +162,7 @@ pub struct Names {
 #[derive(Clone, Debug)]
 pub(crate) struct Shared<T> {
     values: HashSet<Arc<T>>,
-    /// At this size values nobody uses any more are dropped.
+    /// At this size unused values are dropped.
     limit: usize,
 }
 
@@ -214,6 +215,11 @@ impl Names {
             self.scan_keys.push(fnv1a(name.as_bytes()));
         }
         id
+    }
+
+    /// The id of a LocalQueue.
+    pub fn local_queue(&mut self, namespace: &str, name: &str) -> LocalQueueId {
+        self.local_queues.intern(&format!("{namespace}/{name}"))
     }
 
     /// The name of a resource.
@@ -278,7 +284,7 @@ mod tests {
     use super::Shared;
 
     #[test]
-    fn equal_values_are_kept_once_and_unused_ones_not_for_ever() {
+    fn equal_values_are_kept_once_and_unused_ones_are_dropped() {
         let mut shared = Shared::default();
         let kept = shared.share(0);
         assert!(std::sync::Arc::ptr_eq(&kept, &shared.share(0)));

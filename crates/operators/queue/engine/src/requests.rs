@@ -1,4 +1,4 @@
-//! What pods ask for: a handful of resources with an integer each.
+//! Resource requests: a few resources with an integer each.
 
 use quintet_api::Quantity;
 

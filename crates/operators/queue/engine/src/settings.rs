@@ -1,7 +1,9 @@
-//! Feature gates and configuration that change decisions, with upstream's defaults.
+//! Feature gates and configuration that change decisions, with the defaults of Kueue's
+//! `pkg/features/kube_features.go` and `apis/config/v1beta2/defaults.go`.
 
 use std::collections::BTreeMap;
 
+use crate::ingest::RequestOptions;
 use crate::names::ResourceId;
 use crate::time::Span;
 
@@ -33,7 +35,7 @@ macro_rules! gates {
 }
 
 gates! {
-    /// Admit fewer pods than asked for, down to the minimum of a pod set.
+    /// Admit fewer pods than requested, down to the minimum of a pod set.
     partial_admission = "PartialAdmission", true;
     /// Flavor search follows the queue's fungibility policies and resumes where it stopped.
     flavor_fungibility = "FlavorFungibility", true;
@@ -49,7 +51,7 @@ gates! {
     recompute_on_overlap = "RecomputeAssignmentUponPreemptionTargetsOverlap", true;
     /// Entries whose nodes were taken by another entry are evaluated again.
     tas_recompute_in_cycle = "TASRecomputeAssignmentWithinSchedulingCycle", true;
-    /// Workloads of the same shape share their fate until something changes.
+    /// Workloads of the same shape become inadmissible together.
     equivalence_hashing = "SchedulingEquivalenceHashing", true;
     /// Granular reasons on unadmitted workloads.
     observability = "UnadmittedWorkloadsObservability", true;
@@ -154,6 +156,8 @@ pub struct Settings {
     pub block_admission: bool,
     /// Order of workloads evicted for unready pods.
     pub requeuing_timestamp: RequeuingTimestamp,
+    /// What changes requests before they count against quota.
+    pub requests: RequestOptions,
 }
 
 impl Settings {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::engine::Engine;
-use crate::intake::{self, IntakeOptions};
+use crate::ingest;
 use crate::model::{QueueSpec, WorkloadKey};
 use crate::names::{Id, WorkloadId};
 use crate::settings::Settings;
@@ -16,8 +16,7 @@ pub fn engine(objects: &[Value]) -> Engine {
 
 /// As [`engine`], with settings.
 pub fn engine_with(settings: Settings, objects: &[Value]) -> Engine {
-    let mut engine = Engine::new(settings);
-    let order = [
+    const ORDER: [&str; 8] = [
         "Namespace",
         "Topology",
         "ResourceFlavor",
@@ -27,7 +26,8 @@ pub fn engine_with(settings: Settings, objects: &[Value]) -> Engine {
         "LocalQueue",
         "Workload",
     ];
-    for kind in order {
+    let mut engine = Engine::new(settings);
+    for kind in ORDER {
         for object in objects.iter().filter(|object| object.get("kind").is_some_and(|own| own == kind)) {
             add(&mut engine, object);
         }
@@ -35,67 +35,39 @@ pub fn engine_with(settings: Settings, objects: &[Value]) -> Engine {
     engine
 }
 
-/// Adds or changes one object; one that cannot be read is left out.
+/// Adds or changes one object.
+///
+/// # Panics
+/// If the object cannot be ingested: a test would go on without it.
+#[expect(clippy::panic, reason = "for examples and tests only")]
 pub fn add(engine: &mut Engine, object: &Value) {
     let start = Time::ZERO;
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or("");
-    let names = &mut engine.state.names;
-    match kind {
-        "Namespace" => {
-            let (id, labels) = intake::namespace(object, names);
-            engine.set_namespace(id, Some(labels), start);
+    let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+    if let Some(namespace) = namespace {
+        let id = engine.state.names.namespaces.intern(namespace);
+        if engine.state.namespace(id).is_none() {
+            engine.set_namespace(id, Some(crate::labels::Labels::new()), start);
         }
-        "Topology" => {
-            let (id, levels) = intake::topology(object, names);
-            engine.set_topology(id, Some(levels), start);
-        }
-        "ResourceFlavor" => {
-            if let Ok((id, flavor)) = intake::flavor(object, names) {
-                engine.set_flavor(id, Some(flavor), start);
-            }
-        }
-        "Node" => {
-            if let Ok(node) = intake::node(object, names) {
-                engine.state.tas.set_nodes([(std::sync::Arc::clone(&node.name), Some(node))]);
-            }
-        }
-        "Cohort" => {
-            if let Ok((id, spec)) = intake::cohort(object, names) {
-                engine.set_cohort(id, Some(spec), start);
-            }
-        }
-        "ClusterQueue" => {
-            let spec = queue(engine, object);
-            engine.set_queue(spec, start);
-        }
-        "LocalQueue" => {
-            let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("");
-            let id = names.namespaces.intern(namespace);
-            if engine.state.namespace(id).is_none() {
-                engine.set_namespace(id, Some(crate::labels::Labels::new()), start);
-            }
-            if let Ok((id, local_queue)) = intake::local_queue(object, &mut engine.state.names) {
-                engine.set_local_queue(id, Some(local_queue));
-            }
-        }
-        _ => {
-            let gates = engine.state.settings.gates.clone();
-            if let Ok(workload) =
-                intake::workload(object, &IntakeOptions::default(), &gates, &mut engine.state.names)
-            {
-                engine.set_workload(workload, start);
-            }
-        }
+    }
+    if let Err(error) = engine.apply_json(object, start) {
+        panic!("{error}: {object}");
     }
 }
 
-/// Reads a ClusterQueue; one that cannot be read owns nothing.
+/// Ingests a ClusterQueue without adding it.
+///
+/// # Panics
+/// If the object cannot be ingested.
+#[expect(clippy::panic, reason = "for examples and tests only")]
 pub fn queue(engine: &mut Engine, object: &Value) -> QueueSpec {
-    let names = &mut engine.state.names;
-    intake::queue(object, names).unwrap_or_else(|_| QueueSpec::new(names.queues.intern("")))
+    let decoded = ingest::decode("ClusterQueue", object);
+    match decoded.and_then(|queue| ingest::cluster_queue(&queue, &mut engine.state.names)) {
+        Ok(queue) => queue,
+        Err(error) => panic!("{error}: {object}"),
+    }
 }
 
-/// A pending Workload of one pod that asks for `cpu` cores. Its UID is its name.
+/// A pending Workload of one pod that requests `cpu` cores. Its UID is its name.
 pub fn workload(namespace: &str, name: &str, queue: &str, cpu: i64) -> Value {
     json!({
         "kind": "Workload",
@@ -107,7 +79,7 @@ pub fn workload(namespace: &str, name: &str, queue: &str, cpu: i64) -> Value {
     })
 }
 
-/// The id of a workload, or one that nobody has.
+/// The id of a workload, or one that no workload has.
 pub fn id(engine: &Engine, namespace: &str, name: &str) -> WorkloadId {
     let namespace = engine.state.names.namespaces.get(namespace);
     let key = namespace.map(|namespace| WorkloadKey { namespace, name: name.into() });

@@ -1,17 +1,18 @@
-//! Running the engine ahead of time: decisions take effect at once and workloads end when they should.
+//! Virtual time: cycles of a copy of the engine whose decisions take effect at once and whose workloads end on
+//! schedule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cycle::Outcome;
 use crate::engine::Engine;
+use crate::livelock::{Livelock, LivelockDetector};
 use crate::model::Workload;
 use crate::names::{QueueId, WorkloadId};
-use crate::restless::{Restless, Watch};
 use crate::time::{Span, Time};
 
-/// What happened.
+/// What happened to a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum Transition {
     Started(WorkloadId),
     Preempted(WorkloadId),
     Ended(WorkloadId),
@@ -23,14 +24,14 @@ pub(crate) struct VirtualRun {
     pub(crate) now: Time,
     ends: BTreeSet<(Time, WorkloadId)>,
     end_of: BTreeMap<WorkloadId, Time>,
-    /// Wake parked workloads at once instead of after the usual delay.
+    /// Flush inadmissible workloads at once instead of after the usual delay.
     eager: bool,
-    /// After so many cycles without any effect none will have one: a head that is not parked may go on with
-    /// the next flavor, so as many as there are flavors to go through.
+    /// After so many cycles without any effect none will have one: an active head may go on with the next
+    /// flavor, so as many as there are flavors to try.
     patience: usize,
-    watch: Watch,
-    /// What never came to rest.
-    pub(crate) restless: Option<Restless>,
+    detector: LivelockDetector,
+    /// A livelock, if one was detected.
+    pub(crate) livelock: Option<Livelock>,
 }
 
 impl VirtualRun {
@@ -44,14 +45,14 @@ impl VirtualRun {
             end_of: BTreeMap::new(),
             eager,
             patience,
-            watch: Watch::new(now),
-            restless: None,
+            detector: LivelockDetector::new(now),
+            livelock: None,
         }
     }
 
     /// A workload arrives now.
     pub(crate) fn arrive(&mut self, workload: Workload) -> WorkloadId {
-        self.watch = Watch::new(self.now);
+        self.detector = LivelockDetector::new(self.now);
         self.engine.set_workload(workload, self.now)
     }
 
@@ -68,21 +69,21 @@ impl VirtualRun {
         }
     }
 
-    /// Cycles until nothing more happens now, or until it is clear that this never is: then somebody holds what
-    /// the others want, time can go on, and `restless` says who they are. `runtime` says how long a workload that
-    /// starts will run; `None` is for ever.
-    pub(crate) fn settle(
+    /// Runs cycles until nothing more happens at this time, or until a livelock is detected. It is stopped where one
+    /// of its workloads holds the quota, so that time can go on. `runtime` is how long a workload that starts will
+    /// run; `None` is forever.
+    pub(crate) fn run_until_idle(
         &mut self,
         runtime: &dyn Fn(&Engine, WorkloadId) -> Option<Span>,
-        seen: &mut dyn FnMut(&Engine, Time, Happening),
+        observe: &mut dyn FnMut(&Engine, Time, Transition),
     ) {
         let mut idle = 0;
-        let mut hurried: BTreeSet<QueueId> = BTreeSet::new();
+        let mut flushed_early: BTreeSet<QueueId> = BTreeSet::new();
         loop {
             self.engine.process_flushes(self.now, !self.eager);
             let active = self.engine.active();
             let report = self.engine.schedule(self.now);
-            // Where a head was parked, those behind it have their turn.
+            // Where a head became inadmissible, the next is tried.
             let mut moved = self.engine.active() < active;
             let mut started = false;
             for decision in &report.decisions {
@@ -90,64 +91,64 @@ impl VirtualRun {
                 match &decision.outcome {
                     Outcome::Admitted(_) => {
                         (moved, started) = (true, true);
-                        self.watch.started(&self.engine, id);
+                        self.detector.started(&self.engine, id);
                         if let Some(runtime) = runtime(&self.engine, id) {
                             self.end_at(id, self.now + runtime);
                         }
-                        seen(&self.engine, self.now, Happening::Started(id));
+                        observe(&self.engine, self.now, Transition::Started(id));
                     }
                     Outcome::Evicted { .. } => {
                         moved = true;
-                        self.preempt(id, seen);
+                        self.preempt(id, observe);
                     }
                     Outcome::Unadmitted(unadmitted) => {
                         let victims =
                             unadmitted.evict.iter().map(|target| target.workload).chain(unadmitted.migrate);
                         for victim in victims.collect::<Vec<_>>() {
                             moved = true;
-                            self.preempt(victim, seen);
+                            self.preempt(victim, observe);
                         }
                     }
                     Outcome::WaitingForPodsReady => {}
                 }
             }
-            let woken = if self.eager {
+            let has_flushed = if self.eager {
                 self.engine.process_flushes(self.now, false) > 0
             } else {
-                hurried.iter().map(|queue| self.engine.flush_early(*queue, self.now)).sum::<usize>() > 0
+                flushed_early.iter().map(|queue| self.engine.flush_early(*queue, self.now)).sum::<usize>() > 0
             };
-            if let Some(circle) = self.watch.circle(&self.engine, started) {
-                self.watch = Watch::new(self.now);
-                if !hurried.is_empty() {
+            if let Some(workloads) = self.detector.detect(&self.engine, started) {
+                self.detector = LivelockDetector::new(self.now);
+                if !flushed_early.is_empty() {
                     return;
                 }
-                let noticed = Restless::new(&self.engine, self.now, &circle);
-                hurried.clone_from(&noticed.queues);
-                self.note(noticed);
+                let detected = Livelock::new(&self.engine, self.now, &workloads);
+                flushed_early.clone_from(&detected.queues);
+                self.note(detected);
                 if self.eager {
                     return;
                 }
-                // Those that are parked have their turn now: to wake them later would begin it all anew.
+                // Inadmissible workloads are tried now: a flush later would start the livelock again.
             }
-            idle = if moved || woken { 0 } else { idle + 1 };
-            if report.heads == 0 && !woken || idle > self.patience {
+            idle = if moved || has_flushed { 0 } else { idle + 1 };
+            if report.heads == 0 && !has_flushed || idle > self.patience {
                 return;
             }
         }
     }
 
-    fn note(&mut self, noticed: Restless) {
-        match &mut self.restless {
-            Some(known) => known.merge(noticed),
-            None => self.restless = Some(noticed),
+    fn note(&mut self, detected: Livelock) {
+        match &mut self.livelock {
+            Some(known) => known.merge(detected),
+            None => self.livelock = Some(detected),
         }
     }
 
-    fn preempt(&mut self, id: WorkloadId, seen: &mut dyn FnMut(&Engine, Time, Happening)) {
-        self.watch.preempted(&self.engine, id);
+    fn preempt(&mut self, id: WorkloadId, observe: &mut dyn FnMut(&Engine, Time, Transition)) {
+        self.detector.preempted(&self.engine, id);
         self.forget_end(id);
         self.engine.return_to_queue(id, self.now);
-        seen(&self.engine, self.now, Happening::Preempted(id));
+        observe(&self.engine, self.now, Transition::Preempted(id));
     }
 
     /// When the next workload ends or the engine has something to do.
@@ -161,15 +162,15 @@ impl VirtualRun {
     }
 
     /// Moves to a time and ends what ends until then.
-    pub(crate) fn advance_to(&mut self, at: Time, seen: &mut dyn FnMut(&Engine, Time, Happening)) {
+    pub(crate) fn advance_to(&mut self, at: Time, observe: &mut dyn FnMut(&Engine, Time, Transition)) {
         self.now = at;
-        // Where parked workloads are woken at once, what goes round does so at one moment.
+        // Where inadmissible workloads are flushed at once, a livelock happens within one instant.
         if self.eager || self.ends.first().is_some_and(|(end, _)| *end <= at) {
-            self.watch = Watch::new(at);
+            self.detector = LivelockDetector::new(at);
         }
         while let Some((end, id)) = self.ends.first().copied().filter(|(end, _)| *end <= at) {
             self.forget_end(id);
-            seen(&self.engine, end, Happening::Ended(id));
+            observe(&self.engine, end, Transition::Ended(id));
             if let Some(key) = self.engine.state.workload(id).map(|workload| workload.key.clone()) {
                 self.engine.remove_workload(&key, at);
             }

@@ -1,4 +1,4 @@
-//! "What if?": the decisions that would follow from a change, without making it.
+//! Dry runs: the decisions that would follow from a change, without making it.
 //!
 //! ```
 //! use quintet_queue_engine::testing;
@@ -29,12 +29,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::livelock::Livelock;
 use crate::model::{CohortSpec, QueueSpec, Workload};
 use crate::names::{CohortId, WorkloadId};
-use crate::restless::Restless;
 use crate::tas::NodeInfo;
 use crate::time::Time;
-use crate::virtual_time::{Happening, VirtualRun};
+use crate::virtual_time::{Transition, VirtualRun};
 
 /// A change to try.
 #[derive(Clone, Debug)]
@@ -62,8 +62,8 @@ pub struct WhatIf {
     pub preempted: Vec<WorkloadId>,
     /// Workloads that would run without the change and would wait with it.
     pub delayed: Vec<WorkloadId>,
-    /// Workloads that would preempt each other for ever with the change: who of them runs is not to be known.
-    pub restless: Option<Restless>,
+    /// Workloads that would preempt each other forever with the change: which of them run cannot be known.
+    pub livelock: Option<Livelock>,
 }
 
 impl Engine {
@@ -84,7 +84,7 @@ impl Engine {
             admitted: only(&with.holding, &without.holding),
             preempted: only(&with.lost, &without.lost),
             delayed: only(&without.holding, &with.holding),
-            restless: with.restless,
+            livelock: with.livelock,
         }
     }
 
@@ -115,22 +115,22 @@ impl Engine {
 
 /// Where it ends.
 struct Outcome {
-    /// Who holds quota in the end.
+    /// Holders of quota at the end.
     holding: BTreeSet<WorkloadId>,
-    /// Who lost it on the way.
+    /// Workloads that lost it in between.
     lost: BTreeSet<WorkloadId>,
-    restless: Option<Restless>,
+    livelock: Option<Livelock>,
 }
 
 fn outcome(engine: Engine, now: Time) -> Outcome {
     let mut run = VirtualRun::new(engine, now, true);
     let mut lost = BTreeSet::new();
-    run.settle(&|_, _| None, &mut |_, _, happening| {
-        if let Happening::Preempted(id) = happening {
+    run.run_until_idle(&|_, _| None, &mut |_, _, transition| {
+        if let Transition::Preempted(id) = transition {
             lost.insert(id);
         }
     });
     let holding =
         run.engine.state.workloads().map(|(id, _)| id).filter(|id| run.engine.state.held(*id).is_some());
-    Outcome { holding: holding.collect(), lost, restless: run.restless }
+    Outcome { holding: holding.collect(), lost, livelock: run.livelock }
 }

@@ -6,11 +6,11 @@ mod common;
 
 use common::*;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::intake::{self, IntakeOptions};
+use quintet_queue_engine::ingest;
 use quintet_queue_engine::settings::Settings;
 use serde_json::{Value, json};
 
-/// Schedules once; says whom that preempts.
+/// Schedules once; returns what that preempts.
 fn victims(settings: Settings, objects: &[Value]) -> Vec<(String, &'static str)> {
     let mut engine = engine(settings, objects);
     let report = engine.schedule(NOW);
@@ -39,20 +39,30 @@ fn requests_beyond_every_number_exceed_the_quota_and_do_not_wrap() {
 fn a_multiplied_transformation_leaves_the_retained_input_alone() {
     let config = json!({ "resources": { "transformations": [{ "input": "gpu", "strategy": "Retain",
         "outputs": { "credits": "10" }, "multiplyBy": "memory" }] } });
-    let options = IntakeOptions::from_config(&config).unwrap();
+    let options = ingest::settings(
+        &serde_json::from_value(config).unwrap(),
+        &mut quintet_queue_engine::names::Names::default(),
+    )
+    .requests;
     let mut object = pending("w", "cq", 1000, 0);
     object["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"] =
         json!({ "gpu": "2", "memory": "3" });
     let mut engine = Engine::new(Settings::default());
-    let gates = engine.state.settings.gates.clone();
-    let workload = intake::workload(&object, &options, &gates, &mut engine.state.names).unwrap();
+    let gates = engine.state().settings.gates.clone();
+    let workload = ingest::workload(
+        &serde_json::from_value(object).unwrap(),
+        &options,
+        &gates,
+        &mut engine.state_mut().names,
+    )
+    .unwrap();
     let requests = &workload.pod_sets[0].requests;
-    let mut value = |name: &str| requests.get(engine.state.names.resource(name));
+    let mut value = |name: &str| requests.get(engine.state_mut().names.resource(name));
     assert_eq!((value("gpu"), value("memory"), value("credits")), (2, 3, 60));
 }
 
 #[test]
-fn only_one_who_cannot_always_reclaim_keeps_room_free_while_it_waits() {
+fn only_a_queue_that_cannot_always_reclaim_reserves_quota_while_it_waits() {
     for (policy, blocks) in [("Any", false), ("LowerPriority", true), ("Never", true)] {
         let objects = [
             flavor("default"),
@@ -62,7 +72,7 @@ fn only_one_who_cannot_always_reclaim_keeps_room_free_while_it_waits() {
             local_queue("a"),
             local_queue("b"),
             local_queue("c"),
-            // Nobody may take it: who can always reclaim would, so it has two cores of its own queue's.
+            // No other queue may take it: one that can always reclaim would, so it has two cores of its own.
             admitted("holder", "a", 1000, 100),
             pending("wa", "a", 2000, 10),
             pending("wb", "b", 1000, 0),
@@ -92,7 +102,7 @@ fn all_pods_with_preemption_are_better_than_fewer_without() {
     assert_eq!(found, [("low".to_owned(), "InClusterQueue")]);
     let mut engine = engine(Settings::default(), &objects(json!({})));
     engine.schedule(NOW);
-    let admission = engine.state.workload(id(&engine, "w")).unwrap().admission.clone().unwrap();
+    let admission = engine.state().workload(id(&engine, "w")).unwrap().admission.clone().unwrap();
     assert_eq!(admission.pod_sets[0].count, 2, "without preemption, as many as fit");
 }
 
@@ -111,7 +121,7 @@ fn reclaiming(usage: &[(&str, &str, i64)], milli: i64) -> Vec<Value> {
 }
 
 #[test]
-fn who_would_borrow_may_not_reclaim() {
+fn a_queue_that_would_borrow_may_not_reclaim() {
     let borrowed = [("a1", "a", 1000), ("b1", "b", 5000)];
     let reclaimed = victims(Settings::default(), &reclaiming(&borrowed, 2000));
     assert_eq!(reclaimed, [("b1".to_owned(), "InCohortReclamation")]);
@@ -119,7 +129,7 @@ fn who_would_borrow_may_not_reclaim() {
 }
 
 #[test]
-fn who_does_not_borrow_loses_nothing_but_one_victim_may_be_large() {
+fn a_queue_that_does_not_borrow_loses_nothing_but_one_victim_may_be_large() {
     let within = [("a1", "a", 3000), ("b1", "b", 3000)];
     assert_eq!(victims(Settings::default(), &reclaiming(&within, 1000)), []);
     let large = [("b1", "b", 6000)];
@@ -128,16 +138,17 @@ fn who_does_not_borrow_loses_nothing_but_one_victim_may_be_large() {
 }
 
 #[test]
-fn who_is_evicted_already_goes_first() {
+fn workloads_being_evicted_are_the_first_candidates() {
     let mut objects = reclaiming(&[("b1", "b", 3000), ("b2", "b", 3000)], 3000);
     let evicted = objects.last_mut().unwrap();
     evicted["status"]["conditions"]
         .as_array_mut()
         .unwrap()
-        .push(json!({ "type": "Evicted", "status": "True", "reason": "Preempted" }));
+        .push(json!({ "type": "Evicted", "status": "True", "reason": "Preempted",
+            "lastTransitionTime": "2024-12-31T23:30:00Z" }));
     let mut engine = engine(Settings::default(), &objects);
     let report = engine.schedule(NOW);
-    assert_eq!(preempted(&engine, &report), [], "nobody else has to go");
+    assert_eq!(preempted(&engine, &report), [], "no other workload is evicted");
     let (_, message) = unadmitted(&engine, &report, "w").unwrap();
     assert!(message.ends_with("Pending the preemption of 1 workload(s)"), "{message}");
 }
@@ -156,8 +167,8 @@ fn a_queue_of_no_weight_can_still_reclaim_what_it_owns() {
 }
 
 #[test]
-fn who_stays_within_its_quota_preempts_whatever_its_share() {
-    // `a` is far over its cpu of one flavor, and asks for what it owns of another.
+fn a_queue_within_its_nominal_quota_preempts_whatever_its_share() {
+    // `a` is far over its cpu of one flavor, and requests what it owns of another.
     let two = |cpu: i64, spot: i64| {
         json!([{ "coveredResources": ["cpu"], "flavors": [
         { "name": "default", "resources": [{ "name": "cpu", "nominalQuota": cpu.to_string() }] },
@@ -186,7 +197,7 @@ fn who_stays_within_its_quota_preempts_whatever_its_share() {
 
 /// In a cycle every admission counts for the shares of those that come after it, also of other queues of its cohort.
 #[test]
-fn what_is_admitted_in_a_cycle_counts_for_the_cohort_of_the_next() {
+fn an_admission_counts_for_the_shares_of_later_entries_of_its_cohort() {
     let cohort = |name: &str, parent: &str, cpu: i64| {
         let groups = queue(name, "", cpu, json!({}))["spec"]["resourceGroups"].clone();
         json!({ "kind": "Cohort", "metadata": { "name": name }, "spec": { "parentName": parent, "resourceGroups": groups } })

@@ -1,4 +1,4 @@
-//! The quick ways to places and victims find what the plain ones do.
+//! Cached counts and bisected victims, against the plain algorithms.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop where it is wrong")]
 
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::evaluate;
-use quintet_queue_engine::flavors::{Mode, Subject};
+use quintet_queue_engine::internals::cycle::evaluate;
+use quintet_queue_engine::internals::flavors::{Mode, Subject};
+use quintet_queue_engine::internals::preemption::compare_candidates;
+use quintet_queue_engine::internals::tas::{Assumed, PlaceOptions, PlacementRequest};
 use quintet_queue_engine::model::Workload;
 use quintet_queue_engine::names::WorkloadId;
-use quintet_queue_engine::preemption::compare_candidates;
 use quintet_queue_engine::settings::Settings;
-use quintet_queue_engine::tas::{Assumed, PlaceOptions, PlacementRequest};
 use serde_json::{Value, json};
 
 #[derive(Clone, Debug)]
@@ -141,7 +141,8 @@ fn requests_of(workload: &Workload) -> Vec<PlacementRequest<'_>> {
 
 /// Whether all pods find places, by placing them on a copy that remembers nothing.
 fn is_placed(engine: &Engine, workload: &Workload) -> bool {
-    let state = engine.clone().state;
+    let engine = engine.clone();
+    let state = engine.state();
     let flavor = state.names.flavors.get("default").expect("flavor");
     let context = (&state.names, &state.settings.gates);
     let options = PlaceOptions { workload: Some(workload), ..PlaceOptions::default() };
@@ -150,19 +151,19 @@ fn is_placed(engine: &Engine, workload: &Workload) -> bool {
     placed.iter().all(|placement| placement.result.is_ok())
 }
 
-/// Whom to preempt, by the book: remove one after another until everything is placed, then give back from
+/// The victims of the plain algorithm: remove one after another until everything is placed, then give back from
 /// the last but one to the first.
 fn victims_by_the_book(engine: &mut Engine, workload: &Workload) -> Vec<WorkloadId> {
-    let queue = engine.state.names.queues.get("cq").expect("queue");
+    let queue = engine.state().names.queues.get("cq").expect("queue");
     let lower =
-        |id: &WorkloadId| engine.state.workload(*id).is_some_and(|own| own.priority < workload.priority);
-    let mut candidates: Vec<_> = engine.state.candidates(queue).filter(lower).collect();
-    candidates.sort_by(|a, b| compare_candidates(&engine.state, *a, *b, queue, false));
-    let mark = engine.state.mark();
+        |id: &WorkloadId| engine.state().workload(*id).is_some_and(|own| own.priority < workload.priority);
+    let mut candidates: Vec<_> = engine.state().candidates(queue).filter(lower).collect();
+    candidates.sort_by(|a, b| compare_candidates(engine.state(), *a, *b, queue, false));
+    let mark = engine.state_mut().mark();
     let mut removed = Vec::new();
     let mut fits = false;
     for id in candidates {
-        engine.state.try_without(id, true);
+        engine.state_mut().try_without(id, true);
         removed.push(id);
         fits = is_placed(engine, workload);
         if fits {
@@ -170,14 +171,14 @@ fn victims_by_the_book(engine: &mut Engine, workload: &Workload) -> Vec<Workload
         }
     }
     for at in (0..removed.len().saturating_sub(1)).rev() {
-        engine.state.try_with(removed[at]);
+        engine.state_mut().try_with(removed[at]);
         if is_placed(engine, workload) {
             removed.swap_remove(at);
         } else {
-            engine.state.try_without(removed[at], true);
+            engine.state_mut().try_without(removed[at], true);
         }
     }
-    engine.state.rollback(mark);
+    engine.state_mut().rollback(mark);
     if fits { removed } else { Vec::new() }
 }
 
@@ -207,10 +208,10 @@ fn pod_sets_of_one_workload_do_not_share_room() {
     }
 }
 
-/// Where pod sets are placed one after another, more room can be worse: once both are gone who run on the first host, it
+/// Where pod sets are placed one after another, more room can be worse: once both are gone that run on the first host, it
 /// is no longer the tightest for the first pod set, which then takes what only the second can use.
 #[test]
-fn several_pod_sets_are_asked_about_after_every_victim() {
+fn several_pod_sets_are_placed_after_every_victim() {
     let on = |name: &str, host: &str, cpu: i64, priority: i32| {
         let mut workload = pending(name, "cq", cpu * 1000, priority);
         let main = &mut workload["spec"]["podSets"][0];
@@ -241,9 +242,9 @@ fn several_pod_sets_are_asked_about_after_every_victim() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
-    /// An engine that remembers counts decides as one that counts anew: a copy remembers nothing.
+    /// An engine with cached counts decides as one without: a copy has an empty cache.
     #[test]
-    fn remembered_counts_are_exact(
+    fn cached_counts_are_exact(
         settings in settings(),
         is_shared in any::<bool>(),
         hosts in prop::collection::vec(1i64..6, 4..12),
@@ -258,7 +259,7 @@ proptest! {
                 }
                 Step::Finish(number) => {
                     let id = id(&engine, &format!("w{number:03}"));
-                    if let Some(key) = engine.state.workload(id).map(|workload| workload.key.clone()) {
+                    if let Some(key) = engine.state().workload(id).map(|workload| workload.key.clone()) {
                         engine.remove_workload(&key, NOW);
                     }
                 }
@@ -276,27 +277,27 @@ proptest! {
 
     /// Whether pods fit is known without placing them, and victims are those found step by step.
     #[test]
-    fn room_and_victims_are_those_of_plain_placing(
+    fn room_and_victims_equal_those_of_the_plain_algorithm(
         settings in settings(),
         hosts in prop::collection::vec(1i64..6, 4..12),
         steps in prop::collection::vec(step(), 1..30),
     ) {
         let mut engine = racks(settings, &hosts);
-        let queue = engine.state.names.queues.get("cq").unwrap();
-        let flavor = engine.state.names.flavors.get("default").unwrap();
+        let queue = engine.state().names.queues.get("cq").unwrap();
+        let flavor = engine.state().names.flavors.get("default").unwrap();
         for (number, step) in steps.iter().enumerate() {
             let Step::Submit { pods, milli, request } = step else { continue };
             add(&mut engine, &workload("cq", number, *pods, *milli, *request));
-            let waiting = Arc::clone(engine.state.workload(id(&engine, &format!("w{number:03}"))).unwrap());
+            let waiting = Arc::clone(engine.state().workload(id(&engine, &format!("w{number:03}"))).unwrap());
             if let [request] = requests_of(&waiting).as_slice() {
-                let context = (&engine.state.names, &engine.state.settings.gates);
+                let context = (&engine.state().names, &engine.state().settings.gates);
                 let options = PlaceOptions { workload: Some(&waiting), ..PlaceOptions::default() };
-                let has_room = engine.state.tas.has_room(flavor, request, options, context);
+                let has_room = engine.state().tas.has_room(flavor, request, options, context);
                 prop_assert_eq!(has_room, is_placed(&engine, &waiting));
             }
             let by_the_book = victims_by_the_book(&mut engine, &waiting);
             let mut subject = Subject::new(Arc::clone(&waiting), queue, 1);
-            let (assignment, targets) = evaluate(&mut engine.state, &mut subject);
+            let (assignment, targets) = evaluate(engine.state_mut(), &mut subject);
             if assignment.mode() == Mode::Preempt {
                 let targets: Vec<_> = targets.iter().map(|target| target.workload).collect();
                 prop_assert_eq!(targets, by_the_book);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::evaluate;
-use quintet_queue_engine::flavors::Subject;
+use quintet_queue_engine::internals::cycle::evaluate;
+use quintet_queue_engine::internals::flavors::Subject;
 use quintet_queue_engine::names::{QueueId, WorkloadId};
 use quintet_queue_engine::settings::Settings;
 use serde_json::{Value, json};
@@ -164,16 +164,16 @@ struct Slow<'p> {
 impl<'p> Slow<'p> {
     fn new(plan: &'p Plan, engine: &Engine) -> Self {
         let mut used = vec![vec![0; FLAVORS.len()]; plan.queues.len()];
-        for (id, workload) in engine.state.workloads() {
-            if engine.state.held(id).is_none() {
+        for (id, workload) in engine.state().workloads() {
+            if engine.state().held(id).is_none() {
                 continue;
             }
             let admission = workload.admission.as_ref().expect("holders are admitted");
-            let queue = engine.state.names.queue_name(admission.queue);
+            let queue = engine.state().names.queue_name(admission.queue);
             let index: usize = queue.trim_start_matches("queue-").parse().unwrap();
             for pod_set in &admission.pod_sets {
                 for (resource, flavor) in &pod_set.flavors {
-                    let name = engine.state.names.flavor_name(*flavor);
+                    let name = engine.state().names.flavor_name(*flavor);
                     let flavor = FLAVORS.iter().position(|own| *own == name).unwrap();
                     used[index][flavor] += pod_set.usage.get(*resource);
                 }
@@ -260,18 +260,18 @@ impl<'p> Slow<'p> {
     fn check_engine(&self, engine: &mut Engine) {
         for (flavor, name) in FLAVORS.iter().enumerate() {
             let fr = quintet_queue_engine::model::Fr {
-                flavor: engine.state.names.flavors.intern(name),
-                resource: engine.state.names.resource("cpu"),
+                flavor: engine.state_mut().names.flavors.intern(name),
+                resource: engine.state_mut().names.resource("cpu"),
             };
             for index in 0..self.plan.queues.len() {
                 let node = common::node(engine, &format!("queue-{index}"));
-                assert_eq!(engine.state.tree.usage(node, fr).get(), self.used[index][flavor]);
+                assert_eq!(engine.state().tree.usage(node, fr).get(), self.used[index][flavor]);
             }
             for index in 0..self.plan.cohorts.len() {
-                let id = engine.state.names.cohorts.intern(&format!("cohort-{index}"));
-                let node = engine.state.cohort(id).unwrap();
-                assert_eq!(engine.state.tree.subtree(node, fr).get(), self.cohort_subtree(index, flavor));
-                assert_eq!(engine.state.tree.usage(node, fr).get(), self.cohort_usage(index, flavor));
+                let id = engine.state_mut().names.cohorts.intern(&format!("cohort-{index}"));
+                let node = engine.state().cohort(id).unwrap();
+                assert_eq!(engine.state().tree.subtree(node, fr).get(), self.cohort_subtree(index, flavor));
+                assert_eq!(engine.state().tree.usage(node, fr).get(), self.cohort_usage(index, flavor));
             }
         }
     }
@@ -299,13 +299,13 @@ fn carry_out(settings: Settings, plan: &Plan, mut check: impl FnMut(&mut Engine)
 
 fn finish(engine: &mut Engine, number: usize) {
     let id = id(engine, &format!("w{number:03}"));
-    if let Some(key) = engine.state.workload(id).map(|workload| workload.key.clone()) {
+    if let Some(key) = engine.state().workload(id).map(|workload| workload.key.clone()) {
         engine.remove_workload(&key, NOW);
         engine.process_flushes(NOW, false);
     }
 }
 
-/// One cycle whose evictions happen at once; says whether anything moved.
+/// One cycle whose evictions happen at once; returns whether anything changed.
 fn cycle(engine: &mut Engine) -> bool {
     let report = engine.schedule(NOW);
     let evicted = evict(engine, &report, NOW);
@@ -319,10 +319,10 @@ fn preemptors_first(plan: &Plan) -> Settings {
     settings
 }
 
-/// Cycles until nothing happens any more. False if the same workloads hold quota again and again, with preemptions in
+/// Cycles until nothing happens any more. False if the same workloads hold quota repeatedly, with preemptions in
 /// between; one or the other it must be.
 fn comes_to_rest(engine: &mut Engine, plan: &Plan) -> bool {
-    // As many quiet cycles as give everybody who waits a turn.
+    // As many idle cycles as try every pending workload.
     let turns = plan.steps.len() + 2;
     let mut quiet = 0;
     let mut seen: BTreeMap<_, usize> = BTreeMap::new();
@@ -331,35 +331,35 @@ fn comes_to_rest(engine: &mut Engine, plan: &Plan) -> bool {
         if quiet == 0 {
             let times = seen.entry(holding(engine)).or_default();
             *times += 1;
-            // Who is next in the queues may differ, but not for ever.
+            // The next heads may differ, but not forever.
             if *times > 20 {
                 return false;
             }
         }
-        assert!(seen.len() < 1000, "neither at rest nor going round");
+        assert!(seen.len() < 1000, "neither idle nor a livelock");
     }
     true
 }
 
-/// Whether what queues know about all their workloads is what looking at each one says.
+/// Checks the counts of queues against their workloads.
 fn check_pending(engine: &Engine) {
-    for (local_queue, feeds) in engine.state.local_queues() {
+    for (local_queue, feeds) in engine.state().local_queues() {
         let queue = engine.pending(feeds.queue).unwrap();
-        let workload = |id: &WorkloadId| engine.state.workload(*id).unwrap();
-        let (active, parked) = (queue.active_ids(), queue.inadmissible_ids());
+        let workload = |id: &WorkloadId| engine.state().workload(*id).unwrap();
+        let (active, inadmissible) = (queue.active_ids(), queue.inadmissible_ids());
         let own =
             |ids: &[WorkloadId]| ids.iter().filter(|id| workload(id).local_queue == local_queue).count();
-        assert_eq!(queue.counts_of(local_queue), (own(&active), own(&parked)));
-        assert_eq!(queue.counts(), (active.len(), parked.len()));
-        let mut total = quintet_queue_engine::requests::Requests::new();
-        for id in active.iter().chain(&parked) {
+        assert_eq!(queue.counts_of(local_queue), (own(&active), own(&inadmissible)));
+        assert_eq!(queue.counts(), (active.len(), inadmissible.len()));
+        let mut total = quintet_queue_engine::internals::requests::Requests::new();
+        for id in active.iter().chain(&inadmissible) {
             for demand in workload(id).demands() {
                 total.add(&demand.requests);
             }
         }
         assert_eq!(queue.pending_requests(), total);
         let mut shapes = BTreeMap::new();
-        for shape in parked.iter().filter_map(|id| workload(id).shape) {
+        for shape in inadmissible.iter().filter_map(|id| workload(id).shape) {
             *shapes.entry(shape).or_insert(0) += 1;
         }
         assert_eq!(queue.shapes().1, shapes);
@@ -368,20 +368,20 @@ fn check_pending(engine: &Engine) {
 
 /// A pending workload as its queue would evaluate it.
 fn subject(engine: &Engine, id: WorkloadId) -> Option<(QueueId, Subject)> {
-    let workload = engine.state.workload(id)?;
-    let queue = engine.state.local_queue(workload.local_queue)?.queue;
+    let workload = engine.state().workload(id)?;
+    let queue = engine.state().local_queue(workload.local_queue)?.queue;
     Some((queue, Subject::new(Arc::clone(workload), queue, engine.cycle_number())))
 }
 
 fn holding(engine: &Engine) -> BTreeMap<String, String> {
-    let held = engine.state.workloads().filter(|(id, _)| engine.state.held(*id).is_some());
+    let held = engine.state().workloads().filter(|(id, _)| engine.state().held(*id).is_some());
     held.map(|(_, workload)| (workload.key.name.to_string(), format!("{:?}", workload.admission))).collect()
 }
 
 /// The second queue preempts a workload of its own for one that has to borrow; a third takes the room first, because its
 /// priority is higher; and from that one the second queue reclaims what is within its quota.
 #[test]
-fn a_preemptor_that_has_to_borrow_may_never_get_its_turn_unless_it_goes_first() {
+fn a_preemptor_that_has_to_borrow_may_starve_unless_preemptors_go_first() {
     let quota = |nominal| QuotaPlan { nominal, borrowing: None, lending: None };
     let node = |first, second| NodePlan { parent: Some(0), quotas: vec![quota(first), quota(second)] };
     let submit = |queue, cpu, priority| Step::Submit { queue, cpu, priority };
@@ -429,7 +429,7 @@ proptest! {
     fn incremental_state_equals_rebuilt_state(plan in plan()) {
         let mut engine = carry_out(plan.settings(), &plan, |_| {});
         let mut rebuilt = common::engine(plan.settings(), &plan.objects());
-        let left: Vec<_> = engine.state.workloads().map(|(_, workload)| workload.as_ref().clone()).collect();
+        let left: Vec<_> = engine.state().workloads().map(|(_, workload)| workload.as_ref().clone()).collect();
         for workload in left.into_iter().rev() {
             rebuilt.set_workload(workload, NOW);
         }
@@ -439,8 +439,8 @@ proptest! {
             let fr = common::fr(&mut engine, "cpu");
             let name = format!("queue-{index}");
             let (a, b) = (common::node(&engine, &name), common::node(&rebuilt, &name));
-            prop_assert_eq!(engine.state.tree.available(a, fr), rebuilt.state.tree.available(b, fr));
-            prop_assert_eq!(engine.state.tree.potential(a, fr), rebuilt.state.tree.potential(b, fr));
+            prop_assert_eq!(engine.state().tree.available(a, fr), rebuilt.state().tree.available(b, fr));
+            prop_assert_eq!(engine.state().tree.potential(a, fr), rebuilt.state().tree.potential(b, fr));
         }
     }
 
@@ -492,7 +492,7 @@ proptest! {
         let mut alone = BTreeMap::new();
         let roots: std::collections::BTreeSet<String> = (0..plan.queues.len()).map(root_of).collect();
         for root in roots {
-            // The same history, in which the workloads of other trees ask a queue that does not exist.
+            // The same history, in which the workloads of other trees name a queue that does not exist.
             let mut engine = engine(plan.settings(), &plan.objects());
             let mut made = 0;
             for step in &plan.steps {
@@ -514,34 +514,34 @@ proptest! {
         prop_assert_eq!(together, alone);
     }
 
-    /// Taking back any one victim, the workload no longer fits: nobody is preempted in vain.
+    /// Taking back any one victim, the workload no longer fits: no preemption is superfluous.
     #[test]
     fn preemption_frees_no_more_than_needed(plan in plan()) {
         let mut engine = carry_out(plan.settings(), &plan, |_| {});
         let pending: Vec<WorkloadId> = engine
-            .state
+            .state()
             .workloads()
             .map(|(id, _)| id)
-            .filter(|id| engine.state.held(*id).is_none())
+            .filter(|id| engine.state().held(*id).is_none())
             .collect();
         for id in pending {
             let Some((queue, mut subject)) = subject(&engine, id) else { continue };
-            let (assignment, targets) = evaluate(&mut engine.state, &mut subject);
-            let node = engine.state.queue(queue).expect("queue").node;
+            let (assignment, targets) = evaluate(engine.state_mut(), &mut subject);
+            let node = engine.state().queue(queue).expect("queue").node;
             let fits = |engine: &Engine| {
-                assignment.usage.iter().all(|(fr, value)| *value <= engine.state.available(node, *fr))
+                assignment.usage.iter().all(|(fr, value)| *value <= engine.state().available(node, *fr))
             };
             for spared in targets.iter().map(Some).chain([None]) {
-                let mark = engine.state.mark();
+                let mark = engine.state_mut().mark();
                 for target in targets.iter().filter(|target| Some(*target) != spared) {
-                    engine.state.try_without(target.workload, false);
+                    engine.state_mut().try_without(target.workload, false);
                 }
                 // A queue that must not borrow for its preemptions needs them to stay within its quota.
                 let borrows = assignment.usage.iter().any(|(fr, value)| {
-                    engine.state.tree.parent(node).is_some() && engine.state.tree.is_borrowing_with(node, *fr, *value)
+                    engine.state().tree.parent(node).is_some() && engine.state().tree.is_borrowing_with(node, *fr, *value)
                 });
                 let fits_now = fits(&engine);
-                engine.state.rollback(mark);
+                engine.state_mut().rollback(mark);
                 match spared {
                     None => prop_assert!(targets.is_empty() || fits_now, "all victims together make room"),
                     Some(_) => prop_assert!(!fits_now || borrows, "every victim is needed"),
@@ -551,7 +551,7 @@ proptest! {
     }
 
     /// When nothing changes, a further cycle does nothing; unless the policies are such that a victim gets back what was
-    /// taken from it before its preemptor has it, and loses it again, for ever.
+    /// taken from it before its preemptor has it, and loses it again, forever.
     #[test]
     fn admission_is_a_fixpoint(plan in plan()) {
         let mut engine = carry_out(plan.settings(), &plan, |_| {});
@@ -562,10 +562,10 @@ proptest! {
         }
     }
 
-    /// Where those who wait for their victims go first, nobody goes round in circles for quota of one flavor. With
+    /// Where preemptors go first, there is no livelock for quota of one flavor. With
     /// several flavors one may still take what was freed for another, and so may one by fair shares (kueue#14543).
     #[test]
-    fn preemptors_that_go_first_come_to_rest(plan in plan()) {
+    fn preemptors_that_go_first_cause_no_livelock(plan in plan()) {
         let mut plan = Plan { fair: false, ..plan };
         for node in plan.cohorts.iter_mut().chain(&mut plan.queues) {
             node.quotas[1] = QuotaPlan { nominal: 0, borrowing: None, lending: None };
@@ -619,15 +619,15 @@ proptest! {
         }
         if returns {
             // A queue that goes and comes back finds its workloads again.
-            let gone = other.state.names.queues.get("queue-0").expect("queue");
+            let gone = other.state().names.queues.get("queue-0").expect("queue");
             other.remove_queue(gone);
             for object in objects.iter().filter(|object| object["metadata"]["name"] == "queue-0") {
                 add(&mut other, object);
             }
         }
         let usage = |engine: &Engine| -> BTreeMap<String, BTreeMap<String, i64>> {
-            let state = &engine.state;
-            let used = |queue: &quintet_queue_engine::state::Queue| {
+            let state = engine.state();
+            let used = |queue: &quintet_queue_engine::internals::state::Queue| {
                 let usages = state.tree.usages(state.tree.root(queue.node)).chain(state.tree.usages(queue.node));
                 usages
                     .map(|(fr, value)| (state.names.flavor_name(fr.flavor).to_owned(), value.get()))

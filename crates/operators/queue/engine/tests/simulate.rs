@@ -1,4 +1,4 @@
-//! What people see of a simulation.
+//! The text of a simulation report.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where it is wrong")]
 
@@ -18,9 +18,9 @@ cohorts:
 }
 
 #[test]
-fn the_report_says_who_waited_how_long_and_how_full_the_queue_was() {
+fn the_report_has_wait_times_and_utilization() {
     let report = simulate(&plan("1", "1")).unwrap();
-    // They arrive at 1, 2 and 3 s and run one after another; the next is woken a second after an end.
+    // They arrive at 1, 2 and 3 s and run one after another; the next is flushed a second after an end.
     assert_eq!(report.classes["job"].waits, [0.0, 4.0, 8.0]);
     let text = report.text();
     let lines: Vec<&str> = text.lines().collect();
@@ -37,7 +37,7 @@ fn workloads_that_never_fit_are_named() {
 }
 
 #[test]
-fn mistakes_are_told_where_they_are() {
+fn errors_name_the_field_and_its_owner() {
     let error = |yaml: &str| simulate(yaml).unwrap_err().to_string();
     assert_eq!(
         error(&plan("1x", "1")),

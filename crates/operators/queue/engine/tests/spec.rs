@@ -5,11 +5,14 @@
 mod common;
 
 use common::*;
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::v1beta2;
 use quintet_queue_engine::Engine;
+use quintet_queue_engine::internals::queue::RequeueReason;
 use quintet_queue_engine::names::ResourceId;
-use quintet_queue_engine::outlet;
-use quintet_queue_engine::queue::RequeueReason;
 use quintet_queue_engine::settings::Settings;
+use quintet_queue_engine::status;
 use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
 
@@ -38,7 +41,7 @@ fn victims(engine: &mut Engine, queue: &str, milli: i64) -> Vec<(String, &'stati
     found
 }
 
-/// What is used, who is of low priority, what comes where, and who has to go why.
+/// Usage, low-priority workloads, the incoming workload, and the expected victims with reasons.
 type Row<'r> = (&'r [(&'r str, &'r [i64])], &'r [&'r str], (&'r str, i64), &'r [(&'r str, &'static str)]);
 
 #[test]
@@ -101,11 +104,11 @@ fn dominant_resource_share() {
     );
     let usage = [(fr(&mut engine, "cpu"), 3000.into()), (fr(&mut engine, "gpu"), 7.into())].to_vec();
     let node = node(&engine, "cq");
-    engine.state.tree.add_all(node, &usage);
-    let share = engine.state.share(node);
+    engine.state_mut().tree.add_all(node, &usage);
+    let share = engine.state().share(node);
     assert_eq!(
         (share.rounded(), share.dominant),
-        (200, Some(engine.state.names.resources.get("gpu").unwrap()))
+        (200, Some(engine.state().names.resources.get("gpu").unwrap()))
     );
 
     // 501 of 500 with a lender of 1000: less than one in a thousand, shown as one.
@@ -119,20 +122,20 @@ fn dominant_resource_share() {
     );
     let usage = [(fr(&mut engine, "gpu"), 501.into())].to_vec();
     let node = common::node(&engine, "cq");
-    engine.state.tree.add_all(node, &usage);
-    let share = engine.state.share(node);
+    engine.state_mut().tree.add_all(node, &usage);
+    let share = engine.state().share(node);
     assert!((share.weighted() - 2.0 / 3.0).abs() < 1e-9);
     assert_eq!(share.rounded(), 1);
 
-    // Nobody to borrow from.
+    // No other queue to borrow from.
     let mut alone =
         common::engine(Settings::default(), &[flavor("default"), queue_with("cq", "", &quotas(2, 5))]);
     let usage = [(common::fr(&mut alone, "cpu"), 9000.into())].to_vec();
     let node = common::node(&alone, "cq");
-    alone.state.tree.add_all(node, &usage);
-    assert_eq!(alone.state.share(node).rounded(), 0);
+    alone.state_mut().tree.add_all(node, &usage);
+    assert_eq!(alone.state().share(node).rounded(), 0);
 
-    // Nobody lends a gpu, so being over it is no share of anything.
+    // No queue lends a gpu, so exceeding it gives no share.
     let mut engine = common::engine(
         Settings::default(),
         &[
@@ -143,8 +146,8 @@ fn dominant_resource_share() {
     );
     let usage = [(common::fr(&mut engine, "cpu"), 5000.into()), (common::fr(&mut engine, "gpu"), 7.into())];
     let node = common::node(&engine, "cq");
-    engine.state.tree.add_all(node, &usage.to_vec());
-    let share = engine.state.share(node);
+    engine.state_mut().tree.add_all(node, &usage.to_vec());
+    let share = engine.state().share(node);
     assert_eq!((share.rounded(), share.dominant), (300, Some(ResourceId::CPU)));
 }
 
@@ -251,7 +254,10 @@ fn a_lower_borrowing_height_goes_first() {
     );
     let report = engine.schedule(NOW);
     assert_eq!(report.admitted(), 1);
-    assert!(engine.state.held(id(&engine, "wn")).is_some(), "near goes first although its priority is lower");
+    assert!(
+        engine.state().held(id(&engine, "wn")).is_some(),
+        "near goes first although its priority is lower"
+    );
 }
 
 #[test]
@@ -264,8 +270,8 @@ fn an_undeclared_resource_of_zero_needs_no_flavor() {
     assert_eq!(engine.schedule(NOW).admitted(), 1);
 }
 
-/// One core, held by `holder`, and `w` that waits for it in vain; shapes do not matter.
-fn parked() -> Engine {
+/// One core, held by `holder`, and an inadmissible `w`; shapes do not matter.
+fn inadmissible() -> Engine {
     let mut waiting = pending("w", "cq", 1000, 0);
     waiting["metadata"]["generation"] = 1.into();
     let objects = [
@@ -284,13 +290,13 @@ fn parked() -> Engine {
 }
 
 #[test]
-fn a_parked_workload_stays_parked_unless_something_relevant_changes() {
-    let mut engine = parked();
+fn an_inadmissible_workload_stays_so_unless_something_relevant_changes() {
+    let mut engine = inadmissible();
     let mut same = pending("w", "cq", 1000, 0);
     same["metadata"]["labels"] = json!({ "team": "a" });
     same["metadata"]["generation"] = 1.into();
     add(&mut engine, &same);
-    assert_eq!(pending_queue(&engine, "cq").counts(), (0, 1), "a label says nothing new");
+    assert_eq!(pending_queue(&engine, "cq").counts(), (0, 1), "a label is not relevant");
     same["metadata"]["generation"] = 2.into();
     add(&mut engine, &same);
     assert_eq!(pending_queue(&engine, "cq").counts(), (1, 0), "a generation not yet evaluated does");
@@ -298,23 +304,23 @@ fn a_parked_workload_stays_parked_unless_something_relevant_changes() {
 
 #[test]
 fn a_workload_that_fits_nowhere_comes_back_at_once_while_flavors_are_left() {
-    let mut engine = parked();
+    let mut engine = inadmissible();
     engine.flush(queue_id(&engine, "cq"), NOW);
     for (tried, counts) in [(0, (1, 0)), (-1, (0, 1))] {
         let mut heads = engine.take_heads(NOW, &|_, _| true);
         let mut entry = heads.pop().unwrap();
-        let progress = quintet_queue_engine::flavors::Progress {
+        let progress = quintet_queue_engine::internals::flavors::Progress {
             tried: vec![vec![(ResourceId::CPU, tried)]],
             ..Default::default()
         };
         (entry.subject.progress, entry.requeue) = (Some(progress), RequeueReason::NoFit);
-        engine.back_to_queue(entry, NOW);
+        engine.requeue_and_update(entry, NOW);
         assert_eq!(pending_queue(&engine, "cq").counts(), counts);
     }
 }
 
 #[test]
-fn one_that_waits_for_its_victims_does_not_block_borrowing_that_fits() {
+fn a_preemptor_that_waits_for_its_victims_does_not_block_borrowing_that_fits() {
     let policy = json!({ "withinClusterQueue": "LowerPriority" });
     let objects = [
         flavor("default"),
@@ -352,7 +358,7 @@ fn reclaimers(borrowed: &[i64]) -> Engine {
 }
 
 #[test]
-fn overlapping_victims_are_looked_for_again() {
+fn overlapping_targets_are_recomputed() {
     let mut engine = reclaimers(&[2000, 2000]);
     let report = engine.schedule(NOW);
     let mut found = preempted(&engine, &report);
@@ -366,7 +372,7 @@ fn overlapping_victims_are_looked_for_again() {
 }
 
 #[test]
-fn who_fits_once_the_victims_of_another_are_gone_waits_for_them() {
+fn an_entry_that_fits_after_the_preemptions_of_another_waits_for_them() {
     let mut engine = reclaimers(&[4000]);
     let report = engine.schedule(NOW);
     assert_eq!(preempted(&engine, &report), [("b0".to_owned(), "InCohortReclamation")]);
@@ -377,9 +383,9 @@ fn who_fits_once_the_victims_of_another_are_gone_waits_for_them() {
 }
 
 #[test]
-fn overlapping_victims_without_others_are_left_and_counted() {
+fn overlapping_targets_without_alternatives_are_skipped_and_counted() {
     let mut engine = reclaimers(&[4000]);
-    engine.state.settings.gates.recompute_on_overlap = false;
+    engine.state_mut().settings.gates.recompute_on_overlap = false;
     let report = engine.schedule(NOW);
     let (reason, message) = unadmitted(&engine, &report, "w2").unwrap();
     assert_eq!(message, "Workload has overlapping preemption targets with another workload");
@@ -388,7 +394,7 @@ fn overlapping_victims_without_others_are_left_and_counted() {
 }
 
 #[test]
-fn an_evaluation_again_stays_with_its_flavor() {
+fn a_recomputation_keeps_the_nominated_flavor() {
     // Both would take the borrower of flavor one; the second would fit flavor two if it were to start over.
     let policy = json!({ "reclaimWithinCohort": "Any" });
     let stops = json!({ "whenCanPreempt": "MayStopSearch", "whenCanBorrow": "MayStopSearch" });
@@ -420,7 +426,7 @@ fn an_evaluation_again_stays_with_its_flavor() {
 }
 
 #[test]
-fn a_closed_gate_keeps_from_preempting_and_from_nothing_else() {
+fn a_closed_preemption_gate_prevents_preemption_only() {
     let mut settings = Settings::default();
     settings.gates.orchestrated_preemption = true;
     let gated = |holder: i64, holder_priority: i32| {
@@ -437,18 +443,19 @@ fn a_closed_gate_keeps_from_preempting_and_from_nothing_else() {
         let report = engine.schedule(NOW);
         assert_eq!(preempted(&engine, &report), []);
         let decision = report.decisions.last().unwrap().clone();
-        for write in outlet::writes(&decision, &engine) {
-            write.apply(&mut workload, &engine, NOW);
+        let mut object: v1beta2::Workload = serde_json::from_value(workload).unwrap();
+        for write in status::writes(&decision, &engine) {
+            write.apply(&mut object, &engine, NOW);
         }
-        (is_admitted(&engine, "w"), outlet::is_true(&workload, "BlockedOnPreemptionGates"))
+        (is_admitted(&engine, "w"), object.is_true(WorkloadCondition::BlockedOnPreemptionGates))
     };
     assert_eq!(gated(2000, 0), (false, true), "it would have to preempt");
     assert_eq!(gated(1000, 0), (true, false), "it fits");
-    assert_eq!(gated(2000, 100), (false, false), "nobody to preempt");
+    assert_eq!(gated(2000, 100), (false, false), "no candidates");
 }
 
 #[test]
-fn a_forecast_gives_everybody_a_turn() {
+fn a_forecast_has_a_start_for_every_pending_workload() {
     let objects = [
         flavor("default"),
         queue("cq", "", 4, json!({})),
@@ -471,7 +478,7 @@ cohorts:
     {count: 4, creationIntervalMs: 0, workloads: [{className: w, runtimeMs: 10000, request: 1}]}]}]}
 ";
     let report = quintet_queue_engine::simulate::simulate(plan).unwrap();
-    // Two run at once; the others start when they end, a second later because of the delayed wake-up.
+    // Two run at once; the others start when they end, a second later because of the delayed flush.
     assert_eq!(report.classes["w"].admitted, 4);
     assert!((report.seconds - 21.0).abs() < 0.5, "{}", report.seconds);
 }

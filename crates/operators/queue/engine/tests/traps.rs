@@ -7,11 +7,11 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use quintet_queue_engine::amount::Amount;
-use quintet_queue_engine::cycle::{Outcome, reserved_without_targets};
-use quintet_queue_engine::flavors::{FlavorMode, Granular, Mode, Progress, Subject};
+use quintet_queue_engine::internals::amount::Amount;
+use quintet_queue_engine::internals::cycle::{Outcome, reserved_without_targets};
+use quintet_queue_engine::internals::flavors::{FlavorMode, Granular, Mode, Progress, Subject};
+use quintet_queue_engine::internals::queue::{Pending, RequeueReason};
 use quintet_queue_engine::names::ResourceId;
-use quintet_queue_engine::queue::{Pending, RequeueReason};
 use quintet_queue_engine::settings::{AdmissionFairSharing, Settings};
 use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 #[test]
 fn trap_01_strict_fifo_blocks_on_check_errors_but_not_on_a_foreign_namespace() {
     let mut failed = pending("first", "cq", 1000, 10);
-    failed["status"]["admissionChecks"] = json!([{ "name": "check", "state": "Retry" }]);
+    failed["status"]["admissionChecks"] = json!([{ "name": "check", "state": "Retry", "message": "",
+        "lastTransitionTime": "2024-12-31T23:00:00Z" }]);
     let objects = [
         flavor("default"),
         strict(queue("cq", "", 9, json!({}))),
@@ -44,7 +45,7 @@ fn trap_01_strict_fifo_blocks_on_check_errors_but_not_on_a_foreign_namespace() {
 }
 
 #[test]
-fn trap_02_a_flush_wakes_the_whole_tree_and_what_is_in_flight() {
+fn trap_02_a_flush_reaches_the_whole_tree_and_what_is_in_flight() {
     let objects = [
         flavor("default"),
         queue("a", "all", 1, json!({})),
@@ -60,22 +61,22 @@ fn trap_02_a_flush_wakes_the_whole_tree_and_what_is_in_flight() {
     assert_eq!(pending_queue(&engine, "b").counts(), (0, 1));
     remove(&mut engine, "holder");
     assert_eq!(engine.process_flushes(NOW, true), 0, "not before a second has passed");
-    assert_eq!(engine.process_flushes(NOW + Span::secs(1), true), 1, "an event of queue a wakes queue b");
+    assert_eq!(engine.process_flushes(NOW + Span::secs(1), true), 1, "an event of queue a flushes queue b");
 
     // Popped before the flush, requeued after it: back to the active ones.
     let heads = engine.take_heads(NOW, &|_, _| true);
     let queue = queue_id(&engine, "b");
     engine.flush(queue, NOW);
-    let workload = Arc::clone(engine.state.workload(heads[0].id).unwrap());
-    let settings = engine.state.settings.clone();
-    let reason = quintet_queue_engine::queue::RequeueReason::NoFit;
+    let workload = Arc::clone(engine.state().workload(heads[0].id).unwrap());
+    let settings = engine.state().settings.clone();
+    let reason = quintet_queue_engine::internals::queue::RequeueReason::NoFit;
     let pending = engine.pending_mut(queue).unwrap();
-    pending.requeue(heads[0].id, Pending::new(workload), reason, "", (&settings, NOW));
+    pending.requeue(heads[0].id, Pending::new(workload), reason, None, (&settings, NOW));
     assert_eq!(pending.counts(), (1, 0));
 }
 
 #[test]
-fn trap_03_hashing_parks_arrivals_until_the_next_flush_and_never_in_strict_fifo() {
+fn trap_03_hashing_makes_arrivals_inadmissible_until_the_next_flush_and_never_in_strict_fifo() {
     for (make_strict, expected) in [(false, (0, 3)), (true, (3, 0))] {
         let cq = queue("cq", "", 1, json!({}));
         let cq = if make_strict { strict(cq) } else { cq };
@@ -112,9 +113,9 @@ fn trap_04_a_skipped_fit_resumes_at_the_next_flavor() {
     let first = engine.schedule(NOW);
     assert_eq!(first.admitted(), 1, "both want flavor one and only one gets it");
     engine.schedule(NOW);
-    let workload = engine.state.workload(id(&engine, "wb")).unwrap();
+    let workload = engine.state().workload(id(&engine, "wb")).unwrap();
     let flavor = workload.admission.as_ref().unwrap().pod_sets[0].flavors[0].1;
-    assert_eq!(engine.state.names.flavor_name(flavor), "two");
+    assert_eq!(engine.state().names.flavor_name(flavor), "two");
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn trap_08_victims_count_as_gone_for_fits_but_keep_their_usage() {
     let report = engine.schedule(NOW);
     assert_eq!(preempted(&engine, &report), [("low".to_owned(), "InClusterQueue")]);
     let (node, fr) = (node(&engine, "cq"), fr(&mut engine, "cpu"));
-    assert_eq!(engine.state.tree.usage(node, fr), 2000, "until the eviction has happened");
+    assert_eq!(engine.state().tree.usage(node, fr), 2000, "until the eviction has happened");
 }
 
 #[test]
@@ -211,10 +212,10 @@ fn trap_10_a_reservation_over_the_borrowing_limit_is_negative() {
     assignment.borrowing = 1;
     assignment.set_mode(Mode::Preempt);
     assignment.usage = vec![(fr(&mut engine, "cpu"), Amount::new(1000))];
-    let queue = Arc::clone(engine.state.queue(queue_id(&engine, "cq")).unwrap());
-    assert_eq!(reserved_without_targets(&assignment, &engine.state, &queue)[0].1, -3000);
+    let queue = Arc::clone(engine.state().queue(queue_id(&engine, "cq")).unwrap());
+    assert_eq!(reserved_without_targets(&assignment, engine.state(), &queue)[0].1, -3000);
     assignment.borrowing = 0;
-    assert_eq!(reserved_without_targets(&assignment, &engine.state, &queue)[0].1, 0);
+    assert_eq!(reserved_without_targets(&assignment, engine.state(), &queue)[0].1, 0);
 }
 
 #[test]
@@ -227,7 +228,7 @@ fn trap_11_the_search_for_targets_does_not_know_the_implicit_pods() {
     );
     let (assignment, _) = evaluated(&mut engine, "w", "cq");
     assert_eq!(assignment.usage.len(), 2, "quota counts the pods");
-    let workload = Arc::clone(engine.state.workload(id(&engine, "w")).unwrap());
+    let workload = Arc::clone(engine.state().workload(id(&engine, "w")).unwrap());
     let subject = Subject::new(workload, queue_id(&engine, "cq"), 1);
     assert_eq!(assignment.total_requests(&subject, false).len(), 1, "the need does not");
 }
@@ -295,9 +296,9 @@ fn trap_15_shares_use_what_the_parent_can_lend_and_weightless_borrowers_come_las
     let fr = fr(&mut engine, "cpu");
     for (name, used) in [("a", 1000), ("b", 5000)] {
         let node = node(&engine, name);
-        engine.state.tree.add_all(node, &vec![(fr, Amount::new(used))]);
+        engine.state_mut().tree.add_all(node, &vec![(fr, Amount::new(used))]);
     }
-    let (a, b) = (engine.state.share(node(&engine, "a")), engine.state.share(node(&engine, "b")));
+    let (a, b) = (engine.state().share(node(&engine, "a")), engine.state().share(node(&engine, "b")));
     assert_eq!((a.rounded(), b.rounded()), (i64::MAX, 500));
     assert!(a.compare(&b).is_gt());
 }
@@ -343,15 +344,15 @@ fn trap_17_local_queue_usage_goes_before_stickiness() {
         settings,
         &[flavor("default"), cq, local_queue("cq"), other, pending("busy", "cq", 1000, 100), idle],
     );
-    let busy = engine.state.names.local_queues.intern("ns/cq");
+    let busy = engine.state_mut().names.local_queues.intern("ns/cq");
     let used = [(ResourceId::CPU, "5".parse().unwrap())].into_iter().collect();
-    engine.state.afs.set(busy, used, NOW);
+    engine.state_mut().afs.set(busy, used, NOW);
     engine.schedule(NOW);
     assert!(is_admitted(&engine, "idle") && !is_admitted(&engine, "busy"));
 }
 
 #[test]
-fn trap_18_an_eviction_is_asked_for_once() {
+fn trap_18_an_eviction_is_issued_once() {
     let objects = [
         flavor("default"),
         queue("cq", "", 2, json!({ "withinClusterQueue": "LowerPriority" })),
@@ -363,7 +364,7 @@ fn trap_18_an_eviction_is_asked_for_once() {
     let first = engine.schedule(NOW);
     assert_eq!(preempted(&engine, &first).len(), 1);
     let second = engine.schedule(NOW);
-    assert_eq!(preempted(&engine, &second), [], "it is under way");
+    assert_eq!(preempted(&engine, &second), [], "it is in progress");
     let Outcome::Unadmitted(unadmitted) = &second.decisions[0].outcome else { panic!("still waits") };
     assert_eq!(unadmitted.already_evicted, 1);
     assert!(unadmitted.message.ends_with("Pending the preemption of 1 workload(s)"));
@@ -390,13 +391,14 @@ fn trap_19_pods_that_are_not_ready_block_admission() {
     ready["status"]["conditions"]
         .as_array_mut()
         .unwrap()
-        .push(json!({ "type": "PodsReady", "status": "True" }));
+        .push(json!({ "type": "PodsReady", "status": "True",
+        "lastTransitionTime": "2024-12-31T23:00:00Z" }));
     add(&mut engine, &ready);
     assert_eq!(engine.schedule(NOW).admitted(), 1);
 }
 
 #[test]
-fn trap_20_nodes_are_filled_by_what_pods_ask_for() {
+fn trap_20_nodes_are_filled_by_what_pods_request() {
     // Quota ignores the resource the queue does not declare, nodes do not.
     let settings = Settings {
         quota_check: quintet_queue_engine::settings::QuotaCheck::IgnoreUndeclared,
@@ -474,15 +476,15 @@ fn trap_25_updating_a_holder_is_removing_and_adding_it() {
     objects.push(with_topology(2, json!({ "required": HOST })));
     let mut engine = engine(Settings::default(), &objects);
     engine.schedule(NOW);
-    let generation = engine.state.tree.generation(node(&engine, "cq"));
-    let workload = engine.state.workload(id(&engine, "w")).unwrap().as_ref().clone();
+    let generation = engine.state().tree.generation(node(&engine, "cq"));
+    let workload = engine.state().workload(id(&engine, "w")).unwrap().as_ref().clone();
     for _ in 0..3 {
         engine.set_workload(workload.clone(), NOW);
     }
-    assert_eq!(engine.state.tree.generation(node(&engine, "cq")), generation + 3);
-    let flavor = engine.state.names.flavors.get("default").unwrap();
-    let tas = engine.state.tas.flavor(flavor).unwrap();
-    let used = engine.state.tas.leaf_usage(tas, 0).unwrap();
+    assert_eq!(engine.state().tree.generation(node(&engine, "cq")), generation + 3);
+    let flavor = engine.state().names.flavors.get("default").unwrap();
+    let tas = engine.state().tas.flavor(flavor).unwrap();
+    let used = engine.state().tas.leaf_usage(tas, 0).unwrap();
     assert_eq!((used.get(ResourceId::CPU), used.get(ResourceId::PODS)), (2000, 2), "counted once");
 }
 
@@ -561,12 +563,12 @@ fn a_multikueue_check_that_lists_every_flavor_is_for_all() {
         cq["spec"]["admissionChecksStrategy"] =
             json!({ "admissionChecks": [{ "name": "remote", "onFlavors": flavors }] });
         let mut engine = engine(Settings::default(), &[flavor("one"), flavor("two"), cq]);
-        let check = quintet_queue_engine::state::CheckInfo {
+        let check = quintet_queue_engine::internals::state::CheckInfo {
             active: true,
-            controller: quintet_queue_engine::state::MULTIKUEUE.into(),
+            controller: quintet_api::kueue::metadata::MULTIKUEUE_CONTROLLER.into(),
         };
         engine.set_check("remote".into(), Some(check), NOW);
-        engine.state.is_queue_active(queue_id(&engine, "cq"))
+        engine.state().is_queue_active(queue_id(&engine, "cq"))
     };
     assert!(listed(&[]) && listed(&["two", "one"]));
     assert!(!listed(&["one"]));
@@ -582,7 +584,7 @@ fn generations_change_only_where_something_could_be_allocated_differently() {
     ];
     let mut engine = engine(Settings::default(), &objects);
     let generations = |engine: &quintet_queue_engine::Engine| {
-        ["a", "b", "c"].map(|name| engine.state.tree.generation(node(engine, name)))
+        ["a", "b", "c"].map(|name| engine.state().tree.generation(node(engine, name)))
     };
     let before = generations(&engine);
     add(&mut engine, &queue("a", "left", 1, json!({ "withinClusterQueue": "LowerPriority" })));
@@ -602,12 +604,12 @@ fn generations_change_only_where_something_could_be_allocated_differently() {
 
 #[test]
 fn a_replaced_slice_of_any_size_overflows_nothing() {
-    use quintet_queue_engine::flavors::Replaced;
+    use quintet_queue_engine::internals::flavors::Replaced;
     let objects =
         [flavor("default"), queue("cq", "", 9, json!({})), local_queue("cq"), pending("w", "cq", 1000, 0)];
     let mut engine = engine(Settings::default(), &objects);
     let (assignment, _) = evaluated(&mut engine, "w", "cq");
-    let workload = Arc::clone(engine.state.workload(id(&engine, "w")).unwrap());
+    let workload = Arc::clone(engine.state().workload(id(&engine, "w")).unwrap());
     for (own, replaced, total) in [(3, 1, 2), (i32::MAX, i32::MIN, 3), (i32::MIN, i32::MAX, 3)] {
         let mut subject = Subject::new(Arc::clone(&workload), queue_id(&engine, "cq"), 1);
         subject.demands[0].count = own;

@@ -1,5 +1,5 @@
-//! Victims are those of the rules as they are written: everybody who may be taken, sorted, removed one by one with a
-//! look after each, and given back one by one.
+//! Preemption targets, against a reference algorithm written as the specification states it: all candidates,
+//! sorted, removed one by one until the workload fits, and given back one by one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop where it is wrong")]
 
@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use common::*;
 use proptest::prelude::*;
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::amount::Amount;
-use quintet_queue_engine::cycle::evaluate;
-use quintet_queue_engine::flavors::{Mode, Subject};
-use quintet_queue_engine::model::{ConditionKind, ConditionReason, Fr, Workload};
+use quintet_queue_engine::internals::amount::Amount;
+use quintet_queue_engine::internals::cycle::evaluate;
+use quintet_queue_engine::internals::flavors::{Mode, Subject};
+use quintet_queue_engine::internals::preemption::PreemptionReason;
+use quintet_queue_engine::internals::quota::NodeId;
+use quintet_queue_engine::model::{ConditionReason, Fr, Workload};
 use quintet_queue_engine::names::{QueueId, WorkloadId};
-use quintet_queue_engine::preemption::PreemptionReason;
-use quintet_queue_engine::quota::NodeId;
 use quintet_queue_engine::settings::{AdmissionFairSharing, Settings};
 use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
@@ -107,8 +109,8 @@ fn world(cohorts: &[(i64, Option<i64>, Option<i64>)], queues: &[QueuePlan]) -> E
     engine(Settings::default(), &objects)
 }
 
-/// One workload looking for victims, by the book.
-struct Book<'e> {
+/// The reference algorithm for one workload.
+struct Reference<'e> {
     engine: &'e mut Engine,
     plan: &'e QueuePlan,
     workload: Arc<Workload>,
@@ -127,13 +129,13 @@ struct Candidate {
     without_borrowing: bool,
 }
 
-impl Book<'_> {
+impl Reference<'_> {
     fn exceeds(&self, node: NodeId) -> bool {
-        self.engine.state.tree.usage(node, self.fr) > self.engine.state.tree.subtree(node, self.fr)
+        self.engine.state().tree.usage(node, self.fr) > self.engine.state().tree.subtree(node, self.fr)
     }
 
     fn has_room(&self, node: NodeId, value: Amount) -> bool {
-        let tree = &self.engine.state.tree;
+        let tree = &self.engine.state().tree;
         tree.usage(node, self.fr) + value <= tree.subtree(node, self.fr)
     }
 
@@ -150,14 +152,14 @@ impl Book<'_> {
     }
 
     fn holders(&self, queue: QueueId, policy: &str) -> Vec<WorkloadId> {
-        let state = &self.engine.state;
+        let state = self.engine.state();
         let all = state.workloads();
         let held = all.filter(|(id, _)| state.held(*id).is_some_and(|held| held.queue == queue));
         held.filter(|(_, workload)| self.may_take(workload, policy)).map(|(id, _)| id).collect()
     }
 
     fn others(&self) -> Vec<Candidate> {
-        let tree = &self.engine.state.tree;
+        let tree = &self.engine.state().tree;
         let mut found = Vec::new();
         let mut advantage = self.has_room(self.node, self.value);
         let mut rest = (self.value - tree.local_available(self.node, self.fr)).floor_zero();
@@ -178,7 +180,7 @@ impl Book<'_> {
         advantage: bool,
         found: &mut Vec<Candidate>,
     ) {
-        let tree = &self.engine.state.tree;
+        let tree = &self.engine.state().tree;
         let children: Vec<NodeId> = tree.child_cohorts(cohort).chain(tree.child_queues(cohort)).collect();
         for child in children.into_iter().filter(|child| *child != visited && *child != self.node) {
             if !self.exceeds(child) {
@@ -189,7 +191,7 @@ impl Book<'_> {
                 continue;
             };
             for id in self.holders(queue, self.plan.reclaim) {
-                let priority = self.engine.state.workload(id).unwrap().priority;
+                let priority = self.engine.state().workload(id).unwrap().priority;
                 let while_borrowing = self
                     .plan
                     .borrow
@@ -220,23 +222,23 @@ impl Book<'_> {
         });
         let mut all: Vec<Candidate> = self.others().into_iter().chain(own).collect();
         all.sort_by_key(|candidate| {
-            let workload = self.engine.state.workload(candidate.id).unwrap();
-            let reserved = workload.condition(ConditionKind::QuotaReserved).unwrap().since;
-            let is_running = !workload.is_true(ConditionKind::Evicted);
+            let workload = self.engine.state().workload(candidate.id).unwrap();
+            let reserved = workload.condition(WorkloadCondition::QuotaReserved).unwrap().since;
+            let is_running = !workload.is_true(WorkloadCondition::Evicted);
             (is_running, candidate.list, workload.priority, Reverse(reserved), Arc::clone(&workload.uid))
         });
         all
     }
 
     fn fits(&self, borrowing: bool) -> bool {
-        let state = &self.engine.state;
+        let state = self.engine.state();
         let nominal = state.tree.quota(self.node, self.fr).nominal;
         self.value <= state.available(self.node, self.fr)
             && (borrowing || state.tree.usage(self.node, self.fr) + self.value <= nominal)
     }
 
     fn is_valid(&self, candidate: &Candidate, borrowing: bool) -> bool {
-        let state = &self.engine.state;
+        let state = self.engine.state();
         let Some(meets_at) = candidate.meets_at else {
             return true;
         };
@@ -249,7 +251,7 @@ impl Book<'_> {
 
     fn victims(&mut self) -> Vec<(WorkloadId, PreemptionReason)> {
         let candidates = self.candidates();
-        let tree = &self.engine.state.tree;
+        let tree = &self.engine.state().tree;
         let is_under = tree.quota(self.node, self.fr).nominal > tree.usage(self.node, self.fr);
         let has_others = candidates.iter().any(|candidate| candidate.list < 2);
         let has_hierarchical = candidates.iter().any(|candidate| candidate.list == 0);
@@ -260,12 +262,12 @@ impl Book<'_> {
             _ => &[true, false],
         };
         for borrowing in attempts {
-            let mark = self.engine.state.mark();
+            let mark = self.engine.state_mut().mark();
             let mut taken: Vec<Candidate> = Vec::new();
             let mut fits = false;
             for candidate in &candidates {
                 if self.is_valid(candidate, *borrowing) {
-                    self.engine.state.try_without(candidate.id, false);
+                    self.engine.state_mut().try_without(candidate.id, false);
                     taken.push(*candidate);
                     fits = self.fits(*borrowing);
                     if fits {
@@ -274,14 +276,14 @@ impl Book<'_> {
                 }
             }
             for at in (0..taken.len().saturating_sub(1)).rev().filter(|_| fits) {
-                self.engine.state.try_with(taken[at].id);
+                self.engine.state_mut().try_with(taken[at].id);
                 if self.fits(*borrowing) {
                     taken.swap_remove(at);
                 } else {
-                    self.engine.state.try_without(taken[at].id, false);
+                    self.engine.state_mut().try_without(taken[at].id, false);
                 }
             }
-            self.engine.state.rollback(mark);
+            self.engine.state_mut().rollback(mark);
             if fits {
                 return taken.iter().map(|candidate| (candidate.id, candidate.reason)).collect();
             }
@@ -290,35 +292,36 @@ impl Book<'_> {
     }
 }
 
-/// Compares the victims of everybody who waits.
+/// Compares the victims of all pending workloads.
 fn check(engine: &mut Engine, queues: &[QueuePlan]) {
     let fr = fr(engine, "cpu");
     let waiting: Vec<Arc<Workload>> = engine
-        .state
+        .state()
         .workloads()
-        .filter(|(id, _)| engine.state.held(*id).is_none())
+        .filter(|(id, _)| engine.state().held(*id).is_none())
         .map(|(_, workload)| Arc::clone(workload))
         .collect();
     for workload in waiting {
-        let queue = engine.state.local_queue(workload.local_queue).unwrap().queue;
-        let name = engine.state.names.queue_name(queue).to_owned();
+        let queue = engine.state().local_queue(workload.local_queue).unwrap().queue;
+        let name = engine.state().names.queue_name(queue).to_owned();
         let number: usize = name.trim_start_matches("queue-").parse().unwrap();
         let mut subject = Subject::new(Arc::clone(&workload), queue, 1);
-        let (assignment, targets) = evaluate(&mut engine.state, &mut subject);
+        let (assignment, targets) = evaluate(engine.state_mut(), &mut subject);
         if assignment.mode() != Mode::Preempt {
             continue;
         }
         let found: Vec<_> = targets.iter().map(|target| (target.workload, target.reason.unwrap())).collect();
         let value = Amount::new(workload.pod_sets[0].requests.get(fr.resource));
         let node = node(engine, &name);
-        let mut book = Book { engine, plan: &queues[number], workload, queue, node, fr, value };
-        assert_eq!(found, book.victims(), "victims and reasons, in order, for one of {name}");
+        let mut reference = Reference { engine, plan: &queues[number], workload, queue, node, fr, value };
+        assert_eq!(found, reference.victims(), "victims and reasons, in order, for one of {name}");
     }
 }
 
 /// A holder by its number, if there are any.
 fn holder(engine: &Engine, number: usize) -> Option<Workload> {
-    let held: Vec<_> = engine.state.workloads().filter(|(id, _)| engine.state.held(*id).is_some()).collect();
+    let held: Vec<_> =
+        engine.state().workloads().filter(|(id, _)| engine.state().held(*id).is_some()).collect();
     held.get(number.checked_rem(held.len())?).map(|(_, workload)| Workload::clone(workload))
 }
 
@@ -326,7 +329,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn victims_are_those_of_the_book(
+    fn victims_equal_those_of_the_reference_algorithm(
         cohorts in prop::collection::vec(quota(), COHORTS),
         queues in prop::collection::vec(queue_plan(), 3..7),
         steps in prop::collection::vec(step(3), 10..60),
@@ -352,7 +355,7 @@ proptest! {
                 }
                 Step::Evict(which) => {
                     if let Some(mut workload) = holder(&engine, *which) {
-                        workload.set_condition(ConditionKind::Evicted, true, ConditionReason::Other, now);
+                        workload.set_condition(WorkloadCondition::Evicted, true, ConditionReason::Other, now);
                         engine.set_workload(workload, now);
                     }
                 }
@@ -380,7 +383,7 @@ proptest! {
 
 /// Between workloads of one queue those go first whose LocalQueue used more, whatever their priority.
 #[test]
-fn the_local_queue_that_used_more_loses_first() {
+fn the_local_queue_with_more_usage_is_preempted_first() {
     let sharing = AdmissionFairSharing {
         half_life: Span::secs(100),
         sampling_interval: Span::secs(10),

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::{CycleReport, Outcome};
+use quintet_queue_engine::internals::cycle::{CycleReport, Outcome};
 use quintet_queue_engine::names::WorkloadId;
 use quintet_queue_engine::settings::Settings;
 use quintet_queue_engine::testing;
@@ -125,14 +125,14 @@ impl Spent {
     }
 }
 
-/// Seconds this thread was on a processor, by what Linux says.
+/// CPU seconds of this thread.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = stat.split_whitespace().next().and_then(|field| field.parse::<u64>().ok());
     nanoseconds.unwrap_or(0) as f64 / 1e9
 }
 
-/// Resident bytes of this process, by what Linux says.
+/// Resident bytes of this process.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -188,7 +188,7 @@ fn throughput(name: &str, mut world: World, pending: usize) {
     );
 }
 
-/// Lets victims leave; says how many.
+/// Lets all evictions happen; returns how many.
 fn evict(engine: &mut Engine, report: &CycleReport, running: &mut BTreeSet<WorkloadId>, now: Time) -> usize {
     let mut evicted = 0;
     for decision in &report.decisions {
@@ -204,7 +204,7 @@ fn evict(engine: &mut Engine, report: &CycleReport, running: &mut BTreeSet<Workl
 }
 
 fn finish(engine: &mut Engine, id: WorkloadId, now: Time) {
-    let key = engine.state.workload(id).unwrap().key.clone();
+    let key = engine.state().workload(id).unwrap().key.clone();
     engine.remove_workload(&key, now);
 }
 
@@ -237,7 +237,7 @@ fn event(pending: usize) {
     let mut running = BTreeSet::new();
     let mut now = Time::from_secs(1);
     let mut progress = Progress::default();
-    // Until everything that fits is admitted and nobody moves any more.
+    // Until everything that fits is admitted and nothing changes any more.
     for _ in 0..10_000 {
         let report = world.engine.schedule(now);
         let starting = report.decisions.iter().filter(|decision| decision.is_admission());
@@ -277,7 +277,7 @@ fn event(pending: usize) {
         }
     });
     println!(
-        "event: {:.1} µs for the end of a running workload, which wakes its cohort of 10 queues and makes {:.1} decisions, with {pending} pending",
+        "event: {:.1} µs for the end of a running workload, which flushes its cohort of 10 queues and makes {:.1} decisions, with {pending} pending",
         each(spent, running.len()),
         decisions as f64 / running.len() as f64
     );
@@ -287,19 +287,19 @@ fn event(pending: usize) {
     spent.on(|| {
         for round in 0..looks {
             let local_queue = world.local_queues[round % world.local_queues.len()];
-            let queue = world.engine.state.local_queue(local_queue).unwrap().queue;
-            let (active, parked) = world.engine.counts_in(local_queue);
-            waiting += active + parked + world.engine.pending(queue).unwrap().pending_requests().len();
+            let queue = world.engine.state().local_queue(local_queue).unwrap().queue;
+            let (active, inadmissible) = world.engine.counts_in(local_queue);
+            waiting += active + inadmissible + world.engine.pending(queue).unwrap().pending_requests().len();
         }
     });
-    assert!(waiting > 0, "somebody waits");
+    assert!(waiting > 0, "some are pending");
     println!(
-        "event: {:.2} µs to say how many wait in a LocalQueue and what they ask for, with {pending} pending",
+        "event: {:.2} µs to count the pending workloads of a LocalQueue and sum their requests, with {pending} pending",
         each(spent, looks)
     );
 }
 
-/// Says now and then how far a long part came.
+/// Prints the progress of a long part now and then.
 struct Progress {
     next: Instant,
 }

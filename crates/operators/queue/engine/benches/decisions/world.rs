@@ -1,24 +1,24 @@
-//! What is decided about.
+//! The objects of the benchmark.
 
 use std::sync::Arc;
 
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::amount::Amount;
-use quintet_queue_engine::labels::Labels;
+use quintet_queue_engine::internals::amount::Amount;
+use quintet_queue_engine::internals::labels::Labels;
+use quintet_queue_engine::internals::requests::Requests;
+use quintet_queue_engine::internals::tas::NodeInfo;
 use quintet_queue_engine::model::{
     Flavor, LocalQueue, PodSet, PodShape, Preemption, PreemptionPolicy, QueueSpec, Quota, ResourceGroup,
     ShapeHash, TopologyRequest, Workload, WorkloadKey,
 };
 use quintet_queue_engine::names::{LocalQueueId, NamespaceId, ResourceId};
-use quintet_queue_engine::requests::Requests;
 use quintet_queue_engine::settings::Settings;
-use quintet_queue_engine::tas::NodeInfo;
 use quintet_queue_engine::time::Time;
 
-/// The classes of upstream's performance test: cpu, priority and how many of a hundred.
+/// The classes of Kueue's `test/performance/scheduler/configs`: cpu, priority and how many of a hundred.
 const CLASSES: [(i64, i32, usize); 3] = [(1000, 50, 70), (5000, 100, 20), (20_000, 200, 10)];
 
-/// Queues, nodes and workloads like those of upstream's performance test.
+/// Queues, nodes and workloads like those of Kueue's performance test.
 pub(crate) struct World {
     pub(crate) engine: Engine,
     namespace: NamespaceId,
@@ -36,7 +36,7 @@ impl World {
     /// capacity they share, with pods that want to be in one rack of 64.
     pub(crate) fn new(cohorts: usize, queues: usize, nodes: usize) -> Self {
         let mut engine = Engine::new(Settings::default());
-        let names = &mut engine.state.names;
+        let names = &mut engine.state_mut().names;
         let flavor = names.flavors.intern("default");
         let namespace = names.namespaces.intern("default");
         let tree = names.topologies.intern("topology");
@@ -44,18 +44,18 @@ impl World {
         let mut nominal = 20_000;
         if nodes > 0 {
             let levels = ["block", "rack", "kubernetes.io/hostname"];
-            engine.state.set_topology(tree, levels.iter().map(|level| Arc::from(*level)).collect());
+            engine.state_mut().set_topology(tree, levels.iter().map(|level| Arc::from(*level)).collect());
             add_nodes(&mut engine, nodes);
             nominal = 96_000 * i64::try_from(nodes).unwrap() / i64::try_from(cohorts * queues).unwrap();
         }
         let topology = (nodes > 0).then_some(tree);
-        engine.state.set_flavor(flavor, Flavor { topology, ..Flavor::default() });
+        engine.state_mut().set_flavor(flavor, Flavor { topology, ..Flavor::default() });
         let mut local_queues = Vec::new();
         for cohort in 0..cohorts {
-            let cohort_id = engine.state.names.cohorts.intern(&format!("cohort-{cohort}"));
+            let cohort_id = engine.state_mut().names.cohorts.intern(&format!("cohort-{cohort}"));
             for queue in 0..queues {
                 let name = format!("queue-{cohort}-{queue}");
-                let mut spec = QueueSpec::new(engine.state.names.queues.intern(&name));
+                let mut spec = QueueSpec::new(engine.state_mut().names.queues.intern(&name));
                 spec.cohort = Some(cohort_id);
                 spec.preemption = Preemption {
                     within_queue: PreemptionPolicy::LowerPriority,
@@ -70,7 +70,7 @@ impl World {
                 spec.groups = vec![ResourceGroup::single(ResourceId::CPU, flavor, quota)];
                 let id = spec.id;
                 engine.set_queue(spec, Time::ZERO);
-                let local_queue = engine.state.names.local_queues.intern(&format!("default/{name}"));
+                let local_queue = engine.state_mut().names.local_queues.intern(&format!("default/{name}"));
                 engine.set_local_queue(local_queue, Some(LocalQueue::feeding(id)));
                 local_queues.push(local_queue);
             }
@@ -100,7 +100,7 @@ impl World {
 
     /// The same with quota shared fairly within cohorts.
     pub(crate) fn sharing_fairly(mut self) -> Self {
-        self.engine.state.settings.fair_sharing = Some(Settings::DEFAULT_STRATEGIES.to_vec());
+        self.engine.state_mut().settings.fair_sharing = Some(Settings::DEFAULT_STRATEGIES.to_vec());
         self
     }
 
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Queues so many more workloads, dealt out to all queues in turn.
+    /// Queues so many more workloads, round-robin over all queues.
     pub(crate) fn fill(&mut self, pending: usize) {
         let queues = self.local_queues.len();
         for number in 0..pending {
@@ -143,7 +143,7 @@ impl World {
 }
 
 fn add_nodes(engine: &mut Engine, nodes: usize) {
-    let names = &mut engine.state.names;
+    let names = &mut engine.state_mut().names;
     let memory = names.resource("memory");
     let all = (0..nodes).map(|number| {
         let name: Arc<str> = format!("node-{number:05}").into();
@@ -164,5 +164,5 @@ fn add_nodes(engine: &mut Engine, nodes: usize) {
         };
         (name, Some(node))
     });
-    engine.state.tas.set_nodes(all.collect::<Vec<_>>());
+    engine.state_mut().tas.set_nodes(all.collect::<Vec<_>>());
 }

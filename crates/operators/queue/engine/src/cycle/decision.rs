@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use quintet_api::kueue::reasons::QuotaReservedReason;
+
 use crate::model::Admission;
 use crate::names::{QueueId, WorkloadId};
 use crate::preemption::Target;
@@ -24,15 +26,15 @@ pub struct Admitted {
     pub recovered: bool,
     /// The slice it replaces, to be finished.
     pub replaces: Option<WorkloadId>,
-    /// Flavors looked at, for the event.
+    /// Flavors tried, for the event.
     pub considered: String,
 }
 
 /// A workload got nothing yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unadmitted {
-    /// The reason clients see.
-    pub reason: String,
+    /// The reason clients see; none if it was not decided about.
+    pub reason: Option<QuotaReservedReason>,
     /// The message clients see.
     pub message: String,
     /// Why it went back to its queue.
@@ -87,7 +89,7 @@ pub struct CycleReport {
     pub decisions: Vec<Decision>,
     /// Per queue, preemptions left out because another entry took the targets or the room.
     pub skipped_preemptions: BTreeMap<QueueId, u32>,
-    /// Per queue and result, how often targets were looked for again.
+    /// Per queue and result, how often targets were recomputed.
     pub recomputations: BTreeMap<(QueueId, &'static str), u32>,
     /// How many heads there were.
     pub heads: usize,

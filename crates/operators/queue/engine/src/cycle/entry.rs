@@ -1,4 +1,7 @@
-//! A head on its way through a cycle.
+//! An entry of a cycle: a head with its assignment, targets and outcome.
+
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::reasons::QuotaReservedReason;
 
 use crate::flavors::{Assignment, Mode, Subject};
 use crate::model::{PreemptionPolicy, Usage};
@@ -8,7 +11,7 @@ use crate::queue::{Pending, RequeueReason};
 use crate::state::{Queue, State};
 use crate::tas::TasUse;
 
-/// How far an entry came.
+/// The status of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryStatus {
     /// Evaluated only.
@@ -35,7 +38,7 @@ pub struct Entry {
     pub subject: Subject,
     /// What it would get.
     pub assignment: Assignment,
-    /// Whom it would preempt.
+    /// What it would preempt.
     pub targets: Vec<Target>,
     /// Whether it waits for victims already.
     pub is_preemptor: bool,
@@ -46,7 +49,7 @@ pub struct Entry {
     /// The message clients see.
     pub message: String,
     /// The reason clients see.
-    pub reason: String,
+    pub reason: Option<QuotaReservedReason>,
     /// Why it goes back to its queue.
     pub requeue: RequeueReason,
     /// Nothing is to be written.
@@ -56,7 +59,7 @@ pub struct Entry {
     pub(crate) migrate: Option<WorkloadId>,
 }
 
-/// An entry that changes hands: it is large, and a cycle may have thousands.
+/// A boxed entry: it is large, is moved several times, and a cycle may have thousands.
 pub type Head = Box<Entry>;
 
 impl Entry {
@@ -71,7 +74,7 @@ impl Entry {
             second_pass: None,
             status: EntryStatus::default(),
             message: String::new(),
-            reason: String::new(),
+            reason: None,
             requeue: RequeueReason::default(),
             skip_status: false,
             evict: Vec::new(),
@@ -99,10 +102,10 @@ impl Entry {
     }
 
     /// Leaves the entry out of this cycle; how far its search came is kept only with `preserve`.
-    pub fn skip(&mut self, message: &str, reason: &str, preserve: bool) {
+    pub fn skip(&mut self, message: &str, reason: QuotaReservedReason, preserve: bool) {
         self.status = EntryStatus::Skipped;
         message.clone_into(&mut self.message);
-        reason.clone_into(&mut self.reason);
+        self.reason = Some(reason);
         if !preserve {
             self.subject.progress = None;
         }
@@ -122,7 +125,7 @@ impl Entry {
     }
 
     fn net_quota(&self, quota: Usage) -> Usage {
-        if self.subject.workload.has_reservation() { Usage::new() } else { quota }
+        if self.subject.workload.has_quota_reservation() { Usage::new() } else { quota }
     }
 
     fn net_places(&self, state: &State) -> Vec<TasUse> {
@@ -158,8 +161,8 @@ pub(crate) fn preemption_outcome(preempted: usize, failed: usize) -> (String, Op
     }
 }
 
-/// Quota an entry that needs preemption but found nobody to preempt keeps from those behind it: what it
-/// asks for, up to what its queue may use. A queue over its borrowing limit keeps a negative amount.
+/// Quota that an entry which needs preemption but has no candidates keeps from those behind it: what it
+/// requests, up to what its queue may use. A queue over its borrowing limit keeps a negative amount.
 pub fn reserved_without_targets(assignment: &Assignment, state: &State, queue: &Queue) -> Usage {
     if assignment.mode() != Mode::Preempt {
         return assignment.usage.clone();
@@ -177,7 +180,7 @@ pub fn reserved_without_targets(assignment: &Assignment, state: &State, queue: &
     assignment.usage.iter().map(reserve).collect()
 }
 
-/// Whether the queue gets its quota back whenever it asks.
+/// Whether the queue can always reclaim its quota.
 pub(super) fn can_always_reclaim(queue: &Queue) -> bool {
     queue.spec.preemption.reclaim_within_cohort == PreemptionPolicy::Any
 }

@@ -1,4 +1,4 @@
-//! Evaluating a head: flavors, places, and whom to preempt.
+//! Nomination of a head: flavors, places and preemption targets.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ pub fn replaced_slice(state: &State, subject: &Subject) -> Option<Replaced> {
     Some(Replaced { id, workload, demands })
 }
 
-/// What the workload would get, and whom it would preempt for it.
+/// The assignment of a workload and its preemption targets. As `getAssignments` in Kueue's
+/// `pkg/scheduler/scheduler.go`.
 pub fn evaluate(state: &mut State, subject: &mut Subject) -> (Assignment, Vec<Target>) {
     let Some(queue) = state.queue(subject.queue).map(Arc::clone) else {
         return (Assignment::default(), Vec::new());

@@ -3,6 +3,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
+use quintet_api::kueue::WorkloadLifecycle;
+
 use super::{Entry, Head};
 use crate::fair::Share;
 use crate::model::{Usage, Workload};
@@ -17,7 +19,12 @@ pub fn compare_classical(settings: &Settings, a: &Entry, b: &Entry) -> Ordering 
     let key = |entry: &Entry| {
         let workload = &entry.subject.workload;
         let preemptor = settings.gates.prioritize_preemptors && entry.is_preemptor;
-        (!workload.has_reservation(), !preemptor, entry.assignment.borrowing, by_priority(settings, workload))
+        (
+            !workload.has_quota_reservation(),
+            !preemptor,
+            entry.assignment.borrowing,
+            by_priority(settings, workload),
+        )
     };
     key(a).cmp(&key(b))
 }
@@ -118,7 +125,7 @@ pub(crate) struct Tournament {
 }
 
 impl Tournament {
-    /// Works out the shares: of all entries, or, when one was decided about, of those with whom its queue has a cohort
+    /// Works out the shares: of all entries, or, when one was decided about, of those whose queues share a cohort with its queue
     /// below the root in common. What a queue uses changes no share but its own and those of the cohorts above it.
     fn prepare(
         &mut self,

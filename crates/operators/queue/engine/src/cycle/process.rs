@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::reasons::QuotaReservedReason;
+
 use super::decision::CycleReport;
 use super::entry::{Entry, EntryStatus, can_always_reclaim};
 use super::nominate::evaluate;
-use crate::flavors::Mode;
+use crate::flavors::{Mode, NoFitReason};
 use crate::model::Usage;
 use crate::names::{FlavorId, WorkloadId};
 use crate::preemption::Target;
@@ -35,7 +38,7 @@ pub fn fits(
     targets: &[Target],
 ) -> Fits {
     let now = fits_now(state, queue, quota, places);
-    // Nobody's leaving takes room away, so what fits already needs no trying out.
+    // Removals never take room away, so what fits already needs no trial.
     if now == Fits::Ok || victims.all.is_empty() && targets.is_empty() {
         return now;
     }
@@ -68,7 +71,7 @@ fn fits_now(state: &State, queue: &Queue, quota: &Usage, places: &[TasUse]) -> F
     }
 }
 
-/// Everybody preempted in a cycle.
+/// All workloads preempted in a cycle.
 #[derive(Clone, Debug, Default)]
 pub struct Victims {
     all: BTreeSet<WorkloadId>,
@@ -101,59 +104,62 @@ impl Victims {
 /// A cycle while its entries are decided about.
 pub(crate) struct Processing<'a> {
     pub(crate) state: &'a mut State,
-    /// Evictions decided earlier and not seen to happen yet.
+    /// Evictions decided earlier and not observed yet.
     pub(crate) expected: &'a BTreeSet<WorkloadId>,
     /// Pods of workloads that hold quota are not ready, and others have to wait for them.
     pub(crate) blocked: bool,
-    /// Everybody preempted in this cycle.
+    /// All workloads preempted in this cycle.
     pub(crate) victims: Victims,
     pub(crate) report: &'a mut CycleReport,
 }
 
-/// What becomes of an entry.
+/// What follows for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Processed {
     /// It is to be admitted.
     Admit,
     /// It would be, but has to wait for the pods of others.
-    WaitForPods,
+    WaitForPodsReady,
     /// It is not.
-    Done,
+    Requeue,
 }
 
 impl Processing<'_> {
     /// Decides about an entry.
-    pub(crate) fn process(&mut self, entry: &mut Entry) -> Turn {
+    pub(crate) fn process(&mut self, entry: &mut Entry) -> Processed {
         let Some(queue) = self.state.queue(entry.subject.queue).map(Arc::clone) else {
-            return Turn::Done;
+            return Processed::Requeue;
         };
         let gates = self.state.settings.gates.clone();
         let preserve = gates.preserve_scan_progress;
         if gates.concurrent_admission && self.sibling(entry, &queue, |own, other| other < own).is_some() {
-            entry.skip("A more favorable variant is already admitted", "PendingEvaluation", preserve);
-            return Turn::Done;
+            entry.skip(
+                "A more favorable variant is already admitted",
+                QuotaReservedReason::PendingEvaluation,
+                preserve,
+            );
+            return Processed::Requeue;
         }
         let (usage, fit) = self.refreshed(entry, &queue);
         let mode = entry.assignment.mode();
         if gates.tas_fail_fast && entry.subject.workload.has_placement_on_failed_node() && mode != Mode::Fit {
             entry.status = EntryStatus::Evicted;
-            return Turn::Done;
+            return Processed::Requeue;
         }
         match mode {
             Mode::NoFit => {
                 entry.requeue = RequeueReason::NoFit;
-                let reason = entry.assignment.no_fit.map_or("", |reason| reason.name());
-                reason.clone_into(&mut entry.reason);
-                return Turn::Done;
+                entry.reason = entry.assignment.no_fit.map(NoFitReason::quota_reserved_reason);
+                return Processed::Requeue;
             }
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = RequeueReason::PreemptionNoCandidates;
-                "WaitingForQuota".clone_into(&mut entry.reason);
+                entry.reason = Some(QuotaReservedReason::WaitingForQuota);
                 if !can_always_reclaim(&queue) || gates.prioritize_preemptors && entry.is_preemptor {
                     let (quota, places) = entry.reservation(self.state, &queue);
                     self.add(&queue, &quota, &places);
                 }
-                return Turn::Done;
+                return Processed::Requeue;
             }
             Mode::Preempt
                 if (gates.concurrent_admission || gates.orchestrated_preemption)
@@ -161,19 +167,19 @@ impl Processing<'_> {
             {
                 entry.status = EntryStatus::PreemptionGated;
                 "Workload requires preemption, but it's gated".clone_into(&mut entry.message);
-                "AdmissionGated".clone_into(&mut entry.reason);
+                entry.reason = Some(QuotaReservedReason::AdmissionGated);
                 entry.requeue = RequeueReason::PreemptionGated;
                 entry.subject.progress = None;
-                return Turn::Done;
+                return Processed::Requeue;
             }
             Mode::DeferredFit => {
                 "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
                     .clone_into(&mut entry.message);
-                "WaitingForPreemptedWorkloads".clone_into(&mut entry.reason);
+                entry.reason = Some(QuotaReservedReason::WaitingForPreemptedWorkloads);
                 entry.requeue = RequeueReason::PendingPreemption;
                 entry.subject.progress = None;
                 self.add(&queue, &usage.0, &usage.1);
-                return Turn::Done;
+                return Processed::Requeue;
             }
             Mode::Preempt | Mode::Fit => {}
         }
@@ -184,30 +190,30 @@ impl Processing<'_> {
             } else {
                 "Workload no longer fits after processing another workload"
             };
-            entry.skip(message, "WaitingForQuota", preserve);
+            entry.skip(message, QuotaReservedReason::WaitingForQuota, preserve);
             if overlaps || mode == Mode::Preempt {
                 *self.report.skipped_preemptions.entry(entry.subject.queue).or_default() += 1;
             }
-            return Turn::Done;
+            return Processed::Requeue;
         }
         self.victims.add(&entry.targets, self.state);
         self.add(&queue, &usage.0, &usage.1);
         if mode == Mode::Preempt {
             self.preempt(entry);
-            return Turn::Done;
+            return Processed::Requeue;
         }
         if self.blocked && !entry.subject.workload.needs_second_pass() {
             entry.status = EntryStatus::Nominated;
-            return Turn::WaitForPods;
+            return Processed::WaitForPodsReady;
         }
         if gates.concurrent_admission
             && let Some(sibling) = self.sibling(entry, &queue, |own, other| other > own)
         {
             Self::migrate(entry, &queue, sibling);
-            return Turn::Done;
+            return Processed::Requeue;
         }
         entry.status = EntryStatus::Nominated;
-        Turn::Admit
+        Processed::Admit
     }
 
     fn add(&mut self, queue: &Queue, quota: &Usage, places: &[TasUse]) {
@@ -258,7 +264,7 @@ impl Processing<'_> {
     }
 
     fn preempt(&mut self, entry: &mut Entry) {
-        "WaitingForPreemptedWorkloads".clone_into(&mut entry.reason);
+        entry.reason = Some(QuotaReservedReason::WaitingForPreemptedWorkloads);
         for target in entry.targets.iter().filter(|target| target.reason.is_some()) {
             let evicted = self.state.workload(target.workload).is_some_and(|workload| workload.is_evicted());
             if evicted || self.expected.contains(&target.workload) {
@@ -282,13 +288,13 @@ impl Processing<'_> {
             && position(last).is_none_or(|last| own > last)
         {
             "Target flavor is below LastAcceptableFlavorName".clone_into(&mut entry.message);
-            "PendingEvaluation".clone_into(&mut entry.reason);
+            entry.reason = Some(QuotaReservedReason::PendingEvaluation);
             return;
         }
         entry.migrate = Some(sibling);
         entry.subject.progress = None;
         entry.requeue = RequeueReason::PendingMigration;
-        "WaitingForPreemptedWorkloads".clone_into(&mut entry.reason);
+        entry.reason = Some(QuotaReservedReason::WaitingForPreemptedWorkloads);
         entry.message.push_str(". Pending the migration of 1 workload(s)");
     }
 

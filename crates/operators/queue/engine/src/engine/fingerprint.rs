@@ -1,4 +1,4 @@
-//! Telling whether the engine is where it was before.
+//! Fingerprints of the engine, to detect that a state returns.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

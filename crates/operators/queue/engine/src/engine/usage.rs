@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quintet_api::Quantity;
+use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::quantity::Notation::DecimalSi;
 
 use super::Engine;
@@ -16,7 +17,7 @@ use crate::state::State;
 use crate::time::Time;
 
 /// What orders a LocalQueue: less first.
-pub(super) fn order_of(state: &State, local_queue: LocalQueueId) -> f64 {
+pub(crate) fn order_of(state: &State, local_queue: LocalQueueId) -> f64 {
     let weight = state.local_queue(local_queue).map_or(1.0, |local_queue| local_queue.weight);
     state.settings.afs().map_or(0.0, |config| state.afs.usage(local_queue, weight, config, &state.names))
 }
@@ -42,7 +43,7 @@ fn consumed(requests: &Requests) -> Consumed {
 
 impl Engine {
     /// Charges the admission to its LocalQueue.
-    pub(super) fn charge(&mut self, entry: &Entry, had_reservation: bool, now: Time) {
+    pub(crate) fn charge(&mut self, entry: &Entry, had_reservation: bool, now: Time) {
         let Some(row) = self.state.queue(entry.subject.queue).map(Arc::clone) else {
             return;
         };
@@ -72,11 +73,11 @@ impl Engine {
         if let Some(before) = moved {
             self.state.afs.drop_penalty(before.local_queue, &before.key);
         }
-        if workload.is_finished() || !workload.active && !workload.has_reservation() {
+        if workload.is_finished() || !workload.active && !workload.has_quota_reservation() {
             self.state.afs.drop_penalty(workload.local_queue, &workload.key);
         } else if workload.is_admitted() && self.has_charge(&workload) {
             let running = consumed(&self.state.running_in(workload.local_queue, Some(id)));
-            self.state.afs.settle(workload.local_queue, &workload.key, &running, &config, now);
+            self.state.afs.convert_penalty(workload.local_queue, &workload.key, &running, &config, now);
         }
     }
 

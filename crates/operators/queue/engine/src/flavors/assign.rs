@@ -16,7 +16,7 @@ use crate::tas::PlaceOptions;
 
 /// Answers whether preemption could make room for an amount of one flavor of one resource.
 pub trait Oracle {
-    /// Whom preemption would hit, and the height of the subtree borrowed from afterwards.
+    /// What preemption would evict, and the height of the subtree borrowed from afterwards.
     fn possibility(&self, state: &mut State, subject: &Subject, fr: Fr, value: Amount) -> (Possibility, u32);
 }
 
@@ -27,7 +27,7 @@ pub struct Subject {
     pub workload: Arc<Workload>,
     /// The queue that evaluates it.
     pub queue: QueueId,
-    /// What it asks for.
+    /// What it requests.
     pub demands: Vec<Demand>,
     /// How far the search came before.
     pub progress: Option<Progress>,
@@ -221,7 +221,7 @@ impl<O: Oracle> Search<'_, O> {
         failed
     }
 
-    /// A pod set gets the flavors of what it asks for; one of a group that asks for nothing shares the
+    /// A pod set gets the flavors of what it requests; one of a group that requests nothing shares the
     /// flavors that have a topology.
     fn flavors_of(
         &self,
@@ -409,7 +409,7 @@ impl<O: Oracle> Search<'_, O> {
         (flavors, worst, attempt)
     }
 
-    /// What a slice asks for beyond the one it replaces, which must use the same flavor.
+    /// What a slice requests beyond the one it replaces, which must use the same flavor.
     fn less_replaced(
         &self,
         flavor: FlavorId,
@@ -473,7 +473,7 @@ impl<O: Oracle> Search<'_, O> {
             || self.state.settings.is_fair() && preemption.reclaim_within_cohort != Never
     }
 
-    /// Finds places for pods whose quota fits; if there are none, looks whether an empty cluster has.
+    /// Finds places for pods whose quota fits; if there are none, checks whether an empty cluster has.
     fn place(&mut self, assignment: &mut Assignment) {
         let workload = Arc::clone(&self.subject.workload);
         let requests = topology::tas_requests(assignment, &workload, self.subject, self.state, self.queue);
@@ -544,7 +544,7 @@ impl<O: Oracle> Search<'_, O> {
     }
 }
 
-/// Whether to look at the next flavor although this one might do.
+/// Whether to try the next flavor although this one might do.
 fn try_next(mode: Granular, before_preempting: bool, before_borrowing: bool) -> bool {
     match mode.mode {
         FlavorMode::NoFit | FlavorMode::NoCandidates => true,

@@ -30,7 +30,7 @@ pub enum Mode {
     NoFit,
     /// After preempting others.
     Preempt,
-    /// After preemptions another workload already asked for.
+    /// After preemptions already issued for another workload.
     DeferredFit,
     /// Now.
     Fit,
@@ -48,10 +48,10 @@ impl Mode {
     }
 }
 
-/// Whom preemption in one flavor would hit.
+/// What preemption in one flavor would evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Possibility {
-    /// Nobody may be preempted.
+    /// There are no candidates.
     NoCandidates,
     /// Workloads of the own queue, among others.
     Preempt,
@@ -75,7 +75,7 @@ impl Possibility {
 pub enum FlavorMode {
     /// Not at all.
     NoFit,
-    /// Only with preemption, and nobody may be preempted.
+    /// Only with preemption, and there are no candidates.
     NoCandidates,
     /// With preemption in the own queue.
     Preempt,
@@ -140,13 +140,13 @@ pub struct FlavorChoice {
     pub flavor: FlavorId,
     /// How well it fits.
     pub mode: Mode,
-    /// The last flavor looked at, or −1 if that was the last there is.
+    /// The last flavor tried, or −1 if that was the last there is.
     pub tried: i32,
     /// Height of the subtree it borrows from.
     pub height: u32,
 }
 
-/// A flavor that was looked at.
+/// A flavor that was tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     /// The flavor.
@@ -155,7 +155,7 @@ pub struct Attempt {
     pub mode: Mode,
     /// Height of the subtree it would borrow from.
     pub height: u32,
-    /// Whom preemption would hit.
+    /// What preemption would evict.
     pub possibility: Option<Possibility>,
     /// What is wrong with it.
     pub reasons: Vec<Reason>,
@@ -184,7 +184,7 @@ pub struct PodSetAssignment {
     pub topology: Option<TopologyAssignment>,
     /// A placement still to come.
     pub delayed: Option<Delayed>,
-    /// Flavors looked at, by name.
+    /// Flavors tried, by name.
     pub attempts: Arc<Vec<Attempt>>,
 }
 
@@ -225,7 +225,7 @@ impl PodSetAssignment {
 /// How far flavor search has come, so that it can go on there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// The last flavor looked at, per pod set and resource; −1 is the last there is.
+    /// The last flavor tried, per pod set and resource; −1 is the last there is.
     pub tried: Vec<Vec<(ResourceId, i32)>>,
     /// The queue's generation then.
     pub generation: i64,
@@ -236,7 +236,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Whether some flavors were not looked at yet.
+    /// Whether some flavors were not tried yet.
     pub fn has_pending_flavors(&self) -> bool {
         self.tried.iter().flatten().any(|(_, tried)| *tried != -1)
     }
@@ -326,7 +326,7 @@ impl Assignment {
         parts.join("; ")
     }
 
-    /// The flavors looked at, as the admission event lists them; plain fits are left out.
+    /// The flavors tried, as the admission event lists them; plain fits are left out.
     pub fn considered(&self, names: &Names) -> String {
         let mut parts = Vec::new();
         for pod_set in &self.pod_sets {

@@ -1,11 +1,13 @@
-//! What is in the way of a flavor: structured, with the text clients know.
+//! Why a flavor does not fit: structured, with the text of upstream's messages.
+
+use quintet_api::kueue::reasons::QuotaReservedReason;
 
 use crate::amount::Amount;
 use crate::labels::Taint;
 use crate::model::Fr;
 use crate::names::{FlavorId, Names, ResourceId};
 
-/// What is in the way.
+/// Why a flavor does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No resource group covers the resource.
@@ -16,13 +18,13 @@ pub enum Reason {
     NotNominated(FlavorId, ResourceId),
     /// The variant may not use the flavor.
     NotAllowed(FlavorId),
-    /// The flavor has no topology and the pods ask for one.
+    /// The flavor has no topology and the pods request one.
     NoTopology(FlavorId),
     /// The flavor's topology is not known yet.
     TopologyUnknown(FlavorId),
     /// The flavor's topology has no such level.
     NoLevel(FlavorId),
-    /// The flavor has a topology and the pods ask for none.
+    /// The flavor has a topology and the pods request none.
     TopologyOnly(FlavorId),
     /// A taint the pods do not tolerate.
     Taint(Taint, FlavorId),
@@ -48,7 +50,7 @@ pub enum Reason {
         /// How much more is needed.
         missing: Amount,
     },
-    /// The flavor was not looked at for this resource.
+    /// The flavor was not evaluated for this resource.
     NotProvided(FlavorId, ResourceId),
     /// The pods cannot be placed.
     Topology(String),
@@ -121,7 +123,7 @@ impl Reason {
     }
 }
 
-/// The class of what is in the way, mildest first.
+/// The class of a [`Reason`], mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoFitReason {
     /// The pods cannot be placed.
@@ -135,13 +137,13 @@ pub enum NoFitReason {
 }
 
 impl NoFitReason {
-    /// The name clients see.
-    pub const fn name(self) -> &'static str {
+    /// The reason clients see.
+    pub const fn quota_reserved_reason(self) -> QuotaReservedReason {
         match self {
-            Self::TopologyPlacementFailed => "TopologyPlacementFailed",
-            Self::WaitingForQuota => "WaitingForQuota",
-            Self::ExceedsMaxQuota => "ExceedsMaxQuota",
-            Self::NoMatchingFlavor => "NoMatchingFlavor",
+            Self::TopologyPlacementFailed => QuotaReservedReason::TopologyPlacementFailed,
+            Self::WaitingForQuota => QuotaReservedReason::WaitingForQuota,
+            Self::ExceedsMaxQuota => QuotaReservedReason::ExceedsMaxQuota,
+            Self::NoMatchingFlavor => QuotaReservedReason::NoMatchingFlavor,
         }
     }
 }

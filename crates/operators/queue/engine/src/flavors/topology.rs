@@ -1,6 +1,8 @@
-//! Flavor assignment meets topology: who is to be placed, in which flavor.
+//! Flavor assignment with topology: which pod sets are placed, and in which flavor.
 
 use std::collections::BTreeMap;
+
+use quintet_api::kueue::WorkloadLifecycle;
 
 use super::{Assignment, FlavorChoice, Reason, Subject};
 use crate::model::{Delayed, Flavor, PodSet, PodSetUpdate, ResourceGroup, Workload};
@@ -8,7 +10,7 @@ use crate::names::{FlavorId, ResourceId};
 use crate::state::{Queue, State};
 use crate::tas::{Assumed, PlaceOptions, Placement, PlacementRequest, TopologyAssignment, Tree};
 
-/// Nothing asks for topology, but all flavors of the queue have one.
+/// No pod set requests a topology, but all flavors of the queue have one.
 fn is_implied(pod_set: &PodSet, queue: &Queue) -> bool {
     !pod_set.is_explicitly_tas() && queue.tas_only
 }
@@ -138,7 +140,7 @@ pub(crate) fn tas_requests<'a>(
                 assignment.mode = None;
             }
             Ok(flavor) => {
-                let waits = !workload.has_reservation() && queue.provisioned.contains(&flavor);
+                let waits = !workload.has_quota_reservation() && queue.provisioned.contains(&flavor);
                 if queue.multikueue || waits {
                     assigned.delayed = Some(Delayed::Pending);
                     continue;

@@ -8,7 +8,7 @@ pub use queue::{
     Preemption, PreemptionPolicy, QueueSpec, Quota, ResourceGroup, Strategy,
 };
 pub use workload::{
-    Admission, Check, CheckState, Condition, ConditionKind, ConditionReason, Delayed, Demand, Links, PodSet,
+    Admission, Check, CheckState, Condition, ConditionReason, Delayed, Demand, Links, PodSet,
     PodSetAdmission, PodSetUpdate, PodShape, ShapeHash, SliceLayer, TopologyRequest, Workload, WorkloadKey,
 };
 

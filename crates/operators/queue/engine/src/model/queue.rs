@@ -66,7 +66,7 @@ pub enum PreemptionPolicy {
     LowerOrNewerEqualPriority,
     /// Any.
     Any,
-    /// Not said, on an object that did not pass API defaulting: a policy, but one that allows nobody.
+    /// Not set, on an object that did not pass API defaulting: a policy that allows no victims.
     Unset,
 }
 
@@ -118,7 +118,7 @@ impl Default for FungibilityPolicy {
     }
 }
 
-/// An admission check a queue asks for.
+/// An admission check of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckRule {
     /// The name of the check.

@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::reasons::{EvictionReason, PreemptionReason, QuotaReservedReason};
+pub use quintet_api::kueue::v1beta2::CheckState;
+
 use super::{Fr, Usage, add_usage};
 use crate::amount::Amount;
 use crate::labels::{NodeTerm, PreferredTerm, Toleration};
@@ -22,7 +27,7 @@ pub struct WorkloadKey {
 }
 
 /// A hash of everything about a workload that decides whether it fits: workloads with the same hash
-/// share their fate. 128 bits, so that two shapes do not meet by chance.
+/// fit or do not fit together. 128 bits, so that two shapes do not collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShapeHash([u64; 2]);
 
@@ -33,29 +38,6 @@ impl ShapeHash {
         // Two halves instead of one: a pending workload is eight bytes smaller three times.
         Self([(hash >> 64) as u64, hash as u64])
     }
-}
-
-/// The conditions the engine reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ConditionKind {
-    /// Quota is reserved.
-    QuotaReserved,
-    /// Admitted: quota reserved and all checks ready.
-    Admitted,
-    /// Evicted.
-    Evicted,
-    /// Preempted.
-    Preempted,
-    /// Requeued after an eviction.
-    Requeued,
-    /// Finished.
-    Finished,
-    /// All pods are ready.
-    PodsReady,
-    /// Waiting for the replacement of pods.
-    WaitingForReplacementPods,
-    /// Needs preemption but may not preempt.
-    BlockedOnPreemptionGates,
 }
 
 /// The condition reasons that decide something.
@@ -74,11 +56,24 @@ pub enum ConditionReason {
     Other,
 }
 
+impl ConditionReason {
+    /// The reason of this name.
+    pub fn from_name(name: &str) -> Self {
+        let known = [
+            (QuotaReservedReason::OnHold.as_str(), Self::OnHold),
+            (EvictionReason::PodsReadyTimeout.as_str(), Self::PodsReadyTimeout),
+            (EvictionReason::AdmissionCheck.as_str(), Self::AdmissionCheck),
+            (PreemptionReason::InCohortReclaimWhileBorrowing.as_str(), Self::InCohortReclaimWhileBorrowing),
+        ];
+        known.into_iter().find(|(own, _)| *own == name).map_or(Self::Other, |(_, reason)| reason)
+    }
+}
+
 /// A condition of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Which condition.
-    pub kind: ConditionKind,
+    pub kind: WorkloadCondition,
     /// Whether it is true.
     pub status: bool,
     /// Why.
@@ -87,19 +82,6 @@ pub struct Condition {
     pub since: Time,
     /// A fingerprint of the whole condition as last read: equal means unchanged.
     pub fingerprint: u64,
-}
-
-/// The state of an admission check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckState {
-    /// Not decided.
-    Pending,
-    /// Passed.
-    Ready,
-    /// Try again later.
-    Retry,
-    /// Refused.
-    Rejected,
 }
 
 /// What a check adds to the pods of a pod set.
@@ -128,7 +110,7 @@ pub struct Check {
 /// template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodShape {
-    /// What the pod itself asks for, before transformations: what nodes must have.
+    /// What the pod itself requests, before transformations: what nodes must have.
     pub requests: Requests,
     /// Required labels.
     pub node_selector: BTreeMap<Arc<str>, Arc<str>>,
@@ -167,7 +149,7 @@ pub struct TopologyRequest {
 }
 
 impl TopologyRequest {
-    /// Whether anything asks for topology, beyond naming a group.
+    /// Whether a topology is requested, beyond naming a group.
     pub fn is_explicit(&self) -> bool {
         self.required.is_some()
             || self.preferred.is_some()
@@ -176,7 +158,7 @@ impl TopologyRequest {
             || !self.slices.is_empty()
     }
 
-    /// Whether only slices are asked for.
+    /// Whether only slices are requested.
     pub fn is_slice_only(&self) -> bool {
         self.required.is_none() && self.preferred.is_none() && !self.slices.is_empty()
     }
@@ -189,7 +171,7 @@ pub struct PodSet {
     pub name: Arc<str>,
     /// Pods in the spec.
     pub count: i32,
-    /// Pods it can do with.
+    /// Fewest pods it can run with.
     pub min_count: Option<i32>,
     /// Pods still needed: the count without those that finished.
     pub effective_count: i32,
@@ -202,7 +184,7 @@ pub struct PodSet {
 }
 
 impl PodSet {
-    /// So many pods, each of which costs what it asks for.
+    /// `count` pods, each of which costs what it requests.
     pub fn new(name: &str, count: i32, pod: Arc<PodShape>) -> Self {
         Self {
             name: name.into(),
@@ -215,7 +197,7 @@ impl PodSet {
         }
     }
 
-    /// Whether it asks for topology itself.
+    /// Whether it requests a topology itself.
     pub fn is_explicitly_tas(&self) -> bool {
         self.topology.as_ref().is_some_and(|request| request.is_explicit())
     }
@@ -277,7 +259,7 @@ pub struct Links {
     pub is_parent: bool,
     /// The only flavors this variant may use.
     pub allowed_flavors: Option<Vec<FlavorId>>,
-    /// Somebody holds the admission back.
+    /// An admission gate is closed.
     pub admission_gated: bool,
     /// It may not preempt now.
     pub preemption_gated: bool,
@@ -298,19 +280,19 @@ pub struct Workload {
     pub generation: i64,
     /// When it was made.
     pub created: Time,
-    /// The LocalQueue it asks.
+    /// The LocalQueue it is submitted to.
     pub local_queue: LocalQueueId,
     /// Its priority.
     pub priority: i32,
     /// Added to the priority.
     pub boost: i32,
-    /// Whether it wants to run.
+    /// `spec.active`.
     pub active: bool,
     /// A fingerprint of the spec: equal means unchanged.
     pub spec_fingerprint: u64,
     /// A fingerprint of the pods given back.
     pub reclaim_fingerprint: u64,
-    /// What decides its fate; `None` is unknown.
+    /// What decides whether it fits; `None` is unknown.
     pub shape: Option<ShapeHash>,
     /// Pod sets.
     pub pod_sets: Vec<PodSet>,
@@ -328,7 +310,7 @@ pub struct Workload {
     pub links: Option<Box<Links>>,
 }
 
-/// What a pod set asks of the quota, or holds of it.
+/// Quota that a pod set requests, or holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// Total of all pods.
@@ -387,17 +369,18 @@ impl Workload {
     }
 
     /// The condition of this kind.
-    pub fn condition(&self, kind: ConditionKind) -> Option<&Condition> {
+    pub fn condition(&self, kind: WorkloadCondition) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
 
-    /// Whether the condition of this kind is true.
-    pub fn is_true(&self, kind: ConditionKind) -> bool {
-        self.condition(kind).is_some_and(|condition| condition.status)
-    }
-
     /// Sets a condition; an unchanged status keeps its time.
-    pub fn set_condition(&mut self, kind: ConditionKind, status: bool, reason: ConditionReason, now: Time) {
+    pub fn set_condition(
+        &mut self,
+        kind: WorkloadCondition,
+        status: bool,
+        reason: ConditionReason,
+        now: Time,
+    ) {
         match self.conditions.iter_mut().find(|condition| condition.kind == kind) {
             Some(condition) => {
                 if condition.status != status {
@@ -415,34 +398,9 @@ impl Workload {
         }
     }
 
-    /// Whether quota is reserved for it.
-    pub fn has_reservation(&self) -> bool {
-        self.is_true(ConditionKind::QuotaReserved)
-    }
-
-    /// Whether it is admitted.
-    pub fn is_admitted(&self) -> bool {
-        self.is_true(ConditionKind::Admitted)
-    }
-
-    /// Whether it is evicted.
-    pub fn is_evicted(&self) -> bool {
-        self.is_true(ConditionKind::Evicted)
-    }
-
-    /// Whether it is finished.
-    pub fn is_finished(&self) -> bool {
-        self.is_true(ConditionKind::Finished)
-    }
-
-    /// Whether it counts against quota.
-    pub fn holds_quota(&self) -> bool {
-        self.has_reservation() && !self.is_finished() && self.active
-    }
-
     /// Whether it is on hold.
     pub fn is_on_hold(&self) -> bool {
-        self.condition(ConditionKind::QuotaReserved)
+        self.condition(WorkloadCondition::QuotaReserved)
             .is_some_and(|condition| !condition.status && condition.reason == ConditionReason::OnHold)
     }
 
@@ -453,29 +411,14 @@ impl Workload {
         self.active
             && !is_held
             && !self.is_finished()
-            && !self.has_reservation()
+            && !self.has_quota_reservation()
             && !self.is_on_hold()
-            && !self.is_true(ConditionKind::WaitingForReplacementPods)
+            && !self.is_true(WorkloadCondition::WaitingForReplacementPods)
     }
 
-    /// Whether some check wants a retry or refused.
+    /// Whether some check is Retry or Rejected.
     pub fn has_failed_checks(&self) -> bool {
         self.checks.iter().any(|check| matches!(check.state, CheckState::Retry | CheckState::Rejected))
-    }
-
-    /// Whether every check passed.
-    pub fn has_all_checks_ready(&self) -> bool {
-        self.checks.iter().all(|check| check.state == CheckState::Ready)
-    }
-
-    /// Whether a placement is still to come.
-    pub fn has_pending_placement(&self) -> bool {
-        self.admission.as_ref().is_some_and(|admission| {
-            admission
-                .pod_sets
-                .iter()
-                .any(|pod_set| pod_set.topology.is_none() && pod_set.delayed == Some(Delayed::Pending))
-        })
     }
 
     /// Whether an admitted placement uses a failed node.
@@ -493,7 +436,7 @@ impl Workload {
 
     /// Whether it has its quota but needs a placement, or a better one.
     pub fn needs_second_pass(&self) -> bool {
-        if self.is_finished() || self.is_evicted() || !self.has_reservation() || self.is_on_hold() {
+        if self.is_finished() || self.is_evicted() || !self.has_quota_reservation() || self.is_on_hold() {
             return false;
         }
         let delayed = !self.checks.is_empty()
@@ -510,7 +453,8 @@ impl Workload {
 
     /// The time that orders it in its queue.
     pub fn queue_timestamp(&self, settings: &Settings) -> Time {
-        if let Some(evicted) = self.condition(ConditionKind::Evicted).filter(|condition| condition.status) {
+        if let Some(evicted) = self.condition(WorkloadCondition::Evicted).filter(|condition| condition.status)
+        {
             let by_eviction = settings.requeuing_timestamp == RequeuingTimestamp::Eviction;
             match evicted.reason {
                 ConditionReason::PodsReadyTimeout if by_eviction => return evicted.since,
@@ -519,7 +463,7 @@ impl Workload {
             }
         }
         if !settings.gates.priority_sorting_within_cohort {
-            let preempted = self.condition(ConditionKind::Preempted).filter(|condition| {
+            let preempted = self.condition(WorkloadCondition::Preempted).filter(|condition| {
                 condition.status && condition.reason == ConditionReason::InCohortReclaimWhileBorrowing
             });
             if let Some(preempted) = preempted {
@@ -531,21 +475,21 @@ impl Workload {
 
     /// When quota was reserved, if it is.
     pub fn reservation_time(&self) -> Option<Time> {
-        self.condition(ConditionKind::QuotaReserved)
+        self.condition(WorkloadCondition::QuotaReserved)
             .filter(|condition| condition.status)
             .map(|condition| condition.since)
     }
 
     /// Whether its wait after an eviction is over.
     pub fn backoff_expired(&self, now: Time) -> bool {
-        let held = self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status);
+        let held = self.condition(WorkloadCondition::Requeued).is_some_and(|condition| !condition.status);
         !held && self.requeue_at.is_none_or(|at| now >= at)
     }
 
     /// Whether something may make it wait after an eviction, now or later.
     pub fn has_backoff(&self) -> bool {
         self.requeue_at.is_some()
-            || self.condition(ConditionKind::Requeued).is_some_and(|condition| !condition.status)
+            || self.condition(WorkloadCondition::Requeued).is_some_and(|condition| !condition.status)
     }
 
     /// Whether some pod set can do with fewer pods.
@@ -553,7 +497,7 @@ impl Workload {
         self.pod_sets.iter().any(|pod_set| pod_set.min_count.is_some_and(|least| pod_set.count > least))
     }
 
-    /// Whether some pod set asks for topology.
+    /// Whether some pod set requests a topology.
     pub fn is_explicitly_tas(&self) -> bool {
         self.pod_sets.iter().any(PodSet::is_explicitly_tas)
     }
@@ -573,7 +517,7 @@ impl Workload {
         self.links.as_ref().is_some_and(|links| links.preemption_gated)
     }
 
-    /// What it asks of the quota, or holds of it if admitted, per pod set.
+    /// Quota it requests, or holds if admitted, per pod set.
     pub fn demands(&self) -> Vec<Demand> {
         match &self.admission {
             Some(admission) => admission.pod_sets.iter().map(|pod_set| self.held(pod_set)).collect(),
@@ -616,8 +560,31 @@ impl Workload {
     }
 }
 
+impl WorkloadLifecycle for Workload {
+    fn condition_status(&self, condition: WorkloadCondition) -> Option<bool> {
+        self.condition(condition).map(|condition| condition.status)
+    }
+
+    fn is_active(&self) -> bool {
+        self.active
+    }
+
+    fn has_all_checks_ready(&self) -> bool {
+        self.checks.iter().all(|check| check.state == CheckState::Ready)
+    }
+
+    fn has_pending_placement(&self) -> bool {
+        self.admission.as_ref().is_some_and(|admission| {
+            admission
+                .pod_sets
+                .iter()
+                .any(|pod_set| pod_set.topology.is_none() && pod_set.delayed == Some(Delayed::Pending))
+        })
+    }
+}
+
 impl PodSet {
-    /// What it asks of the quota while pending.
+    /// Quota it requests while pending.
     pub fn demand(&self) -> Demand {
         Demand {
             requests: self.requests.times(i64::from(self.effective_count)),

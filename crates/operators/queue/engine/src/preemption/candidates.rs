@@ -1,4 +1,4 @@
-//! Who may be preempted, and whom to take first.
+//! Candidates for preemption, and their order.
 
 use std::cmp::Ordering;
 use std::collections::binary_heap::PeekMut;
@@ -36,7 +36,7 @@ pub(super) fn uses_any(state: &State, id: WorkloadId, frs: &[Fr]) -> bool {
     state.held(id).is_some_and(|held| held.usage.iter().any(|(fr, _)| frs.contains(fr)))
 }
 
-/// Whom to take first: evicted ones, then those of other queues, then (between LocalQueues of one queue)
+/// The order of candidates: evicted ones, then those of other queues, then (between LocalQueues of one queue)
 /// those whose LocalQueue used more, then lower priority, then reserved later, then by UID.
 pub fn compare_candidates(
     state: &State,

@@ -176,7 +176,7 @@ pub struct TargetQueue {
     pub queue: QueueId,
 }
 
-/// Yields, again and again, the queue with the highest share, looked for from the root down.
+/// Yields repeatedly the queue with the highest share, searched from the root down.
 #[derive(Debug)]
 pub struct FairOrder {
     preemptor: NodeId,

@@ -1,4 +1,4 @@
-//! Whom to preempt so that a workload fits.
+//! Preemption: which workloads to evict so that another fits.
 
 mod candidates;
 mod classical;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 pub use candidates::{compare_candidates, satisfies_policy};
 pub use fair::{FairOrder, TargetQueue};
+pub use quintet_api::kueue::reasons::PreemptionReason;
 
 use crate::amount::Amount;
 use crate::flavors::topology_placement::{self as topology, TasRequests};
@@ -19,41 +20,6 @@ use crate::names::WorkloadId;
 use crate::quota::NodeId;
 use crate::state::{Queue, State};
 use crate::tas::{PlaceOptions, TasUse};
-
-/// Why a workload is preempted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PreemptionReason {
-    /// Another workload of its queue goes first.
-    InClusterQueue,
-    /// Another queue wants its own quota back.
-    InCohortReclamation,
-    /// Its queue has more than its share.
-    InCohortFairSharing,
-    /// Another queue that borrows goes first.
-    InCohortReclaimWhileBorrowing,
-}
-
-impl PreemptionReason {
-    /// The name clients see.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InClusterQueue => "InClusterQueue",
-            Self::InCohortReclamation => "InCohortReclamation",
-            Self::InCohortFairSharing => "InCohortFairSharing",
-            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
-        }
-    }
-
-    /// The words messages use.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::InClusterQueue => "prioritization in the ClusterQueue",
-            Self::InCohortReclamation => "reclamation within the cohort",
-            Self::InCohortFairSharing => "Fair Sharing within the cohort",
-            Self::InCohortReclaimWhileBorrowing => "reclamation within the cohort while borrowing",
-        }
-    }
-}
 
 /// A workload to preempt. A slice that is replaced is a target without a reason: it is finished, not
 /// evicted.
@@ -112,7 +78,7 @@ impl Need<'_> {
     }
 }
 
-/// Finds whom to preempt for an assignment in mode [`Mode::Preempt`]; nobody if that would not help.
+/// Finds the targets of an assignment in mode [`Mode::Preempt`]; none if preemption would not help.
 ///
 /// `known` is what the oracle found on the way to the assignment: the same need has the same answer.
 pub fn targets(
@@ -157,7 +123,7 @@ fn search(state: &mut State, need: &Need<'_>) -> Vec<Target> {
     if state.settings.is_fair() { fair::search(state, need) } else { classical::search(state, need) }
 }
 
-/// The oracle flavor search asks: a real search for targets, for one flavor of one resource. It remembers
+/// The oracle of flavor search: a real search for targets, for one flavor of one resource. It remembers
 /// answers and is good for one evaluation only.
 #[derive(Clone, Debug, Default)]
 pub struct Simulation {

@@ -1,20 +1,20 @@
-//! Taking victims away until a workload fits, and giving back those it can do without.
+//! Removal of candidates until a workload fits, and the return of those it does not need.
 
 use super::{Need, Target};
 use crate::state::State;
 
-/// Victims taken away so far.
+/// The candidates removed so far.
 ///
-/// Whether pods find places is the dear question. Where more room never makes it worse, it is not asked
+/// Checking whether pods find places is expensive. Where more room never makes it worse, it is not done
 /// after every victim: first at distances that double, then by halving between the last *no* and the
-/// first *yes*. The answer is that of asking every time.
+/// first *yes*. The result equals that of checking every time.
 pub(super) struct Removal<'a> {
     need: &'a Need<'a>,
     borrowing: bool,
     targets: Vec<Target>,
     /// With so many taken it is known not to fit.
     too_few: usize,
-    /// How many more to take before the next question.
+    /// How many more to remove before the next check.
     stride: usize,
     fits: bool,
 }
@@ -32,12 +32,12 @@ impl<'a> Removal<'a> {
         if !self.need.has_quota(state, self.borrowing) {
             self.too_few = taken;
         } else if taken - self.too_few >= self.stride {
-            self.ask(state);
+            self.check(state);
         }
         self.fits
     }
 
-    fn ask(&mut self, state: &State) {
+    fn check(&mut self, state: &State) {
         self.fits = self.need.can_be_placed(state);
         if !self.fits {
             self.too_few = self.targets.len();
@@ -48,7 +48,7 @@ impl<'a> Removal<'a> {
     /// The victims that are needed, if the workload fits at all.
     pub(super) fn finish(mut self, state: &mut State) -> Option<Vec<Target>> {
         if !self.fits && self.too_few < self.targets.len() {
-            self.ask(state);
+            self.check(state);
         }
         if !self.fits {
             return None;

@@ -1,10 +1,10 @@
-//! Pending workloads: what waits in each ClusterQueue, in which order, and what wakes it.
+//! Pending workloads of ClusterQueues: order, inadmissible workloads and second passes.
 
-mod lane;
-mod looking;
 mod pending;
 mod reason;
 mod second_pass;
+mod shape_group;
+mod views;
 
 pub use pending::{Pending, PendingQueue};
 pub use reason::RequeueReason;

@@ -1,17 +1,21 @@
-//! What waits in one ClusterQueue.
+//! The pending workloads of one ClusterQueue.
 //!
-//! A pending workload is *active* (waiting for its turn), *inadmissible* (parked until something
-//! changes) or *in flight* (popped, being decided about). Workloads of the same shape share a *lane*:
-//! when one of them does not fit, the whole lane is parked at once, and when something changes, it comes
-//! back at once, whatever its length.
+//! A pending workload is *active* (to be tried), *inadmissible* (not tried until something changes) or
+//! *in flight* (popped, being decided about). Workloads of the same shape form a *shape group*: when one of
+//! them does not fit, the whole group becomes inadmissible at once, and when something changes, active again
+//! at once, whatever its size. As `ClusterQueue` in Kueue's `pkg/cache/queue/cluster_queue.go`, with
+//! `handleInadmissibleHash`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::reasons::QuotaReservedReason;
+
 use super::RequeueReason;
-use super::lane::{Lane, LaneKey, OrderKey, Tally, order_key};
+use super::shape_group::{GroupKey, OrderKey, ShapeGroup, Tally, order_key};
 use crate::flavors::Progress;
-use crate::model::{ConditionKind, ShapeHash, Strategy, Workload};
+use crate::model::{ShapeHash, Strategy, Workload};
 use crate::names::{IdMap, LocalQueueId, NamespaceId, WorkloadId};
 use crate::requests::{Requests, Total};
 use crate::settings::Settings;
@@ -22,7 +26,7 @@ use crate::time::Time;
 pub struct Pending {
     /// The workload as last seen.
     pub workload: Arc<Workload>,
-    /// Its shape; `None` is unknown and shared with nobody.
+    /// Its shape; `None` is unknown and shared with no other workload.
     pub shape: Option<ShapeHash>,
     /// How far flavor search came.
     pub progress: Option<Box<Progress>>,
@@ -38,16 +42,18 @@ impl Pending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Lane,
-    Parked,
+pub(super) enum Membership {
+    /// With those of its shape, active or inadmissible.
+    ShapeGroup,
+    /// Inadmissible by itself.
+    Alone,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) pending: Pending,
     pub(super) key: OrderKey,
-    pub(super) place: Place,
+    pub(super) membership: Membership,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -65,19 +71,19 @@ pub struct PendingQueue {
     /// Order by LocalQueue usage; set when the queue is made.
     pub(super) by_usage: bool,
     pub(super) rows: IdMap<WorkloadId, Row>,
-    pub(super) lanes: BTreeMap<LaneKey, Lane>,
-    /// The first active workload of every lane.
+    pub(super) shape_groups: BTreeMap<GroupKey, ShapeGroup>,
+    /// The first active workload of every group.
     pub(super) heads: BTreeMap<Option<LocalQueueId>, BTreeSet<(OrderKey, Option<ShapeHash>)>>,
-    pub(super) parked: BTreeSet<WorkloadId>,
+    pub(super) inadmissible: BTreeSet<WorkloadId>,
     /// Shapes known not to fit, with the reason their workloads report.
-    pub(super) unfit: BTreeMap<ShapeHash, Arc<str>>,
+    pub(super) unfit: BTreeMap<ShapeHash, QuotaReservedReason>,
     pub(super) in_flight: Option<(WorkloadId, Pending)>,
     /// Of all that wait, without the one in flight.
     pub(super) namespaces: Tally<NamespaceId>,
     pub(super) local_queues: Tally<LocalQueueId>,
     pub(super) total: Total,
-    /// The shapes of those in `parked`.
-    pub(super) parked_shapes: Tally<ShapeHash>,
+    /// The shapes of those in `inadmissible`.
+    pub(super) inadmissible_shapes: Tally<ShapeHash>,
     pub(super) active: usize,
     pub(super) bulk: usize,
     pub(super) pop_cycle: i64,
@@ -94,15 +100,15 @@ impl PendingQueue {
             strategy,
             by_usage,
             rows: IdMap::default(),
-            lanes: BTreeMap::new(),
+            shape_groups: BTreeMap::new(),
             heads: BTreeMap::new(),
-            parked: BTreeSet::new(),
+            inadmissible: BTreeSet::new(),
             unfit: BTreeMap::new(),
             in_flight: None,
             namespaces: Tally::default(),
             local_queues: Tally::default(),
             total: Total::default(),
-            parked_shapes: Tally::default(),
+            inadmissible_shapes: Tally::default(),
             active: 0,
             bulk: 0,
             pop_cycle: 0,
@@ -112,36 +118,36 @@ impl PendingQueue {
         }
     }
 
-    fn insert(&mut self, id: WorkloadId, pending: Pending, place: Place, settings: &Settings) {
+    fn insert(&mut self, id: WorkloadId, pending: Pending, membership: Membership, settings: &Settings) {
         let workload = &pending.workload;
         let key = order_key(id, workload, settings);
         self.namespaces.add(workload.key.namespace, 1);
         self.local_queues.add(workload.local_queue, 1);
         change_total(&mut self.total, workload, 1);
-        if place == Place::Parked {
-            self.note_parked(id, pending.shape);
+        if membership == Membership::Alone {
+            self.note_inadmissible(id, pending.shape);
         }
-        self.rows.insert(id, Row { pending, key, place });
+        self.rows.insert(id, Row { pending, key, membership });
     }
 
-    fn note_parked(&mut self, id: WorkloadId, shape: Option<ShapeHash>) {
-        if self.parked.insert(id)
+    fn note_inadmissible(&mut self, id: WorkloadId, shape: Option<ShapeHash>) {
+        if self.inadmissible.insert(id)
             && let Some(shape) = shape
         {
-            self.parked_shapes.add(shape, 1);
+            self.inadmissible_shapes.add(shape, 1);
         }
     }
 
-    fn note_unparked(&mut self, id: WorkloadId, shape: Option<ShapeHash>) {
-        if self.parked.remove(&id)
+    fn note_active(&mut self, id: WorkloadId, shape: Option<ShapeHash>) {
+        if self.inadmissible.remove(&id)
             && let Some(shape) = shape
         {
-            self.parked_shapes.remove(shape);
+            self.inadmissible_shapes.remove(shape);
         }
     }
 
     fn push_active(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
-        self.insert(id, pending, Place::Lane, settings);
+        self.insert(id, pending, Membership::ShapeGroup, settings);
         self.activate(id);
     }
 
@@ -149,71 +155,71 @@ impl PendingQueue {
         let Some(row) = self.rows.get_mut(&id) else {
             return;
         };
-        row.place = Place::Lane;
+        row.membership = Membership::ShapeGroup;
         let (key, shape, local_queue) =
             (row.key.clone(), row.pending.shape, row.pending.workload.local_queue);
         let delayed = row.pending.workload.has_backoff();
-        self.note_unparked(id, shape);
-        self.change_lane(self.lane(local_queue, shape), |lane| {
+        self.note_active(id, shape);
+        self.change_group(self.group_key(local_queue, shape), |group| {
             if delayed {
-                lane.delayed.insert(key.clone());
+                group.delayed.insert(key.clone());
             }
-            lane.active.insert(key, local_queue);
+            group.active.insert(key, local_queue);
         });
     }
 
-    fn park(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
-        self.insert(id, pending, Place::Parked, settings);
+    fn add_inadmissible(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
+        self.insert(id, pending, Membership::Alone, settings);
     }
 
-    /// Parks a workload with those of its shape, or alone if it may have to wait for a backoff.
-    fn park_with_shape(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
+    /// Adds an inadmissible workload to the group of its shape, or alone if it may have to wait for a backoff.
+    fn add_inadmissible_with_shape(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
         if pending.workload.has_backoff() {
-            self.park(id, pending, settings);
+            self.add_inadmissible(id, pending, settings);
             return;
         }
-        self.insert(id, pending, Place::Lane, settings);
+        self.insert(id, pending, Membership::ShapeGroup, settings);
         if let Some(row) = self.rows.get(&id) {
             let (key, local_queue) = (row.key.clone(), row.pending.workload.local_queue);
-            self.change_lane(self.lane_of(&row.pending), |lane| {
-                lane.bulk.insert(key, local_queue);
+            self.change_group(self.group_key_of(&row.pending), |group| {
+                group.bulk.insert(key, local_queue);
             });
         }
     }
 
-    /// The lane of a workload: its LocalQueue, if usage orders them, and its shape.
-    pub(super) fn lane_of(&self, pending: &Pending) -> LaneKey {
-        self.lane(pending.workload.local_queue, pending.shape)
+    /// The group key of a workload: its LocalQueue, if usage orders them, and its shape.
+    pub(super) fn group_key_of(&self, pending: &Pending) -> GroupKey {
+        self.group_key(pending.workload.local_queue, pending.shape)
     }
 
-    fn lane(&self, local_queue: LocalQueueId, shape: Option<ShapeHash>) -> LaneKey {
+    fn group_key(&self, local_queue: LocalQueueId, shape: Option<ShapeHash>) -> GroupKey {
         (self.by_usage.then_some(local_queue), shape)
     }
 
-    /// Changes a lane and keeps counts and heads right.
-    fn change_lane(&mut self, lane_key: LaneKey, change: impl FnOnce(&mut Lane)) {
-        let lane = self.lanes.entry(lane_key).or_default();
-        let before = lane.active.first().cloned();
-        let (active, bulk) = (lane.active.len(), lane.bulk.len());
-        change(lane);
-        self.active = self.active + lane.active.len() - active;
-        self.bulk = self.bulk + lane.bulk.len() - bulk;
-        let after = lane.active.first().cloned();
-        if lane.active.is_empty() && lane.bulk.is_empty() {
-            self.lanes.remove(&lane_key);
+    /// Changes a group and keeps counts and heads right.
+    fn change_group(&mut self, group_key: GroupKey, change: impl FnOnce(&mut ShapeGroup)) {
+        let group = self.shape_groups.entry(group_key).or_default();
+        let before = group.active.first().cloned();
+        let (active, bulk) = (group.active.len(), group.bulk.len());
+        change(group);
+        self.active = self.active + group.active.len() - active;
+        self.bulk = self.bulk + group.bulk.len() - bulk;
+        let after = group.active.first().cloned();
+        if group.active.is_empty() && group.bulk.is_empty() {
+            self.shape_groups.remove(&group_key);
         }
         if before == after {
             return;
         }
-        let heads = self.heads.entry(lane_key.0).or_default();
+        let heads = self.heads.entry(group_key.0).or_default();
         if let Some(before) = before {
-            heads.remove(&(before, lane_key.1));
+            heads.remove(&(before, group_key.1));
         }
         if let Some(after) = after {
-            heads.insert((after, lane_key.1));
+            heads.insert((after, group_key.1));
         }
         if heads.is_empty() {
-            self.heads.remove(&lane_key.0);
+            self.heads.remove(&group_key.0);
         }
     }
 
@@ -224,20 +230,20 @@ impl PendingQueue {
         self.namespaces.remove(workload.key.namespace);
         self.local_queues.remove(local_queue);
         change_total(&mut self.total, workload, -1);
-        if row.place == Place::Lane {
-            self.change_lane(self.lane_of(&row.pending), |lane| {
-                lane.delayed.remove(&row.key);
-                if !lane.active.remove(&row.key, local_queue) {
-                    lane.bulk.remove(&row.key, local_queue);
+        if row.membership == Membership::ShapeGroup {
+            self.change_group(self.group_key_of(&row.pending), |group| {
+                group.delayed.remove(&row.key);
+                if !group.active.remove(&row.key, local_queue) {
+                    group.bulk.remove(&row.key, local_queue);
                 }
             });
         } else {
-            self.note_unparked(id, row.pending.shape);
+            self.note_active(id, row.pending.shape);
         }
         Some(row.pending)
     }
 
-    /// Adds a workload or refreshes it. A parked one stays parked unless something changed that could
+    /// Adds a workload or refreshes it. An inadmissible one stays so unless something changed that could
     /// make it fit; one in flight is left alone.
     pub fn push_or_update(&mut self, id: WorkloadId, pending: Pending, settings: &Settings, now: Time) {
         if self.is_in_flight(id) {
@@ -246,13 +252,14 @@ impl PendingQueue {
         if self.is_inadmissible(id) {
             let same = self.rows.get(&id).is_some_and(|row| is_unchanged(&row.pending, &pending, settings));
             if same {
-                let shape_parked = self.rows.get(&id).is_some_and(|row| row.place == Place::Lane);
+                let is_in_group =
+                    self.rows.get(&id).is_some_and(|row| row.membership == Membership::ShapeGroup);
                 let evaluated = self.take(id).map_or(0, |old| old.evaluated_generation);
                 let pending = Pending { evaluated_generation: evaluated, ..pending };
-                if shape_parked {
-                    self.park_with_shape(id, pending, settings);
+                if is_in_group {
+                    self.add_inadmissible_with_shape(id, pending, settings);
                 } else {
-                    self.park(id, pending, settings);
+                    self.add_inadmissible(id, pending, settings);
                 }
                 return;
             }
@@ -261,12 +268,12 @@ impl PendingQueue {
         if self.is_active(id) {
             self.take(id);
         } else if !pending.workload.backoff_expired(now) {
-            self.park(id, pending, settings);
+            self.add_inadmissible(id, pending, settings);
             return;
         } else if self.strategy == Strategy::BestEffortFifo
             && pending.shape.is_some_and(|shape| self.unfit.contains_key(&shape))
         {
-            self.park_with_shape(id, pending, settings);
+            self.add_inadmissible_with_shape(id, pending, settings);
             return;
         }
         self.push_active(id, pending, settings);
@@ -281,16 +288,16 @@ impl PendingQueue {
         absent
     }
 
-    /// Parks a workload directly.
+    /// Makes a workload inadmissible, known or not.
     pub fn insert_inadmissible(&mut self, id: WorkloadId, pending: Pending, settings: &Settings) {
         self.take(id);
-        self.park(id, pending, settings);
+        self.add_inadmissible(id, pending, settings);
     }
 
-    /// Takes the next workload; it is in flight until it is requeued or removed.
+    /// Pops the next workload; it is in flight until it is requeued or removed.
     pub fn pop(&mut self, usage: &dyn Fn(LocalQueueId) -> f64) -> Option<(WorkloadId, Pending)> {
         self.pop_cycle += 1;
-        // Whoever asks again is done with the one before.
+        // The one popped before was decided about, or is not to be.
         self.in_flight = None;
         let id = self.peek(usage)?;
         let mut pending = self.take(id)?;
@@ -305,7 +312,8 @@ impl PendingQueue {
         if !self.by_usage {
             return sticky.or_else(|| self.heads.get(&None)?.first().map(|(key, _)| key.3));
         }
-        let sticky_queue = sticky.and_then(|id| Some((self.lane_of(&self.rows.get(&id)?.pending).0?, id)));
+        let sticky_queue =
+            sticky.and_then(|id| Some((self.group_key_of(&self.rows.get(&id)?.pending).0?, id)));
         let firsts = self.heads.iter().filter_map(|(local_queue, heads)| {
             let (key, _) = heads.first()?;
             let local_queue = (*local_queue)?;
@@ -318,14 +326,14 @@ impl PendingQueue {
             .map(|(_, _, key)| key.3)
     }
 
-    /// Puts a popped workload back. `unfit_reason` is what workloads of its shape report if it is parked
-    /// for its shape. True if it was added anywhere.
+    /// Puts a popped workload back. `unfit_reason` is what workloads of its shape report if it becomes
+    /// inadmissible for its shape. True if it was added anywhere.
     pub fn requeue(
         &mut self,
         id: WorkloadId,
         pending: Pending,
         reason: RequeueReason,
-        unfit_reason: &str,
+        unfit_reason: Option<QuotaReservedReason>,
         (settings, now): (&Settings, Time),
     ) -> bool {
         self.requeue_with(
@@ -345,7 +353,7 @@ impl PendingQueue {
         pending: Pending,
         immediate: bool,
         reason: RequeueReason,
-        unfit_reason: &str,
+        unfit_reason: Option<QuotaReservedReason>,
         (settings, now): (&Settings, Time),
     ) -> bool {
         if matches!(reason, RequeueReason::PendingPreemption | RequeueReason::PendingMigration) {
@@ -353,7 +361,7 @@ impl PendingQueue {
             let preemptor = Preemptor { workload: id, generation: pending.evaluated_generation, sticky };
             self.last_preemptor = self.preemptor.replace(preemptor);
         }
-        self.land(id);
+        self.clear_in_flight(id);
         // A flush since the pop may have freed what was missing, and flavors not yet tried may fit.
         let retry = immediate
             || self.flush_cycle >= self.pop_cycle
@@ -362,7 +370,7 @@ impl PendingQueue {
             if self.is_active(id) {
                 return false;
             }
-            // A parked copy is newer than what was decided about.
+            // An inadmissible copy is newer than what was decided about.
             let pending = self.take(id).unwrap_or(pending);
             self.push_active(id, pending, settings);
             return true;
@@ -373,63 +381,67 @@ impl PendingQueue {
         let hashing = settings.gates.equivalence_hashing && self.strategy == Strategy::BestEffortFifo;
         match pending.shape {
             Some(shape) if hashing && reason.is_about_shape() => {
-                self.park_with_shape(id, pending, settings);
-                self.park_shape(shape, unfit_reason);
+                self.add_inadmissible_with_shape(id, pending, settings);
+                self.set_shape_inadmissible(shape, unfit_reason);
             }
-            _ => self.park(id, pending, settings),
+            _ => self.add_inadmissible(id, pending, settings),
         }
         true
     }
 
-    /// The workload does not wait for victims after all: whoever did before goes on doing so.
+    /// The workload does not wait for victims after all: the preemptor before it is the preemptor again.
     pub fn forget_preemptor(&mut self, id: WorkloadId) {
         if self.preemptor.as_ref().is_some_and(|known| known.workload == id) {
             self.preemptor = self.last_preemptor.take();
         }
     }
 
-    fn land(&mut self, id: WorkloadId) {
+    fn clear_in_flight(&mut self, id: WorkloadId) {
         if self.is_in_flight(id) {
             self.in_flight = None;
         }
     }
 
-    /// Remembers that a shape does not fit and parks all active workloads of it; says how many.
-    pub fn park_shape(&mut self, shape: ShapeHash, reason: &str) -> usize {
+    /// Remembers that a shape does not fit and makes all active workloads of it inadmissible. Returns how many.
+    pub fn set_shape_inadmissible(&mut self, shape: ShapeHash, reason: Option<QuotaReservedReason>) -> usize {
         if self.strategy != Strategy::BestEffortFifo {
             return 0;
         }
         self.mark_unfit(shape, reason);
-        let lanes: Vec<LaneKey> = if self.by_usage {
-            self.lanes.keys().filter(|(_, own)| *own == Some(shape)).copied().collect()
+        let shape_groups: Vec<GroupKey> = if self.by_usage {
+            self.shape_groups.keys().filter(|(_, own)| *own == Some(shape)).copied().collect()
         } else {
             vec![(None, Some(shape))]
         };
         let before = self.active;
-        for lane in lanes {
-            let delayed: Vec<WorkloadId> =
-                self.lanes.get(&lane).into_iter().flat_map(|lane| &lane.delayed).map(|key| key.3).collect();
-            // Those that may wait for a backoff are parked alone.
+        for group in shape_groups {
+            let delayed: Vec<WorkloadId> = self
+                .shape_groups
+                .get(&group)
+                .into_iter()
+                .flat_map(|group| &group.delayed)
+                .map(|key| key.3)
+                .collect();
+            // Those that may wait for a backoff are not flushed with the group.
             for id in delayed {
                 if let Some(row) = self.rows.get_mut(&id) {
-                    row.place = Place::Parked;
+                    row.membership = Membership::Alone;
                     let (key, local_queue) = (row.key.clone(), row.pending.workload.local_queue);
-                    self.note_parked(id, Some(shape));
-                    self.change_lane(lane, |lane| {
-                        lane.delayed.remove(&key);
-                        lane.active.remove(&key, local_queue);
+                    self.note_inadmissible(id, Some(shape));
+                    self.change_group(group, |group| {
+                        group.delayed.remove(&key);
+                        group.active.remove(&key, local_queue);
                     });
                 }
             }
-            self.change_lane(lane, |lane| lane.bulk.merge(std::mem::take(&mut lane.active)));
+            self.change_group(group, |group| group.bulk.merge(std::mem::take(&mut group.active)));
         }
         before - self.active
     }
 
-    /// Remembers that a shape does not fit, so that arrivals of it are parked.
-    pub fn mark_unfit(&mut self, shape: ShapeHash, reason: &str) {
-        let reason = if reason.is_empty() { "PendingEvaluation" } else { reason };
-        self.unfit.insert(shape, reason.into());
+    /// Remembers that a shape does not fit, so that arrivals of it become inadmissible.
+    pub fn mark_unfit(&mut self, shape: ShapeHash, reason: Option<QuotaReservedReason>) {
+        self.unfit.insert(shape, reason.unwrap_or(QuotaReservedReason::PendingEvaluation));
     }
 
     /// Whether the shape is known not to fit.
@@ -437,28 +449,32 @@ impl PendingQueue {
         self.unfit.contains_key(&shape)
     }
 
-    /// Something changed: parked workloads whose namespace is served and whose backoff is over become
-    /// active again. Says how many.
+    /// Something changed: inadmissible workloads whose namespace is served and whose backoff is over become
+    /// active again. Returns how many.
     pub fn flush(&mut self, serves: &dyn Fn(NamespaceId) -> bool, now: Time) -> usize {
         self.flush_cycle = self.pop_cycle;
         self.unfit.clear();
         let before = self.active;
         let unserved: BTreeSet<NamespaceId> =
             self.namespaces.iter().map(|(id, _)| id).filter(|id| !serves(*id)).collect();
-        let lanes: Vec<LaneKey> =
-            self.lanes.iter().filter(|(_, lane)| !lane.bulk.is_empty()).map(|(key, _)| *key).collect();
-        for lane in lanes {
-            let kept = self.of_namespaces(lane, &unserved);
-            self.change_lane(lane, |lane| {
-                let mut woken = std::mem::take(&mut lane.bulk);
+        let shape_groups: Vec<GroupKey> = self
+            .shape_groups
+            .iter()
+            .filter(|(_, group)| !group.bulk.is_empty())
+            .map(|(key, _)| *key)
+            .collect();
+        for group in shape_groups {
+            let kept = self.of_namespaces(group, &unserved);
+            self.change_group(group, |group| {
+                let mut flushed = std::mem::take(&mut group.bulk);
                 for (key, local_queue) in kept {
-                    woken.remove(&key, local_queue);
-                    lane.bulk.insert(key, local_queue);
+                    flushed.remove(&key, local_queue);
+                    group.bulk.insert(key, local_queue);
                 }
-                lane.active.merge(woken);
+                group.active.merge(flushed);
             });
         }
-        for id in self.parked.clone() {
+        for id in self.inadmissible.clone() {
             let ready = self.rows.get(&id).is_some_and(|row| {
                 let workload = &row.pending.workload;
                 workload.backoff_expired(now) && !unserved.contains(&workload.key.namespace)
@@ -470,16 +486,16 @@ impl PendingQueue {
         self.active - before
     }
 
-    /// Those parked in a lane whose namespace is one of these.
+    /// The inadmissible workloads of a group whose namespace is one of these.
     fn of_namespaces(
         &self,
-        lane: LaneKey,
+        group: GroupKey,
         namespaces: &BTreeSet<NamespaceId>,
     ) -> Vec<(OrderKey, LocalQueueId)> {
         if namespaces.is_empty() {
             return Vec::new();
         }
-        let rows = self.lanes.get(&lane).into_iter().flat_map(|lane| lane.bulk.iter());
+        let rows = self.shape_groups.get(&group).into_iter().flat_map(|group| group.bulk.iter());
         rows.filter_map(|key| {
             let workload = &self.rows.get(&key.3)?.pending.workload;
             namespaces.contains(&workload.key.namespace).then(|| (key.clone(), workload.local_queue))
@@ -489,8 +505,9 @@ impl PendingQueue {
 
     /// Notes how far flavor search came for a workload, in flight or not.
     pub fn set_progress(&mut self, id: WorkloadId, progress: Progress) {
-        let flying = self.in_flight.as_mut().filter(|(flying, _)| *flying == id).map(|(_, pending)| pending);
-        if let Some(pending) = self.rows.get_mut(&id).map(|row| &mut row.pending).or(flying) {
+        let in_flight =
+            self.in_flight.as_mut().filter(|(in_flight, _)| *in_flight == id).map(|(_, pending)| pending);
+        if let Some(pending) = self.rows.get_mut(&id).map(|row| &mut row.pending).or(in_flight) {
             pending.progress = Some(Box::new(progress));
         }
     }
@@ -498,7 +515,7 @@ impl PendingQueue {
     /// Forgets a workload.
     pub fn remove(&mut self, id: WorkloadId) {
         self.take(id);
-        self.land(id);
+        self.clear_in_flight(id);
         for preemptor in [&mut self.preemptor, &mut self.last_preemptor] {
             if preemptor.as_ref().is_some_and(|known| known.workload == id) {
                 *preemptor = None;
@@ -512,7 +529,7 @@ impl PendingQueue {
     }
 }
 
-/// Adds what a workload asks for (`factor` 1), or takes it away (`factor` −1).
+/// Adds what a workload requests (`factor` 1), or takes it away (`factor` −1).
 pub(super) fn change_total(total: &mut Total, workload: &Workload, factor: i128) {
     let mut change = |requests: &Requests, pods: i64| {
         for (resource, value) in requests.iter() {
@@ -526,7 +543,7 @@ pub(super) fn change_total(total: &mut Total, workload: &Workload, factor: i128)
     }
 }
 
-/// Whether nothing changed that could make a parked workload fit.
+/// Whether nothing changed that could make an inadmissible workload fit.
 fn is_unchanged(old: &Pending, new: &Pending, settings: &Settings) -> bool {
     let (a, b) = (&old.workload, &new.workload);
     let spec_evaluated = old.evaluated_generation == 0 || b.generation == old.evaluated_generation;
@@ -545,8 +562,8 @@ fn is_unchanged(old: &Pending, new: &Pending, settings: &Settings) -> bool {
         && a.spec_fingerprint == b.spec_fingerprint
         && (!settings.gates.priority_boost || a.boost == b.boost)
         && a.reclaim_fingerprint == b.reclaim_fingerprint
-        && condition(ConditionKind::Evicted)
-        && condition(ConditionKind::Requeued)
+        && condition(WorkloadCondition::Evicted)
+        && condition(WorkloadCondition::Requeued)
         && a.is_preemption_gated() == b.is_preemption_gated()
         && (!settings.gates.dra || totals())
 }

@@ -1,4 +1,4 @@
-//! Why workloads go back to their queue.
+//! Reasons of a requeue. As `RequeueReason` in Kueue's `pkg/cache/queue/cluster_queue.go`.
 
 use crate::model::Strategy;
 

@@ -23,7 +23,7 @@ use crate::names::{CohortId, QueueId, ResourceId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
-/// Who a node is.
+/// What a node stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// A ClusterQueue.
@@ -158,7 +158,7 @@ impl QuotaTree {
         &mut self.nodes[id.0 as usize]
     }
 
-    /// Who the node is.
+    /// What the node stands for.
     pub fn kind(&self, id: NodeId) -> NodeKind {
         self.node(id).kind
     }
@@ -232,7 +232,7 @@ impl QuotaTree {
         self.node(id).active
     }
 
-    /// Says whether the queue can admit.
+    /// Sets whether the queue can admit.
     pub fn set_active(&mut self, id: NodeId, active: bool) {
         if self.node(id).active != active {
             self.node_mut(id).active = active;
@@ -483,7 +483,7 @@ impl QuotaTree {
         cell.local_available() + from_parent
     }
 
-    /// What the node could use if nobody used anything.
+    /// What the node could use if nothing was used.
     pub fn potential(&self, id: NodeId, fr: Fr) -> Amount {
         self.potential_at(id, self.cell_of(id, fr))
     }

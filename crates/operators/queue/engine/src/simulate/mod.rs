@@ -1,6 +1,7 @@
 //! The simulator: a small YAML of queues and workload classes, run in virtual time.
 //!
-//! The shape is that of upstream's scheduler performance tests, so their files run unchanged:
+//! The format is that of Kueue's scheduler performance tests (`test/performance/scheduler/configs`), so their
+//! files run unchanged:
 //!
 //! ```
 //! let plan = "
@@ -33,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use plan::{CohortSet, Plan, PlanError, QueueSet, TopologyPlan, WorkloadSet, WorkloadTemplate};
-pub use report::{ClassReport, QueueReport, Report, RestlessReport, Sample};
+pub use report::{ClassReport, LivelockReport, QueueReport, Report, Sample};
 
 use crate::amount::Amount;
 use crate::engine::Engine;
@@ -158,8 +159,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Queues are named after their class where that is enough; upstream's names, which tell set, queue and cohort,
-    /// are for many of a kind.
+    /// Queues are named after their class where that is unique; the names of Kueue's
+    /// `test/performance/scheduler/runner/generator`, which contain set, queue and cohort, are for many of a kind.
     fn shorten_names(&mut self, plan: &Plan) {
         let mut count_of: BTreeMap<&str, usize> = BTreeMap::new();
         for cohorts in &plan.cohorts {
@@ -257,8 +258,8 @@ impl Simulation {
                 break;
             };
             let classes = &self.classes;
-            run.advance_to(at, &mut |engine, at, happening| {
-                recorder.record(engine, at, happening, &class_of, classes);
+            run.advance_to(at, &mut |engine, at, transition| {
+                recorder.record(engine, at, transition, &class_of, classes);
             });
             while let Some(arrival) = self.arrivals.get(next).filter(|arrival| arrival.at <= at) {
                 if let Some(class) = self.classes.get(arrival.template) {
@@ -272,11 +273,11 @@ impl Simulation {
                 let class = class_of.get(&id).and_then(|class| classes.get(*class));
                 class.map(|class| class.runtime)
             };
-            run.settle(&runtime, &mut |engine, at, happening| {
-                recorder.record(engine, at, happening, &class_of, classes);
+            run.run_until_idle(&runtime, &mut |engine, at, transition| {
+                recorder.record(engine, at, transition, &class_of, classes);
             });
         }
-        recorder.finish(run.restless)
+        recorder.finish(run.livelock)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The plan: what exists and what arrives.
+//! The input of a simulation: queues, nodes and arriving workloads.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::model::PreemptionPolicy;
 use crate::names::{Names, ResourceId};
 use crate::tas::NodeInfo;
 
-/// A plan that cannot be run.
+/// A plan that cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The text is not a plan.
     #[error("the plan cannot be read: {0}")]
     Unreadable(String),
-    /// A value of the plan makes no sense.
+    /// A value of the plan is invalid.
     #[error("{field} of {owner} is {value:?}, which is not {expected}")]
     Invalid {
         /// Which value.
         field: &'static str,
         /// What it is about.
         owner: String,
-        /// What it says.
+        /// The value.
         value: String,
         /// What it should be.
         expected: &'static str,
@@ -132,10 +132,10 @@ pub struct QueueSet {
     pub nominal_quota: Amountlike,
     /// Cores each may borrow.
     pub borrowing_limit: Option<Amountlike>,
-    /// Whom it may preempt in other queues.
+    /// Which workloads of other queues it may preempt.
     #[serde(default)]
     pub reclaim_within_cohort: String,
-    /// Whom it may preempt among its own.
+    /// Which of its own workloads it may preempt.
     #[serde(default)]
     pub within_cluster_queue: String,
     /// What arrives at each.

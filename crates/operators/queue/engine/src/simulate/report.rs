@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::{Class, START};
 use crate::engine::Engine;
+use crate::livelock::{self, Livelock};
 use crate::names::{QueueId, WorkloadId};
-use crate::restless::{self, Restless};
 use crate::time::Time;
-use crate::virtual_time::Happening;
+use crate::virtual_time::Transition;
 
 /// Columns of a plot.
 const COLUMNS: usize = 60;
@@ -90,16 +90,16 @@ pub struct QueueReport {
     pub utilisation: f64,
 }
 
-/// Workloads that preempt each other for ever. What is reported of them and of their queues is one of many ways in
+/// Workloads that preempt each other forever. What is reported of them and of their queues is one of many ways in
 /// which it could go on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RestlessReport {
+pub struct LivelockReport {
     /// Seconds until they did for the first time.
     pub seconds: f64,
-    /// At how many moments they did.
-    pub moments: usize,
-    /// Who was preempted again and again.
+    /// At how many occurrences they did.
+    pub occurrences: usize,
+    /// The workloads that are preempted repeatedly.
     pub workloads: Vec<String>,
     /// The queues they are in.
     pub queues: Vec<String>,
@@ -117,9 +117,9 @@ pub struct Report {
     pub queues: Vec<QueueReport>,
     /// Seconds until nothing happens any more.
     pub seconds: f64,
-    /// Workloads that never came to rest.
+    /// A livelock, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub restless: Option<RestlessReport>,
+    pub livelock: Option<LivelockReport>,
 }
 
 /// Collects while the simulation runs.
@@ -158,17 +158,17 @@ impl Recorder {
         &mut self,
         engine: &Engine,
         at: Time,
-        happening: Happening,
+        transition: Transition,
         class_of: &BTreeMap<WorkloadId, usize>,
         classes: &[Class],
     ) {
         self.last = at;
-        let (Happening::Started(id) | Happening::Preempted(id) | Happening::Ended(id)) = happening;
+        let (Transition::Started(id) | Transition::Preempted(id) | Transition::Ended(id)) = transition;
         let name =
             class_of.get(&id).and_then(|class| classes.get(*class)).map_or("", |class| class.name.as_str());
         let report = self.classes.entry(name.to_owned()).or_default();
-        match happening {
-            Happening::Started(_) => {
+        match transition {
+            Transition::Started(_) => {
                 report.admitted += 1;
                 let created = engine.state.workload(id).map_or(at, |workload| workload.created);
                 if self.waited.insert(id, created) != Some(created) {
@@ -180,8 +180,8 @@ impl Recorder {
                     self.change(held.queue, at, used);
                 }
             }
-            Happening::Preempted(_) | Happening::Ended(_) => {
-                report.preempted += usize::from(matches!(happening, Happening::Preempted(_)));
+            Transition::Preempted(_) | Transition::Ended(_) => {
+                report.preempted += usize::from(matches!(transition, Transition::Preempted(_)));
                 if let Some((queue, used)) = self.running.remove(&id) {
                     self.change(queue, at, -used);
                 }
@@ -199,25 +199,25 @@ impl Recorder {
         }
     }
 
-    pub(super) fn finish(mut self, restless: Option<Restless>) -> Report {
+    pub(super) fn finish(mut self, livelock: Option<Livelock>) -> Report {
         let end = self.last;
-        let restless = restless.map(|restless| self.restless(&restless));
+        let livelock = livelock.map(|livelock| self.livelock(&livelock));
         let order = std::mem::take(&mut self.order);
         let mut queues: Vec<QueueReport> = order.iter().filter_map(|id| self.queues.remove(id)).collect();
         for queue in &mut queues {
             queue.utilisation = queue.mean_used(START, end) * 100.0 / float(queue.nominal.max(1));
         }
-        Report { classes: self.classes, queues, seconds: end.seconds_since(START), restless }
+        Report { classes: self.classes, queues, seconds: end.seconds_since(START), livelock }
     }
 
-    fn restless(&self, restless: &Restless) -> RestlessReport {
-        let workloads: Vec<String> = restless.workloads.iter().map(|key| key.name.to_string()).collect();
-        let queues = self.order.iter().filter(|id| restless.queues.contains(id));
+    fn livelock(&self, livelock: &Livelock) -> LivelockReport {
+        let workloads: Vec<String> = livelock.workloads.iter().map(|key| key.name.to_string()).collect();
+        let queues = self.order.iter().filter(|id| livelock.queues.contains(id));
         let queues: Vec<String> = queues.filter_map(|id| Some(self.queues.get(id)?.name.clone())).collect();
-        RestlessReport {
-            seconds: restless.since.seconds_since(START),
-            moments: restless.moments,
-            message: restless::sentence(&workloads, &queues, false),
+        LivelockReport {
+            seconds: livelock.since.seconds_since(START),
+            occurrences: livelock.occurrences,
+            message: livelock::describe(&workloads, &queues, false),
             workloads,
             queues,
         }
@@ -271,8 +271,8 @@ impl Report {
     /// The report as text: tables of waits and utilisation, and a plot of usage per queue over time.
     pub fn text(&self) -> String {
         let mut text = format!("{:.1} s of virtual time\n\n", self.seconds);
-        if let Some(restless) = &self.restless {
-            let _ = writeln!(text, "From {:.1} s on, {}.\n", restless.seconds, restless.message);
+        if let Some(livelock) = &self.livelock {
+            let _ = writeln!(text, "From {:.1} s on, {}.\n", livelock.seconds, livelock.message);
         }
         self.write_waits(&mut text);
         self.write_usage(&mut text);
@@ -346,33 +346,33 @@ mod tests {
     use crate::time::Span;
 
     #[test]
-    fn what_never_comes_to_rest_is_told_in_text_and_json() {
+    fn livelocks_are_reported_in_text_and_json() {
         let queue = |at: usize, name: &str| (QueueId::from_index(at), name.to_owned(), 1000);
         let recorder = || Recorder::new(&[queue(0, "research"), queue(1, "idle"), queue(2, "production")]);
         let workload = |number: usize| WorkloadKey {
             namespace: NamespaceId::from_index(0),
             name: format!("job-{number}").into(),
         };
-        let restless = Restless {
+        let livelock = Livelock {
             since: START + Span::millis(2500),
-            moments: 3,
+            occurrences: 3,
             workloads: (1..8).map(workload).collect(),
             queues: [QueueId::from_index(0), QueueId::from_index(2)].into(),
         };
-        let report = recorder().finish(Some(restless));
+        let report = recorder().finish(Some(livelock));
         let text = report.text();
-        let told = "From 2.5 s on, the preemption policies of research, production do not come to rest: job-1, job-2, \
-                    job-3, job-4, job-5 and 2 more would be preempted and admitted again and again until \
-                    something ends or arrives; ";
-        assert!(text.contains(told), "{text}");
+        let expected = "From 2.5 s on, the preemption policies of research, production cause a livelock: job-1, job-2, \
+                    job-3, job-4, job-5 and 2 more would be preempted and admitted repeatedly until \
+                    another workload ends or arrives; ";
+        assert!(text.contains(expected), "{text}");
         let json = serde_json::to_value(&report).unwrap();
-        assert_eq!(json["restless"]["seconds"], 2.5);
-        assert_eq!(json["restless"]["moments"], 3);
-        assert_eq!(json["restless"]["workloads"].as_array().unwrap().len(), 7);
-        assert_eq!(json["restless"]["queues"], serde_json::json!(["research", "production"]));
-        assert!(json["restless"]["message"].as_str().unwrap().contains("PrioritizePreemptorWorkloads"));
+        assert_eq!(json["livelock"]["seconds"], 2.5);
+        assert_eq!(json["livelock"]["occurrences"], 3);
+        assert_eq!(json["livelock"]["workloads"].as_array().unwrap().len(), 7);
+        assert_eq!(json["livelock"]["queues"], serde_json::json!(["research", "production"]));
+        assert!(json["livelock"]["message"].as_str().unwrap().contains("PrioritizePreemptorWorkloads"));
 
-        let rested = serde_json::to_value(recorder().finish(None)).unwrap();
-        assert!(rested.get("restless").is_none(), "{rested}");
+        let without = serde_json::to_value(recorder().finish(None)).unwrap();
+        assert!(without.get("livelock").is_none(), "{without}");
     }
 }

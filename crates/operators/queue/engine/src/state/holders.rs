@@ -1,22 +1,24 @@
-//! Who holds quota of a queue, in the order in which they would lose it if no LocalQueue had used more than others.
+//! Holders of a queue's quota, in the order in which they are preempted if LocalQueues have used the same.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+
 use crate::model::{Workload, WorkloadKey};
 use crate::names::WorkloadId;
 use crate::settings::Gates;
 use crate::time::Time;
 
-/// When a holder's turn to be preempted comes: those being evicted anyway first, then lower priority, then
+/// The order in which holders are preempted: those being evicted anyway first, then lower priority, then
 /// reserved later, then by UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) is_running: bool,
     pub(crate) priority: i64,
-    /// Who has no reservation counts as having got it last.
+    /// One without a reservation counts as having got it last.
     reserved: Reverse<Time>,
     uid: Arc<str>,
     key: WorkloadKey,

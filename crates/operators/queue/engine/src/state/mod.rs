@@ -1,7 +1,7 @@
-//! What decisions are made on: quotas, usage, flavors, topology and the workloads that hold quota.
+//! The live state of quotas, usage, flavors, topology and the workloads that hold quota.
 //!
-//! There is one state and it is always live. A decision that needs to know "what if these were gone?"
-//! changes usage and rolls it back ([`State::mark`]); nothing is copied.
+//! There is one state and no snapshot. A decision that depends on workloads being gone changes usage and
+//! rolls it back ([`State::mark`]); nothing is copied.
 
 mod holders;
 mod queues;
@@ -10,6 +10,8 @@ mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+use quintet_api::kueue::WorkloadLifecycle;
 
 use crate::fair::Share;
 use crate::labels::Labels;
@@ -23,7 +25,7 @@ use crate::settings::Settings;
 use crate::tas::Tas;
 use holders::Holders;
 pub(crate) use holders::Rank;
-pub use queues::{InactiveReason, MULTIKUEUE, PROVISIONING};
+pub use queues::InactiveReason;
 use trial::Hidden;
 pub use trial::Mark;
 use workloads::Slot;
@@ -134,7 +136,7 @@ pub struct State {
     slots: Vec<Option<Slot>>,
     free_slots: Vec<WorkloadId>,
     by_key: HashMap<WorkloadKey, WorkloadId>,
-    /// Workloads whose status says they hold quota of a queue that is not there.
+    /// Workloads that hold quota of a queue that does not exist, by their status.
     orphans: BTreeMap<QueueId, BTreeSet<WorkloadId>>,
     /// Workloads that hold quota and whose pods are not ready.
     not_ready: BTreeSet<WorkloadId>,
@@ -231,7 +233,7 @@ impl State {
         self.refresh_all_queues();
     }
 
-    /// Says which labels a namespace has; `None` if it is gone.
+    /// Sets the labels of a namespace; `None` if it is gone.
     pub fn set_namespace(&mut self, id: NamespaceId, labels: Option<Labels>) {
         match labels {
             Some(labels) => self.namespaces.insert(id, labels),

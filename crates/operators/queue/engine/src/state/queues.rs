@@ -1,17 +1,15 @@
-//! Queues and cohorts: how they hang together, and whether a queue can admit.
+//! Queues and cohorts: the cohort tree, and whether a queue can admit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use quintet_api::kueue::metadata::{MULTIKUEUE_CONTROLLER, PROVISIONING_REQUEST_CONTROLLER};
+use quintet_api::kueue::reasons::ClusterQueueActiveReason;
 
 use super::{CheckInfo, Cohort, Holders, Queue, QueueRow, State};
 use crate::model::{CheckRule, CohortSpec, QueueSpec};
 use crate::names::{CohortId, FlavorId, QueueId, WorkloadId};
 use crate::quota::{NodeId, NodeKind};
-
-/// The controller of MultiKueue checks.
-pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
-/// The controller of ProvisioningRequest checks.
-pub const PROVISIONING: &str = "kueue.x-k8s.io/provisioning-request";
 
 /// Why a queue cannot admit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,19 +37,21 @@ pub enum InactiveReason {
 }
 
 impl InactiveReason {
-    /// The name clients see.
-    pub const fn name(&self) -> &'static str {
+    /// The reason clients see.
+    pub const fn reason(&self) -> ClusterQueueActiveReason {
         match self {
-            Self::Terminating => "Terminating",
-            Self::Stopped => "Stopped",
-            Self::FlavorNotFound(_) => "FlavorNotFound",
-            Self::CheckNotFound(_) => "AdmissionCheckNotFound",
-            Self::CheckInactive(_) => "AdmissionCheckInactive",
-            Self::MultipleMultiKueue(_) => "MultipleMultiKueueAdmissionChecks",
-            Self::MultiKueuePerFlavor(_) => "MultiKueueAdmissionCheckAppliedPerFlavor",
-            Self::MultiKueueWithProvisioning => "MultiKueueWithProvisioningRequest",
-            Self::TopologyNotFound(_) => "TopologyNotFound",
-            Self::CohortCycle => "Unknown",
+            Self::Terminating => ClusterQueueActiveReason::Terminating,
+            Self::Stopped => ClusterQueueActiveReason::Stopped,
+            Self::FlavorNotFound(_) => ClusterQueueActiveReason::FlavorNotFound,
+            Self::CheckNotFound(_) => ClusterQueueActiveReason::AdmissionCheckNotFound,
+            Self::CheckInactive(_) => ClusterQueueActiveReason::AdmissionCheckInactive,
+            Self::MultipleMultiKueue(_) => ClusterQueueActiveReason::MultipleMultiKueueAdmissionChecks,
+            Self::MultiKueuePerFlavor(_) => {
+                ClusterQueueActiveReason::MultiKueueAdmissionCheckAppliedPerFlavor
+            }
+            Self::MultiKueueWithProvisioning => ClusterQueueActiveReason::MultiKueueWithProvisioningRequest,
+            Self::TopologyNotFound(_) => ClusterQueueActiveReason::TopologyNotFound,
+            Self::CohortCycle => ClusterQueueActiveReason::Unknown,
         }
     }
 }
@@ -191,20 +191,20 @@ impl State {
     }
 
     /// Whether a queue can admit, with the reason and message of its Active condition.
-    pub fn activity(&self, id: QueueId) -> (bool, &'static str, String) {
+    pub fn active_condition(&self, id: QueueId) -> (bool, ClusterQueueActiveReason, String) {
         let Some(queue) = self.queue(id) else {
-            return (false, "NotFound", "ClusterQueue not found".to_owned());
+            return (false, ClusterQueueActiveReason::NotFound, "ClusterQueue not found".to_owned());
         };
         let Some(first) = queue.inactive.first() else {
-            return (true, "Ready", "Can admit new workloads".to_owned());
+            return (true, ClusterQueueActiveReason::Ready, "Can admit new workloads".to_owned());
         };
         if *first == InactiveReason::Terminating {
             let message = "Can't admit new workloads; clusterQueue is terminating";
-            return (false, first.name(), message.to_owned());
+            return (false, first.reason(), message.to_owned());
         }
         let texts: Vec<String> =
             queue.inactive.iter().flat_map(|reason| self.texts_of(queue, reason)).collect();
-        (false, first.name(), format!("Can't admit new workloads: {}.", texts.join(", ")))
+        (false, first.reason(), format!("Can't admit new workloads: {}.", texts.join(", ")))
     }
 
     fn texts_of(&self, queue: &Queue, reason: &InactiveReason) -> Vec<String> {
@@ -240,8 +240,8 @@ impl State {
                 };
                 format!(
                     "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: {}, {}",
-                    of(MULTIKUEUE),
-                    of(PROVISIONING)
+                    of(MULTIKUEUE_CONTROLLER),
+                    of(PROVISIONING_REQUEST_CONTROLLER)
                 )
             }
             InactiveReason::TopologyNotFound(ids) => {
@@ -288,7 +288,8 @@ impl State {
                 |name: &Arc<str>| self.checks.get(name).is_some_and(|check| &*check.controller == controller);
             spec.checks.iter().filter(|rule| of(&rule.name)).collect()
         };
-        let (multikueue, provisioning) = (with_controller(MULTIKUEUE), with_controller(PROVISIONING));
+        let (multikueue, provisioning) =
+            (with_controller(MULTIKUEUE_CONTROLLER), with_controller(PROVISIONING_REQUEST_CONTROLLER));
         let topology = |flavor: &FlavorId| self.flavors.get(*flavor).and_then(|flavor| flavor.topology);
         let tas_flavors: Vec<_> =
             all.iter().copied().filter(|flavor| self.tas.flavor(*flavor).is_some()).collect();

@@ -89,7 +89,7 @@ impl State {
         self.candidates_after(queue, None).map(|(_, id)| id)
     }
 
-    /// Candidates whose turn comes after this one's, or all.
+    /// Candidates that rank after this one, or all.
     pub(crate) fn candidates_after(
         &self,
         queue: QueueId,

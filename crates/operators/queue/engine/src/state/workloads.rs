@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+
 use super::{Rank, State};
-use crate::model::{Admission, ConditionKind, Usage, Workload, WorkloadKey};
+use crate::model::{Admission, Usage, Workload, WorkloadKey};
 use crate::names::{FlavorId, Id, LocalQueueId, QueueId, WorkloadId};
 use crate::requests::Total;
 use crate::tas::{LeafUse, TasUse};
@@ -20,7 +23,7 @@ pub struct Held {
     pub tas: Vec<TasUse>,
     /// Where its places are accounted.
     pub(super) leaves: Vec<LeafUse>,
-    /// When its turn to be preempted comes.
+    /// Its rank among candidates for preemption.
     pub(crate) rank: Arc<Rank>,
 }
 
@@ -119,7 +122,7 @@ impl State {
         }
     }
 
-    /// Adds a workload as if it held quota of `queue`, whatever its status says.
+    /// Adds a workload as if it held quota of `queue`, whatever its status.
     pub fn set_workload_held(&mut self, workload: Workload, queue: QueueId) -> WorkloadId {
         let held = Held {
             queue,
@@ -170,7 +173,7 @@ impl State {
             if let Some(Some(slot)) = self.slots.get_mut(id.index()) {
                 change_running(&mut self.running, &slot.workload, &held, 1);
                 slot.held = Some(Box::new(held));
-                if !slot.workload.is_true(ConditionKind::PodsReady) {
+                if !slot.workload.is_true(WorkloadCondition::PodsReady) {
                     self.not_ready.insert(id);
                 }
             }

@@ -198,7 +198,7 @@ impl Placer<'_> {
         }
     }
 
-    /// Notes what a leaf can take; says which domain that is.
+    /// Records what a leaf can take; returns its domain.
     fn set_leaf(&mut self, leaf: usize, (state, lacking): Counted) -> Option<DomainIdx> {
         let domain = self.tree.leaves.get(leaf)?.domain;
         *self.state_mut(domain) = state;

@@ -77,7 +77,7 @@ impl<'r> Counting<'r> {
         self.within.is_none() && (!self.filters || self.workers.updates.is_empty())
     }
 
-    /// What one worker asks for, and what a leader does.
+    /// What one worker requests, and what a leader requests.
     pub(super) const fn requests(&self) -> (&Requests, Option<&Requests>) {
         (&self.requests, self.leader_requests.as_ref())
     }

@@ -57,14 +57,14 @@ pub struct TopologyAssignment {
 
 impl TopologyAssignment {
     /// Reads the compact form of the API; `None` if it promises more than it has.
-    pub fn decoded(encoded: v1beta2::TopologyAssignment) -> Option<Self> {
+    pub fn decoded(encoded: &v1beta2::TopologyAssignment) -> Option<Self> {
         let domains = encoded.domains()?.into_iter().map(|(values, count)| DomainAssignment {
             values: values.into_iter().map(Into::into).collect(),
             count,
         });
         Some(Self {
             domains: domains.collect(),
-            levels: encoded.levels.into_iter().map(Into::into).collect(),
+            levels: encoded.levels.iter().map(|level| level.as_str().into()).collect(),
         })
     }
 

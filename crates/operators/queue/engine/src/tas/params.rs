@@ -1,4 +1,4 @@
-//! What a placement asks for, read against the levels of the topology.
+//! A topology request, resolved against the levels of the topology.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::placement::{PlacementRequest, Placer};
 use crate::model::SliceLayer;
 use crate::settings::Gates;
 
-/// What is asked for, resolved against the levels of the topology.
+/// What is requested, resolved against the levels of the topology.
 #[derive(Clone, Debug)]
 pub(super) struct Params {
     pub(super) count: i32,
@@ -106,7 +106,7 @@ impl Placer<'_> {
         Ok(inner)
     }
 
-    /// The level asked for: the one named, the highest for slices alone, the lowest if anywhere will do.
+    /// The level requested: the one named, the highest for slices alone, the lowest if anywhere will do.
     pub(super) fn level_key<'r>(&'r self, request: &'r PlacementRequest<'_>) -> Option<&'r str> {
         let lowest = self.tree.levels.last().map(|level| &**level);
         let Some(topology) = request.pod_set.topology.as_deref() else {

@@ -24,9 +24,9 @@ pub struct PlacementRequest<'a> {
     pub pod_set: &'a PodSet,
     /// How many pods.
     pub count: i32,
-    /// What one pod asks of its node.
+    /// What one pod requests of its node.
     pub per_pod: Requests,
-    /// Nothing asks for topology but all flavors have one.
+    /// No topology is requested but all flavors have one.
     pub implied: bool,
     /// What admission checks added to the pods.
     pub updates: Vec<&'a PodSetUpdate>,
@@ -261,7 +261,7 @@ impl<'a> Placer<'a> {
     }
 
     /// The domain with the smallest capacity that is enough; the first if none is. With affinity, only
-    /// domains that match as well as the first are looked at.
+    /// domains that match as well as the first are considered.
     fn tightest(&self, domains: &[DomainIdx], needed: i32, unit: Unit, leaders: i32) -> Option<DomainIdx> {
         let first = *domains.first()?;
         let score = self.state(first).affinity;

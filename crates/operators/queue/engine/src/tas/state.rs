@@ -50,7 +50,7 @@ pub struct TasFlavor {
     pub(super) leaf_of: Vec<Option<usize>>,
 }
 
-/// What a placement may look at besides the requests.
+/// What a placement considers besides the requests.
 #[derive(Clone, Copy, Default)]
 pub struct PlaceOptions<'a> {
     /// Pretend no workload was placed; pods outside the topology still count.
@@ -144,7 +144,7 @@ impl Tas {
         }
     }
 
-    /// Says what a flavor with a topology looks like. Without such a topology it is unknown here.
+    /// Adds or changes a flavor with a topology. Without that topology it is unknown here.
     pub fn set_flavor(
         &mut self,
         id: FlavorId,

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::names::ResourceId;
 
 /// The resource every leaf lacks that can take no pod, and how many leaves lack it. Kept with the counts of
-/// pods, so that saying why there is no room does not cost a look at every node.
+/// pods, so that a message about missing room costs no iteration over nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shortages {
     by_leaf: Vec<Option<ResourceId>>,
@@ -18,7 +18,7 @@ impl Shortages {
         Self { by_leaf: vec![None; leaves], counts: BTreeMap::new() }
     }
 
-    /// Notes what a leaf lacks; says what it lacked before.
+    /// Records what a leaf lacks; returns what it lacked before.
     pub(super) fn set(&mut self, leaf: usize, lacking: Option<ResourceId>) -> Option<ResourceId> {
         let known = self.by_leaf.get_mut(leaf)?;
         let before = std::mem::replace(known, lacking);

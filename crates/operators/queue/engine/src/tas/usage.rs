@@ -13,7 +13,7 @@ pub struct TasUse {
     pub flavor: FlavorId,
     /// The domain.
     pub domain: Arc<str>,
-    /// What one pod asks for, without the `pods` it counts as.
+    /// What one pod requests, without the `pods` it counts as.
     pub per_pod: Requests,
     /// How many pods.
     pub count: i32,

@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
+use quintet_api::kueue::reasons::QuotaReservedReason;
 use quintet_queue_engine::Engine;
-use quintet_queue_engine::cycle::{CycleReport, Outcome, evaluate};
-use quintet_queue_engine::flavors::{Assignment, Subject};
+use quintet_queue_engine::internals::cycle::{CycleReport, Outcome, evaluate};
+use quintet_queue_engine::internals::flavors::{Assignment, Subject};
+use quintet_queue_engine::internals::preemption::PreemptionReason;
+use quintet_queue_engine::internals::queue::PendingQueue;
+use quintet_queue_engine::internals::quota::NodeId;
 use quintet_queue_engine::model::Fr;
 use quintet_queue_engine::names::{QueueId, WorkloadId};
-use quintet_queue_engine::preemption::PreemptionReason;
-use quintet_queue_engine::queue::PendingQueue;
-use quintet_queue_engine::quota::NodeId;
 use quintet_queue_engine::settings::Settings;
 use quintet_queue_engine::testing;
 use quintet_queue_engine::time::Time;
@@ -62,7 +63,7 @@ pub fn pending(name: &str, queue: &str, milli: i64, priority: i32) -> Value {
     workload
 }
 
-/// A workload that holds quota since an hour.
+/// A workload admitted an hour ago.
 pub fn admitted(name: &str, queue: &str, milli: i64, priority: i32) -> Value {
     let mut workload = pending(name, queue, milli, priority);
     workload["status"] = json!({
@@ -80,32 +81,32 @@ pub fn id(engine: &Engine, name: &str) -> WorkloadId {
 }
 
 pub fn node(engine: &Engine, queue: &str) -> NodeId {
-    engine.state.queue(queue_id(engine, queue)).expect("queue").node
+    engine.state().queue(queue_id(engine, queue)).expect("queue").node
 }
 
 pub fn fr(engine: &mut Engine, resource: &str) -> Fr {
-    let names = &mut engine.state.names;
+    let names = &mut engine.state_mut().names;
     Fr { flavor: names.flavors.intern("default"), resource: names.resource(resource) }
 }
 
 pub fn name_of(engine: &Engine, id: WorkloadId) -> String {
-    engine.state.workload(id).map_or_else(String::new, |workload| workload.key.name.to_string())
+    engine.state().workload(id).map_or_else(String::new, |workload| workload.key.name.to_string())
 }
 
-/// Who is to be evicted, and why.
+/// The workloads to evict, and why.
 pub fn preempted(engine: &Engine, report: &CycleReport) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     for decision in &report.decisions {
         if let Outcome::Unadmitted(unadmitted) = &decision.outcome {
             found.extend(unadmitted.evict.iter().map(|target| {
-                (name_of(engine, target.workload), target.reason.map_or("", PreemptionReason::name))
+                (name_of(engine, target.workload), target.reason.map_or("", PreemptionReason::as_str))
             }));
         }
     }
     found
 }
 
-/// Lets everybody leave who is to be evicted; says how many.
+/// Lets all evictions happen; returns how many.
 pub fn evict(engine: &mut Engine, report: &CycleReport, now: Time) -> usize {
     let mut evicted = 0;
     for decision in &report.decisions {
@@ -120,18 +121,20 @@ pub fn evict(engine: &mut Engine, report: &CycleReport, now: Time) -> usize {
 }
 
 /// The reason and message of a workload that was not admitted.
-pub fn unadmitted(engine: &Engine, report: &CycleReport, name: &str) -> Option<(String, String)> {
+pub fn unadmitted(engine: &Engine, report: &CycleReport, name: &str) -> Option<(&'static str, String)> {
     let wanted = id(engine, name);
     report.decisions.iter().find(|decision| decision.workload == wanted).and_then(|decision| match &decision
         .outcome
     {
-        Outcome::Unadmitted(unadmitted) => Some((unadmitted.reason.clone(), unadmitted.message.clone())),
+        Outcome::Unadmitted(unadmitted) => {
+            Some((unadmitted.reason.map_or("", QuotaReservedReason::as_str), unadmitted.message.clone()))
+        }
         _ => None,
     })
 }
 
 pub fn is_admitted(engine: &Engine, name: &str) -> bool {
-    engine.state.held(id(engine, name)).is_some()
+    engine.state().held(id(engine, name)).is_some()
 }
 
 /// Fair sharing with both strategies.
@@ -144,12 +147,12 @@ pub fn pending_queue<'e>(engine: &'e Engine, name: &str) -> &'e PendingQueue {
 }
 
 pub fn queue_id(engine: &Engine, name: &str) -> QueueId {
-    engine.state.names.queues.get(name).unwrap()
+    engine.state().names.queues.get(name).unwrap()
 }
 
-/// A workload goes.
+/// Removes a workload.
 pub fn remove(engine: &mut Engine, name: &str) {
-    let key = engine.state.workload(id(engine, name)).unwrap().key.clone();
+    let key = engine.state().workload(id(engine, name)).unwrap().key.clone();
     engine.remove_workload(&key, NOW);
 }
 
@@ -168,9 +171,9 @@ pub fn flavored(name: &str, cohort: &str, flavors: &[(&str, i64)]) -> Value {
 }
 
 pub fn evaluated(engine: &mut Engine, name: &str, queue: &str) -> (Assignment, usize) {
-    let workload = Arc::clone(engine.state.workload(id(engine, name)).unwrap());
+    let workload = Arc::clone(engine.state().workload(id(engine, name)).unwrap());
     let mut subject = Subject::new(workload, queue_id(engine, queue), 1);
-    let (assignment, targets) = evaluate(&mut engine.state, &mut subject);
+    let (assignment, targets) = evaluate(engine.state_mut(), &mut subject);
     (assignment, targets.len())
 }
 
@@ -202,9 +205,10 @@ pub fn with_topology(count: i32, request: Value) -> Value {
 }
 
 pub fn places(engine: &Engine) -> Option<Vec<(String, i32)>> {
-    let admission = engine.state.workload(id(engine, "w"))?.admission.clone()?;
+    let admission = engine.state().workload(id(engine, "w"))?.admission.clone()?;
     let topology = admission.pod_sets[0].topology.clone()?;
-    let place = |domain: &quintet_queue_engine::tas::DomainAssignment| (domain.domain_id(), domain.count);
+    let place =
+        |domain: &quintet_queue_engine::internals::tas::DomainAssignment| (domain.domain_id(), domain.count);
     Some(topology.domains.iter().map(place).collect())
 }
 

@@ -1,8 +1,9 @@
 //! Quotas, usage and shares.
 
-use quintet_queue_engine::fair::Share;
+use quintet_api::kueue::reasons::ClusterQueueActiveReason;
+use quintet_queue_engine::internals::fair::Share;
+use quintet_queue_engine::internals::quota::NodeId;
 use quintet_queue_engine::model::Usage;
-use quintet_queue_engine::quota::NodeId;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
@@ -49,7 +50,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
 }
 
 fn nodes(world: &World) -> Vec<(String, NodeId)> {
-    let state = &world.engine.state;
+    let state = world.engine.state();
     state.queues().map(|(id, queue)| (state.names.queue_name(id).to_owned(), queue.node)).collect()
 }
 
@@ -58,8 +59,8 @@ fn add(world: &mut World, usage: &Value) -> Vec<(NodeId, Usage)> {
     for (queue, amounts) in usage.as_object().into_iter().flatten() {
         let usage = world.usage(amounts);
         let queue = world.queue(queue);
-        let node = world.engine.state.queue(queue).expect("queue").node;
-        world.engine.state.tree.add_all(node, &usage);
+        let node = world.engine.state().queue(queue).expect("queue").node;
+        world.engine.state_mut().tree.add_all(node, &usage);
         added.push((node, usage));
     }
     added
@@ -71,7 +72,7 @@ fn table(world: &mut World, want: &Value, potential: bool) -> Value {
         for (flavor, resources) in want[&name].as_object().into_iter().flatten() {
             for (resource, _) in resources.as_object().into_iter().flatten() {
                 let fr = world.fr(flavor, resource);
-                let state = &world.engine.state;
+                let state = world.engine.state();
                 let amount =
                     if potential { state.tree.potential(node, fr) } else { state.available(node, fr) };
                 for key in [name.as_str(), flavor] {
@@ -100,7 +101,7 @@ fn available(case: &Case<'_>) -> Verdict {
     found.extend(differences("available", &table(&mut world, &want["available"], false), &want["available"]));
     found.extend(differences("potential after", &table(&mut world, wanted, true), wanted));
     for (node, usage) in added {
-        world.engine.state.tree.remove_all(node, &usage);
+        world.engine.state_mut().tree.remove_all(node, &usage);
     }
     found.extend(differences("available without usage", &table(&mut world, wanted, false), wanted));
     Verdict::from_differences(found)
@@ -114,13 +115,13 @@ fn shares(case: &Case<'_>) -> Verdict {
     for wanted in case.want()["shares"].as_array().into_iter().flatten() {
         let name = wanted["name"].as_str().unwrap_or("");
         let node = if wanted["kind"] == "Cohort" {
-            let id = world.engine.state.names.cohorts.intern(name);
-            world.engine.state.cohort(id)
+            let id = world.engine.state_mut().names.cohorts.intern(name);
+            world.engine.state().cohort(id)
         } else {
             let id = world.queue(name);
-            world.engine.state.queue(id).map(|queue| queue.node)
+            world.engine.state().queue(id).map(|queue| queue.node)
         };
-        let state = &world.engine.state;
+        let state = world.engine.state();
         let share = state.tree.share_with(node.expect("node"), &extra, &state.names);
         let got = json!({
             "kind": wanted["kind"],
@@ -139,7 +140,7 @@ fn borrowing(case: &Case<'_>) -> Verdict {
     add(&mut world, &case.calls()["usage"]);
     let requested = world.usage(&case.calls()["requested"]);
     let queue = world.queue(case.calls()["clusterQueue"].as_str().unwrap_or(""));
-    let state = &world.engine.state;
+    let state = world.engine.state();
     let share = state.share(state.queue(queue).expect("queue").node);
     let got = json!({ "borrowing": share.is_borrowing(), "borrowingOnRequested": share.is_borrowing_on(&requested) });
     Verdict::equal("borrowing", &got, case.want())
@@ -147,8 +148,8 @@ fn borrowing(case: &Case<'_>) -> Verdict {
 
 fn lendable(case: &Case<'_>) -> Verdict {
     let mut world = World::new(case);
-    let id = world.engine.state.names.cohorts.intern(case.calls()["cohort"].as_str().unwrap_or(""));
-    let state = &world.engine.state;
+    let id = world.engine.state_mut().names.cohorts.intern(case.calls()["cohort"].as_str().unwrap_or(""));
+    let state = world.engine.state();
     let mut got = json!({});
     for (resource, amount) in state.tree.lendable(state.cohort(id).expect("cohort")) {
         got[state.names.resource_name(*resource)] = amount_json(*amount);
@@ -159,7 +160,7 @@ fn lendable(case: &Case<'_>) -> Verdict {
 fn using(case: &Case<'_>) -> Verdict {
     let world = World::new(case);
     let calls = case.calls();
-    let state = &world.engine.state;
+    let state = world.engine.state();
     let wanted: Vec<&str> =
         calls["resourceNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let got: Vec<&str> = state
@@ -189,11 +190,11 @@ fn readiness(case: &Case<'_>) -> Verdict {
     let calls = case.calls();
     let mut world = World::new(case);
     for (name, check) in calls["admissionChecks"].as_object().into_iter().flatten() {
-        let info = quintet_queue_engine::state::CheckInfo {
+        let info = quintet_queue_engine::internals::state::CheckInfo {
             active: check["active"] == true,
             controller: check["controller"].as_str().unwrap_or("").into(),
         };
-        world.engine.state.set_check(name.as_str().into(), Some(info));
+        world.engine.state_mut().set_check(name.as_str().into(), Some(info));
     }
     if !calls["thenUpdateClusterQueue"].is_null() {
         world.add(&calls["thenUpdateClusterQueue"]);
@@ -204,14 +205,14 @@ fn readiness(case: &Case<'_>) -> Verdict {
         .unwrap_or("");
     let id = world.queue(name);
     if (calls["terminate"] == true || calls["currentStatus"] == "terminating")
-        && let Some(queue) = world.engine.state.queue(id)
+        && let Some(queue) = world.engine.state().queue(id)
     {
         let mut spec = queue.spec.clone();
         spec.terminating = true;
         world.engine.set_queue(spec, world.now);
     }
-    let (active, reason, message) = world.engine.state.activity(id);
-    let terminating = reason == "Terminating";
+    let (active, reason, message) = world.engine.state().active_condition(id);
+    let terminating = reason == ClusterQueueActiveReason::Terminating;
     let status = if terminating {
         "terminating"
     } else if active {
@@ -219,8 +220,7 @@ fn readiness(case: &Case<'_>) -> Verdict {
     } else {
         "pending"
     };
-    let mut got =
-        json!({ "active": active, "reason": reason, "message": message, "terminating": terminating });
+    let mut got = json!({ "active": active, "reason": reason.as_str(), "message": message, "terminating": terminating });
     got["status"] = if case.op() == "clusterQueueReadiness" {
         if active { "True".into() } else { "False".into() }
     } else {

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use quintet_queue_engine::amount::Amount;
-use quintet_queue_engine::flavors::{
+use quintet_queue_engine::internals::amount::Amount;
+use quintet_queue_engine::internals::flavors::{
     Assignment, Attempt, FlavorMode, Granular, Mode, Oracle, PodSetAssignment, Possibility, Progress,
     Replaced, Subject, assign, search_counts, to_place, with_topology,
 };
+use quintet_queue_engine::internals::requests::Requests;
+use quintet_queue_engine::internals::state::State;
+use quintet_queue_engine::internals::tas::TasUse;
 use quintet_queue_engine::model::{Demand, Fr, PodSetAdmission, ShapeHash};
 use quintet_queue_engine::names::{FlavorId, Id, ResourceId, WorkloadId};
-use quintet_queue_engine::outlet::resource_list;
-use quintet_queue_engine::requests::Requests;
-use quintet_queue_engine::state::State;
-use quintet_queue_engine::tas::TasUse;
+use quintet_queue_engine::status::resource_list;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
@@ -70,7 +70,8 @@ fn add_tas_queue(world: &mut World, flavors: &Value) {
 fn topology_requests(case: &Case<'_>) -> Verdict {
     let mut world = World::without_workloads(case);
     let (calls, want) = (case.calls(), case.want());
-    // Upstream's queue lists the flavor but has no topology for it, which the objects do not say.
+    // Kueue's test (`pkg/scheduler/flavorassigner`) builds a queue that lists the flavor without its topology, which
+    // objects cannot express.
     if want["error"] == "no TAS flavor assigned" && calls["clusterQueue"]["tasFlavors"].is_array() {
         return Verdict::Unsupported;
     }
@@ -78,8 +79,8 @@ fn topology_requests(case: &Case<'_>) -> Verdict {
     let mut subject = subject(&mut world, &calls["workload"], "cq", 1);
     subject.replaced = replaced(&mut world, &calls["replacedSlice"]);
     let mut assignment = crate::preemption::assignment(&mut world, &calls["assignment"], &subject);
-    let queue = Arc::clone(world.engine.state.queue(subject.queue).expect("queue"));
-    let placed = to_place(&mut assignment, &subject, &world.engine.state, &queue);
+    let queue = Arc::clone(world.engine.state().queue(subject.queue).expect("queue"));
+    let placed = to_place(&mut assignment, &subject, world.engine.state(), &queue);
     let names = placed.iter().filter_map(|(_, index)| subject.workload.pod_sets.get(*index));
     let names = json!(names.map(|pod_set| pod_set.name.to_string()).collect::<Vec<_>>());
     let mut found = Vec::new();
@@ -119,7 +120,7 @@ fn tas_flavors_only(case: &Case<'_>) -> Verdict {
         &json!({ "podSets": [{ "name": "main", "flavors": input }] }),
         &subject,
     );
-    let state = &world.engine.state;
+    let state = world.engine.state();
     let choices = assignment.pod_sets.iter().flat_map(|pod_set| with_topology(&pod_set.flavors, state));
     let mut got = json!({});
     for (resource, _) in choices {
@@ -158,13 +159,13 @@ impl Oracle for Stub {
 }
 
 pub fn requests(world: &mut World, value: &Value) -> Requests {
-    let names = &mut world.engine.state.names;
+    let names = &mut world.engine.state_mut().names;
     let entries = value.as_object().into_iter().flatten();
     entries.map(|(name, value)| (names.resource(name), value.as_i64().unwrap_or(0))).collect()
 }
 
 fn flavors_of(world: &mut World, value: &Value) -> Vec<(ResourceId, FlavorId)> {
-    let names = &mut world.engine.state.names;
+    let names = &mut world.engine.state_mut().names;
     let entries = value.as_object().into_iter().flatten();
     entries
         .map(|(name, flavor)| (names.resource(name), names.flavors.intern(flavor.as_str().unwrap_or(""))))
@@ -201,7 +202,7 @@ pub fn subject(world: &mut World, info: &Value, queue: &str, cycle: i64) -> Subj
 }
 
 pub fn progress(world: &mut World, value: &Value, shape: Option<ShapeHash>) -> Progress {
-    let names = &mut world.engine.state.names;
+    let names = &mut world.engine.state_mut().names;
     let tried = value["lastTriedFlavorIdx"].as_array().into_iter().flatten().map(|entry| {
         let entries = entry.as_object().into_iter().flatten();
         entries
@@ -264,7 +265,7 @@ pub fn tas_uses(world: &mut World, value: &Value) -> Vec<TasUse> {
     for (flavor, entries) in value.as_object().into_iter().flatten() {
         for entry in entries.as_array().into_iter().flatten() {
             uses.push(TasUse {
-                flavor: world.engine.state.names.flavors.intern(flavor),
+                flavor: world.engine.state_mut().names.flavors.intern(flavor),
                 domain: domain_id(&entry["values"]).into(),
                 per_pod: requests(world, &entry["singlePodRequests"]),
                 count: i32::try_from(entry["count"].as_i64().unwrap_or(0)).expect("count"),
@@ -283,8 +284,8 @@ fn add_usage(world: &mut World, usage: &Value) {
     for (queue, amounts) in usage.as_object().into_iter().flatten() {
         let usage = world.usage(amounts);
         let queue = world.queue(queue);
-        let node = world.engine.state.queue(queue).expect("queue").node;
-        world.engine.state.tree.add_all(node, &usage);
+        let node = world.engine.state().queue(queue).expect("queue").node;
+        world.engine.state_mut().tree.add_all(node, &usage);
     }
 }
 
@@ -292,12 +293,12 @@ fn assign_flavors(case: &Case<'_>) -> Verdict {
     let calls = case.calls();
     let mut world = World::new(case);
     for name in calls["deletedFlavors"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let id = world.engine.state.names.flavors.intern(name);
-        world.engine.state.remove_flavor(id);
+        let id = world.engine.state_mut().names.flavors.intern(name);
+        world.engine.state_mut().remove_flavor(id);
     }
     add_usage(&mut world, &calls["usage"]);
     let uses = tas_uses(&mut world, &calls["tasUsage"]);
-    world.engine.state.tas.change_usage(&uses, 1);
+    world.engine.state_mut().tas.change_usage(&uses, 1);
     let cycle = calls["schedulingCycle"].as_i64().unwrap_or(0);
     let mut subject =
         subject(&mut world, &calls["workload"], calls["clusterQueue"].as_str().unwrap_or(""), cycle);
@@ -307,13 +308,13 @@ fn assign_flavors(case: &Case<'_>) -> Verdict {
     }
     subject.replaced = replaced(&mut world, &calls["replacedSlice"]);
     let oracle = Stub::new(&mut world, &calls["oracle"]);
-    let assignment = assign(&mut world.engine.state, &oracle, &subject, None);
+    let assignment = assign(world.engine.state_mut(), &oracle, &subject, None);
     Verdict::from_differences(check(case, &world, &assignment))
 }
 
 fn check(case: &Case<'_>, world: &World, assignment: &Assignment) -> Vec<String> {
     let want = case.want();
-    let names = &world.engine.state.names;
+    let names = &world.engine.state().names;
     let mut found = Vec::new();
     if !want["representativeMode"].is_null() {
         found.extend(differences("mode", &json!(assignment.mode().name()), &want["representativeMode"]));
@@ -331,13 +332,13 @@ fn check(case: &Case<'_>, world: &World, assignment: &Assignment) -> Vec<String>
             found.push(format!("borrowing: got {}, want {borrowing}", assignment.borrowing));
         }
         found.extend(differences("usage", &world.usage_json(&assignment.usage), &expected["usage"]["quota"]));
-        let no_fit = assignment.no_fit.map_or("", |reason| reason.name());
+        let no_fit = assignment.no_fit.map_or("", |reason| reason.quota_reserved_reason().as_str());
         if no_fit != expected["noFitReason"].as_str().unwrap_or("") {
             found.push(format!("noFitReason: got {no_fit}, want {}", expected["noFitReason"]));
         }
     }
     if let Some(wanted) = want["noFitReason"].as_str() {
-        let no_fit = assignment.no_fit.map_or("", |reason| reason.name());
+        let no_fit = assignment.no_fit.map_or("", |reason| reason.quota_reserved_reason().as_str());
         if no_fit != wanted {
             found.push(format!("noFitReason: got {no_fit}, want {wanted}"));
         }
@@ -368,7 +369,7 @@ fn check(case: &Case<'_>, world: &World, assignment: &Assignment) -> Vec<String>
 }
 
 fn tried(assignment: &Assignment, world: &World) -> Value {
-    let names = &world.engine.state.names;
+    let names = &world.engine.state().names;
     let entries = assignment.progress.tried.iter().map(|entry| {
         let entries = entry.iter().map(|(id, tried)| (names.resource_name(*id).to_owned(), json!(tried)));
         Value::Object(entries.collect())
@@ -385,7 +386,7 @@ fn attempt(attempt: &Attempt, names: &quintet_queue_engine::names::Names) -> Val
         value["preemptionPossibility"] = possibility.name().into();
     }
     if let Some(reason) = attempt.no_fit {
-        value["noFitReason"] = reason.name().into();
+        value["noFitReason"] = reason.quota_reserved_reason().as_str().into();
     }
     let reasons = attempt.sorted_reasons(names);
     if !reasons.is_empty() {
@@ -395,7 +396,7 @@ fn attempt(attempt: &Attempt, names: &quintet_queue_engine::names::Names) -> Val
 }
 
 fn check_pod_set(world: &World, got: &PodSetAssignment, want: &Value) -> Vec<String> {
-    let names = &world.engine.state.names;
+    let names = &world.engine.state().names;
     let path = format!("podSet {}", got.name);
     let mut found = Vec::new();
     found.extend(differences(&format!("{path}.name"), &json!(&*got.name), &want["name"]));
@@ -419,7 +420,7 @@ fn check_pod_set(world: &World, got: &PodSetAssignment, want: &Value) -> Vec<Str
     found.extend(differences(&format!("{path}.flavors"), &flavors, &wanted));
     found.extend(differences(
         &format!("{path}.requests"),
-        &resource_list(&got.requests, names),
+        &json!(resource_list(&got.requests, names)),
         &want["requests"],
     ));
     let reasons: Vec<String> = got.reasons.iter().map(|reason| reason.text(names)).collect();
@@ -440,7 +441,7 @@ fn recompute(case: &Case<'_>) -> Verdict {
     let mut subject =
         subject(&mut world, &calls["workload"], calls["clusterQueue"].as_str().unwrap_or(""), cycle);
     let oracle = Stub::new(&mut world, &calls["oracle"]);
-    let first = assign(&mut world.engine.state, &oracle, &subject, None);
+    let first = assign(world.engine.state_mut(), &oracle, &subject, None);
     let summary = |assignment: &Assignment, world: &World| {
         json!({
             "representativeMode": assignment.mode().name(),
@@ -451,7 +452,7 @@ fn recompute(case: &Case<'_>) -> Verdict {
     let mut found = compare_summary("nominated", &summary(&first, &world), &case.want()["nominated"]);
     add_usage(&mut world, &calls["between"]["usage"]);
     let uses = tas_uses(&mut world, &calls["between"]["tasUsage"]);
-    world.engine.state.tas.change_usage(&uses, 1);
+    world.engine.state_mut().tas.change_usage(&uses, 1);
     let mut pinned = vec![Vec::new(); subject.workload.pod_sets.len()];
     for assigned in &first.pod_sets {
         pinned[assigned.index] = assigned.flavors.iter().map(|(id, choice)| (*id, choice.flavor)).collect();
@@ -459,7 +460,7 @@ fn recompute(case: &Case<'_>) -> Verdict {
     subject.pinned = Some(pinned);
     subject.progress = None;
     let oracle = Stub::new(&mut world, &calls["recomputeOracle"]);
-    let second = assign(&mut world.engine.state, &oracle, &subject, None);
+    let second = assign(world.engine.state_mut(), &oracle, &subject, None);
     found.extend(compare_summary("recomputed", &summary(&second, &world), &case.want()["recomputed"]));
     Verdict::from_differences(found)
 }
@@ -523,7 +524,7 @@ fn total_requests(case: &Case<'_>) -> Verdict {
     let mut subject = subject(&mut world, &calls["workload"], "", 0);
     subject.replaced = replaced(&mut world, &calls["replacedSlice"]);
     let assignment = crate::preemption::assignment(&mut world, &calls["assignment"], &subject);
-    let got = assignment.total_requests(&subject, world.engine.state.settings.ignores_undeclared());
+    let got = assignment.total_requests(&subject, world.engine.state().settings.ignores_undeclared());
     Verdict::equal("requests", &world.usage_json(&got), &case.want()["requests"])
 }
 
@@ -547,8 +548,8 @@ fn tas_net_usage(case: &Case<'_>) -> Verdict {
         object["status"] = json!({ "admission": calls["previousAdmission"] });
         world.read_workload(&object).admission
     };
-    let uses = assignment.tas_usage(&subject.workload, &world.engine.state, previous.as_deref());
-    let names = &world.engine.state.names;
+    let uses = assignment.tas_usage(&subject.workload, world.engine.state(), previous.as_deref());
+    let names = &world.engine.state().names;
     let mut got = json!({});
     for usage in uses {
         let flavor = names.flavor_name(usage.flavor);

@@ -17,6 +17,7 @@ mod cache;
 mod case;
 mod compare;
 mod flavors;
+mod objects;
 mod preemption;
 mod resources;
 mod schedule;

@@ -1,17 +1,19 @@
-//! Whom to preempt.
+//! Preemption targets.
 
 use std::sync::Arc;
 
-use quintet_queue_engine::flavors::{Assignment, FlavorChoice, Mode, PodSetAssignment, Subject};
-use quintet_queue_engine::intake;
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_queue_engine::ingest;
+use quintet_queue_engine::internals::flavors::{Assignment, FlavorChoice, Mode, PodSetAssignment, Subject};
+use quintet_queue_engine::internals::preemption::{self, FairOrder, PreemptionReason, Simulation, Target};
 use quintet_queue_engine::model::PreemptionPolicy;
 use quintet_queue_engine::names::WorkloadId;
-use quintet_queue_engine::outlet;
-use quintet_queue_engine::preemption::{self, FairOrder, PreemptionReason, Simulation, Target};
+use quintet_queue_engine::status;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
 use crate::compare::{comparable_status, differences, set_differences};
+use crate::objects::change_status;
 use crate::world::World;
 
 pub const OPS: [&str; 8] = [
@@ -47,13 +49,13 @@ pub fn mode(text: &Value) -> Mode {
 
 /// An assignment as given in a vector.
 pub fn assignment(world: &mut World, value: &Value, subject: &Subject) -> Assignment {
-    let names = &mut world.engine.state.names;
+    let names = &mut world.engine.state_mut().names;
     let mut assignment = Assignment::default();
     for (position, pod_set) in value["podSets"].as_array().into_iter().flatten().enumerate() {
         let name: Arc<str> = pod_set["name"].as_str().unwrap_or("").into();
         let index = subject.workload.pod_sets.iter().position(|own| own.name == name).unwrap_or(position);
         let flavors = pod_set["flavors"].as_object().into_iter().flatten();
-        let quantities = intake::quantities(&pod_set["requests"]).expect("requests");
+        let quantities = crate::objects::quantities(&pod_set["requests"]);
         assignment.pod_sets.push(PodSetAssignment {
             index,
             name,
@@ -70,7 +72,7 @@ pub fn assignment(world: &mut World, value: &Value, subject: &Subject) -> Assign
                 .collect(),
             reasons: Vec::new(),
             error: None,
-            requests: intake::requests(&quantities, names),
+            requests: ingest::requests(&quantities, names),
             count: i32::try_from(pod_set["count"].as_i64().unwrap_or(0)).expect("count"),
             topology: crate::tas::internal(&pod_set["topologyAssignment"]),
             delayed: None,
@@ -86,8 +88,9 @@ fn found_targets(case: &Case<'_>) -> (World, Vec<Target>, WorkloadId) {
     let queue = world.queue(case.calls()["clusterQueue"].as_str().unwrap_or(""));
     let subject = Subject::new(Arc::new(incoming.clone()), queue, 1);
     let assignment = assignment(&mut world, &case.calls()["assignment"], &subject);
-    let targets = preemption::targets(&mut world.engine.state, &subject, &assignment, &Simulation::default());
-    let id = world.engine.state.set_workload(incoming).0;
+    let targets =
+        preemption::targets(world.engine.state_mut(), &subject, &assignment, &Simulation::default());
+    let id = world.engine.state_mut().set_workload(incoming).0;
     (world, targets, id)
 }
 
@@ -95,7 +98,7 @@ fn target_json(world: &World, targets: &[Target]) -> Value {
     let entries = targets.iter().map(|target| {
         json!({
             "workload": world.key_of(target.workload),
-            "reason": target.reason.map_or("", PreemptionReason::name),
+            "reason": target.reason.map_or("", PreemptionReason::as_str),
         })
     });
     Value::Array(entries.collect())
@@ -111,27 +114,27 @@ fn targets(case: &Case<'_>) -> Verdict {
         if case.want()["preempted"].as_u64().is_some_and(|count| count != targets.len() as u64) {
             found.push(format!("preempted: got {}, want {}", targets.len(), case.want()["preempted"]));
         }
-        let workload = Arc::clone(world.engine.state.workload(incoming).expect("incoming"));
+        let workload = Arc::clone(world.engine.state().workload(incoming).expect("incoming"));
         let job = workload.links.as_ref().and_then(|links| links.job_uid.clone()).unwrap_or_default();
         let queue = world.queue(case.calls()["clusterQueue"].as_str().unwrap_or(""));
-        let path = world.engine.state.path(queue);
+        let path = world.engine.state().path(queue);
         let now = world.now;
         for target in &targets {
-            let victim = Arc::clone(world.engine.state.workload(target.workload).expect("victim"));
+            let victim = Arc::clone(world.engine.state().workload(target.workload).expect("victim"));
             if victim.is_evicted() {
                 continue;
             }
-            let held = world.engine.state.held(target.workload).expect("held");
-            let victim_path = world.engine.state.path(held.queue);
-            let message = outlet::preemption_message(&workload.uid, &job, target.reason, &path, &victim_path);
+            let held = world.engine.state().held(target.workload).expect("held");
+            let victim_path = world.engine.state().path(held.queue);
+            let message = status::preemption_message(&workload.uid, &job, target.reason, &path, &victim_path);
             let key = world.key_of(target.workload);
-            let write = outlet::Write::Preempt {
+            let write = status::Write::Preempt {
                 victim: target.workload,
                 reason: target.reason.expect("reason"),
                 message,
             };
             let mut object = world.api[&key].clone();
-            write.apply(&mut object, &world.engine, now);
+            change_status(&mut object, |object| write.apply(object, &world.engine, now));
             world.api.insert(key, object);
         }
         for (key, wanted) in case.want()["workloads"].as_object().into_iter().flatten() {
@@ -164,7 +167,7 @@ fn sort(case: &Case<'_>) -> Verdict {
             .unwrap_or("")
             .to_owned();
         let queue_id = world.queue(&queue);
-        if world.engine.state.queue(queue_id).is_none() {
+        if world.engine.state().queue(queue_id).is_none() {
             let mut spec = quintet_queue_engine::model::QueueSpec::new(queue_id);
             spec.usage_based_admission = true;
             world.engine.set_queue(spec, world.now);
@@ -177,12 +180,12 @@ fn sort(case: &Case<'_>) -> Verdict {
             object["status"]["admission"] = json!({ "clusterQueue": queue, "podSetAssignments": [] });
         }
         let workload = world.read_workload(&object);
-        let id = world.engine.state.set_workload_held(workload, queue_id);
+        let id = world.engine.state_mut().set_workload_held(workload, queue_id);
         ids.push(id);
     }
     let preemptor = world.queue(case.calls()["preemptorClusterQueue"].as_str().unwrap_or(""));
     let afs = case.calls()["afsEnabled"] == true;
-    let state = &world.engine.state;
+    let state = world.engine.state();
     ids.sort_by(|a, b| preemption::compare_candidates(state, *a, *b, preemptor, afs));
     let order: Vec<String> = ids
         .iter()
@@ -198,9 +201,9 @@ fn fair_order(case: &Case<'_>) -> Verdict {
     let mut candidates = Vec::new();
     for name in calls["candidateClusterQueues"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let queue = world.queue(name);
-        candidates.extend(world.engine.state.candidates(queue));
+        candidates.extend(world.engine.state().candidates(queue));
     }
-    let state = &world.engine.state;
+    let state = world.engine.state();
     let node = state.queue(preemptor).expect("preemptor").node;
     let mut order = FairOrder::new(state, node, preemptor, candidates);
     let mut got = Vec::new();
@@ -231,7 +234,7 @@ fn message(case: &Case<'_>) -> Verdict {
     };
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let metadata = &args["preemptor"]["metadata"];
-    let got = outlet::preemption_message(
+    let got = status::preemption_message(
         &text(&metadata["uid"]),
         &text(&metadata["labels"]["kueue.x-k8s.io/job-uid"]),
         reason,
@@ -244,7 +247,7 @@ fn message(case: &Case<'_>) -> Verdict {
 fn priority(case: &Case<'_>) -> Verdict {
     let mut world = World::without_workloads(case);
     let workload = world.read_workload(&case.args()["workload"]);
-    let effective = workload.effective_priority(&world.engine.state.settings.gates);
+    let effective = workload.effective_priority(&world.engine.state().settings.gates);
     let base = workload.priority;
     let got = json!({ "base": base, "effective": effective, "boost": effective - i64::from(base) });
     Verdict::equal("priority", &got, case.want())
@@ -260,6 +263,6 @@ fn policy(case: &Case<'_>) -> Verdict {
         "LowerOrNewerEqualPriority" => PreemptionPolicy::LowerOrNewerEqualPriority,
         _ => PreemptionPolicy::Never,
     };
-    let got = preemption::satisfies_policy(&world.engine.state.settings, &preemptor, &candidate, policy);
+    let got = preemption::satisfies_policy(&world.engine.state().settings, &preemptor, &candidate, policy);
     Verdict::equal("result", &json!(got), &case.want()["result"])
 }

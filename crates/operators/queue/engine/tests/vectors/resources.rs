@@ -1,10 +1,10 @@
 //! Amounts, requests and quantities.
 
 use quintet_api::Quantity;
-use quintet_queue_engine::amount::Amount;
-use quintet_queue_engine::intake;
+use quintet_queue_engine::ingest;
+use quintet_queue_engine::internals::amount::Amount;
+use quintet_queue_engine::internals::requests::{Requests, request_of};
 use quintet_queue_engine::names::{Names, ResourceId, format_resource};
-use quintet_queue_engine::requests::{Requests, request_of};
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
@@ -117,8 +117,8 @@ pub fn run(case: &Case<'_>) -> Verdict {
         }
         "greaterKeysResourceList" => {
             let a = read(&args["requests"], &mut names).unwrap_or_default();
-            let limits = intake::quantities(&args["resourceList"]).expect("list");
-            let b = intake::requests(&limits, &mut names);
+            let limits = crate::objects::quantities(&args["resourceList"]);
+            let b = ingest::requests(&limits, &mut names);
             result(json!(a.greater_keys(&b, &names)))
         }
         "resourceQuantity" => {
@@ -129,7 +129,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
         "resourceValue" => result(json!(request_of(quantity(&args["quantity"]), args["resource"] == "cpu"))),
         _ => {
             let requests = read(&args["requests"], &mut names).unwrap_or_default();
-            result(quintet_queue_engine::outlet::resource_list(&requests, &names))
+            result(json!(quintet_queue_engine::status::resource_list(&requests, &names)))
         }
     }
 }

@@ -2,25 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use quintet_queue_engine::cycle::{
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::reasons::QuotaReservedReason;
+use quintet_api::kueue::v1beta2::Workload;
+use quintet_queue_engine::internals::cycle::{
     CycleReport, Decision, Entry, EntryStatus, Fits, Outcome, Victims, compare_classical, compare_fair, fits,
     reserved_without_targets,
 };
-use quintet_queue_engine::engine::charged_by;
-use quintet_queue_engine::fair::Share;
-use quintet_queue_engine::flavors::{Assignment, Progress, Subject};
-use quintet_queue_engine::intake;
+use quintet_queue_engine::internals::engine::charged_by;
+use quintet_queue_engine::internals::fair::Share;
+use quintet_queue_engine::internals::flavors::{Assignment, Progress, Subject};
+use quintet_queue_engine::internals::preemption::Target;
+use quintet_queue_engine::internals::queue::RequeueReason;
+use quintet_queue_engine::internals::state::State;
 use quintet_queue_engine::model::{QueueSpec, ShapeHash};
-use quintet_queue_engine::outlet::{self, Event, Write};
-use quintet_queue_engine::preemption::Target;
-use quintet_queue_engine::queue::RequeueReason;
 use quintet_queue_engine::settings::RequeuingTimestamp;
-use quintet_queue_engine::state::State;
+use quintet_queue_engine::status::{self, Event, Write};
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
 use crate::compare::{comparable_status, differences, set_differences};
-use crate::world::World;
+use crate::objects::{change_status, decode, unfit_reason};
+use crate::world::{World, configuration};
 
 pub const OPS: [&str; 9] = [
     "fits",
@@ -56,14 +59,14 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
             world.engine.preemptions_failed(&mut decision, &victims);
         }
         let decision = &decision;
-        for write in outlet::writes(decision, &world.engine) {
+        for write in status::writes(decision, &world.engine) {
             let key = world.key_of(write.workload());
             let object = world.api.entry(key).or_insert(Value::Null);
             if case.calls()[CONCURRENT] == true && log.status_writes == 0 && object.is_object() {
                 object["metadata"]["labels"]["vector.example/changed"] = "meanwhile".into();
             }
             let before = object.clone();
-            let changed = !failed && write.apply(object, &world.engine, now);
+            let changed = !failed && change_status(object, |object| write.apply(object, &world.engine, now));
             log.status_writes += usize::from(changed || failed);
             if failed {
                 if let Write::Admit(id, _) = write {
@@ -82,21 +85,21 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
             if matches!(write, Write::Evict { .. }) && !had_admission {
                 continue;
             }
-            let events = outlet::events(decision, &write, object, &world.engine, now);
+            let events = status::events(decision, &write, &decode(object), &world.engine, now);
             if matches!(write, Write::Unadmit(..)) {
                 requeue_events.extend(events);
             } else {
                 log.events.extend(events);
             }
         }
-        requeue_events.extend(outlet::second_pass_event(decision, eviction_failed));
+        requeue_events.extend(status::second_pass_event(decision, eviction_failed));
     }
     log.events.extend(requeue_events);
     for (queue, count) in &report.skipped_preemptions {
-        log.skipped.insert(world.engine.state.names.queue_name(*queue).to_owned(), *count);
+        log.skipped.insert(world.engine.state().names.queue_name(*queue).to_owned(), *count);
     }
     for ((queue, result), count) in &report.recomputations {
-        let name = world.engine.state.names.queue_name(*queue).to_owned();
+        let name = world.engine.state().names.queue_name(*queue).to_owned();
         *log.recomputations.entry((name, result)).or_default() += count;
     }
 }
@@ -104,8 +107,7 @@ fn apply(world: &mut World, report: &CycleReport, case: &Case<'_>, log: &mut Log
 /// Another writer changes a label just before the first status write.
 const CONCURRENT: &str = "concurrentLabelUpdateBeforeFirstStatusPatch";
 
-/// What `schedule` may be told. Of `deleteLocalQueueFromApi` nothing is left to do: the engine asks the API
-/// for nothing, and knows LocalQueues as the queues do.
+/// Flags of `schedule`. `deleteLocalQueueFromApi` has no effect: the engine does not read the API.
 const FLAGS: [&str; 7] = [
     "op",
     "cycles",
@@ -140,14 +142,14 @@ fn unknown_keys(what: &str, value: &Value, known: &[&str]) -> Vec<String> {
 fn prepare(case: &Case<'_>) -> World {
     let mut world = World::new(case);
     for (name, usage) in case.calls()["initialLocalQueueUsage"].as_object().into_iter().flatten() {
-        let id = world.engine.state.names.local_queues.intern(name);
-        let quantities = intake::quantities(usage).expect("usage");
-        let names = &mut world.engine.state.names;
+        let id = world.engine.state_mut().names.local_queues.intern(name);
+        let quantities = crate::objects::quantities(usage);
+        let names = &mut world.engine.state_mut().names;
         let consumed = quantities.iter().map(|(name, quantity)| (names.resource(name), *quantity)).collect();
-        world.engine.state.afs.set(id, consumed, world.now);
+        world.engine.state_mut().afs.set(id, consumed, world.now);
     }
     if case.calls()["queueSecondPass"] == true {
-        let ids: Vec<_> = world.engine.state.workloads().map(|(id, _)| id).collect();
+        let ids: Vec<_> = world.engine.state().workloads().map(|(id, _)| id).collect();
         let mut taken = false;
         for id in ids {
             taken |= world.engine.queue_second_pass(id, 0, world.now);
@@ -164,7 +166,7 @@ pub fn schedule(case: &Case<'_>) -> Verdict {
     let admitted_before: Vec<String> = case
         .objects("workloads")
         .iter()
-        .filter(|object| outlet::is_true(object, "Admitted"))
+        .filter(|object| decode::<Workload>(object).is_admitted())
         .filter(|object| {
             !(case.calls()["queueSecondPass"] == true && object.pointer("/status/unhealthyNodes").is_some())
         })
@@ -232,9 +234,10 @@ fn check(case: &Case<'_>, world: &World, log: &Log, admitted_before: &[String]) 
     if !want["pendingPenalty"].is_null() {
         let mut got = json!({});
         for (name, _) in want["pendingPenalty"].as_object().into_iter().flatten() {
-            let names = &world.engine.state.names;
-            let entry = names.local_queues.get(name).and_then(|id| world.engine.state.afs.get(id));
-            let pending = entry.map(quintet_queue_engine::afs::LedgerEntry::pending).unwrap_or_default();
+            let names = &world.engine.state().names;
+            let entry = names.local_queues.get(name).and_then(|id| world.engine.state().afs.get(id));
+            let pending =
+                entry.map(quintet_queue_engine::internals::afs::LedgerEntry::pending).unwrap_or_default();
             let pending =
                 pending.iter().map(|(id, quantity)| (names.resource_name(*id), quantity.to_string()));
             got[name] = json!(pending.collect::<BTreeMap<_, _>>());
@@ -290,7 +293,7 @@ fn check_workloads(case: &Case<'_>, world: &World, want: &Value) -> Vec<String> 
 }
 
 fn assignments(world: &World, without: &[String]) -> Value {
-    let state = &world.engine.state;
+    let state = world.engine.state();
     let mut result = json!({});
     for (id, workload) in state.workloads() {
         let key = state.key_text(&workload.key);
@@ -298,7 +301,7 @@ fn assignments(world: &World, without: &[String]) -> Value {
             && !without.contains(&key)
             && let Some(admission) = &workload.admission
         {
-            result[key] = outlet::admission(admission, &state.names, &state.settings.gates);
+            result[key] = json!(status::admission(admission, &state.names, &state.settings.gates));
         }
     }
     result
@@ -306,14 +309,14 @@ fn assignments(world: &World, without: &[String]) -> Value {
 
 fn left(world: &World, active: bool) -> BTreeMap<String, Vec<String>> {
     let mut result = BTreeMap::new();
-    for (queue, _) in world.engine.state.queues() {
+    for (queue, _) in world.engine.state().queues() {
         let Some(pending) = world.engine.pending(queue) else {
             continue;
         };
         let ids = if active { pending.active_ids() } else { pending.inadmissible_ids() };
         let keys: Vec<String> = ids.into_iter().map(|id| world.key_of(id)).collect();
         if !keys.is_empty() {
-            result.insert(world.engine.state.names.queue_name(queue).to_owned(), keys);
+            result.insert(world.engine.state().names.queue_name(queue).to_owned(), keys);
         }
     }
     result
@@ -437,7 +440,7 @@ pub fn steps(case: &Case<'_>) -> Verdict {
 
 fn entry(world: &mut World, value: &Value) -> Entry {
     let workload = std::sync::Arc::new(world.read_workload(&value["workload"]));
-    let id = world.engine.state.set_workload(workload.as_ref().clone()).0;
+    let id = world.engine.state_mut().set_workload(workload.as_ref().clone()).0;
     let mut entry = Entry::new(id, Subject::new(workload, world.queue("cq"), 0));
     entry.is_preemptor = value["isPreemptor"] == true;
     entry.assignment.borrowing = u32::try_from(value["borrowing"].as_u64().unwrap_or(0)).expect("borrowing");
@@ -451,7 +454,7 @@ pub fn single(case: &Case<'_>) -> Verdict {
     match case.op() {
         "orderEntries" => {
             if calls["ordering"]["podsReadyRequeuingTimestamp"] == "Creation" {
-                world.engine.state.settings.requeuing_timestamp = RequeuingTimestamp::Creation;
+                world.engine.state_mut().settings.requeuing_timestamp = RequeuingTimestamp::Creation;
             }
             let mut entries: Vec<Entry> = calls["entries"]
                 .as_array()
@@ -459,7 +462,7 @@ pub fn single(case: &Case<'_>) -> Verdict {
                 .flatten()
                 .map(|value| entry(&mut world, value))
                 .collect();
-            entries.sort_by(|a, b| compare_classical(&world.engine.state.settings, a, b));
+            entries.sort_by(|a, b| compare_classical(&world.engine.state().settings, a, b));
             let names: Vec<String> =
                 entries.iter().map(|entry| entry.subject.workload.key.name.to_string()).collect();
             Verdict::equal("order", &json!(names), &want["order"])
@@ -467,7 +470,7 @@ pub fn single(case: &Case<'_>) -> Verdict {
         "entryLess" => {
             let (a, b) = (entry(&mut world, &calls["a"]), entry(&mut world, &calls["b"]));
             let mut side = |entry: &Entry| {
-                let key = world.engine.state.key_text(&entry.subject.workload.key);
+                let key = world.engine.state().key_text(&entry.subject.workload.key);
                 let drs =
                     calls["drs"].as_array().into_iter().flatten().find(|drs| drs["workload"] == key.as_str());
                 let drs = drs.map_or(Value::Null, |drs| drs["drs"].clone());
@@ -489,7 +492,7 @@ pub fn single(case: &Case<'_>) -> Verdict {
                 (share, world.usage(&calls["requested"][&key]))
             };
             let ((share_a, usage_a), (share_b, usage_b)) = (side(&a), side(&b));
-            let settings = &world.engine.state.settings;
+            let settings = &world.engine.state().settings;
             let less = compare_fair(settings, (&a, &share_a, &usage_a), (&b, &share_b, &usage_b)).is_lt();
             Verdict::equal("less", &json!(less), &want["less"])
         }
@@ -510,7 +513,7 @@ pub fn single(case: &Case<'_>) -> Verdict {
                 args["currentClusterQueueGeneration"].as_i64().unwrap_or(0),
                 args["currentSchedulingCycle"].as_i64().unwrap_or(0),
                 shape(&args["currentSchedulingHash"]),
-                world.engine.state.settings.gates.preserve_scan_progress,
+                world.engine.state().settings.gates.preserve_scan_progress,
             );
             Verdict::equal("outdated", &json!(got), &want["outdated"])
         }
@@ -537,9 +540,9 @@ pub fn single(case: &Case<'_>) -> Verdict {
             let mut world = World::new(case);
             let name = calls["clusterQueue"].as_str().unwrap_or("");
             let id = world.queue(name);
-            let queue = std::sync::Arc::clone(world.engine.state.queue(id).expect("queue"));
+            let queue = std::sync::Arc::clone(world.engine.state().queue(id).expect("queue"));
             let used = world.usage(&calls["clusterQueueUsage"]);
-            world.engine.state.tree.add_all(queue.node, &used);
+            world.engine.state_mut().tree.add_all(queue.node, &used);
             let mut assignment = Assignment::default();
             assignment.usage = world.usage(&calls["assignmentUsage"]);
             assignment.borrowing =
@@ -552,7 +555,7 @@ pub fn single(case: &Case<'_>) -> Verdict {
             )
             .pod_sets;
             assignment.set_mode(crate::preemption::mode(&calls["mode"]));
-            let got = reserved_without_targets(&assignment, &world.engine.state, &queue);
+            let got = reserved_without_targets(&assignment, world.engine.state(), &queue);
             Verdict::equal("reserved", &world.usage_json(&got), &want["reserved"])
         }
         "markSkipped" => {
@@ -561,8 +564,8 @@ pub fn single(case: &Case<'_>) -> Verdict {
                 .into_iter()
                 .find_map(Value::as_str);
             entry.subject.progress = Some(Progress::default());
-            let preserve = world.engine.state.settings.gates.preserve_scan_progress;
-            entry.skip(message.unwrap_or(""), "", preserve);
+            let preserve = world.engine.state().settings.gates.preserve_scan_progress;
+            entry.skip(message.unwrap_or(""), QuotaReservedReason::WaitingForQuota, preserve);
             let cleared = entry.subject.progress.is_none();
             let got = json!({
                 "status": if entry.status == EntryStatus::Skipped { "skipped" } else { "" },
@@ -575,14 +578,15 @@ pub fn single(case: &Case<'_>) -> Verdict {
         "shouldApplyEntryPenalty" => {
             if !args["admissionFairSharing"].is_null() {
                 let config = json!({ "admissionFairSharing": args["admissionFairSharing"] });
-                let settings = intake::settings(&config, &mut world.engine.state.names).expect("settings");
-                world.engine.state.settings.admission_fair_sharing = settings.admission_fair_sharing;
+                let settings = configuration(&config, &mut world.engine.state_mut().names);
+                world.engine.state_mut().settings.admission_fair_sharing = settings.admission_fair_sharing;
             }
             let mut queue = QueueSpec::new(world.queue("cq"));
             queue.usage_based_admission = args["admissionMode"] == "UsageBasedAdmissionFairSharing"
                 || args["admissionScope"]["admissionMode"] == "UsageBasedAdmissionFairSharing";
             let workload = world.read_workload(&args["workload"]);
-            let charged = charged_by(&world.engine.state.settings, &queue, workload.has_reservation());
+            let charged =
+                charged_by(&world.engine.state().settings, &queue, workload.has_quota_reservation());
             Verdict::equal("result", &json!(charged.is_some()), &want["result"])
         }
         "requeueAndUpdate" => requeue_and_update(case),
@@ -621,17 +625,17 @@ fn requeue_and_update(case: &Case<'_>) -> Verdict {
         _ => return Verdict::Unsupported,
     };
     value["inadmissibleMsg"].as_str().unwrap_or("").clone_into(&mut entry.message);
-    value["quotaReservedReason"].as_str().unwrap_or("").clone_into(&mut entry.reason);
+    entry.reason = unfit_reason(&value["quotaReservedReason"]);
     entry.requeue = RequeueReason::parse(value["requeueReason"].as_str().unwrap_or(""));
     let (workload, queue) = (entry.id, entry.subject.queue);
     let key = world.key_of(workload);
     let mut updates = 0;
     for _ in 0..2 {
-        let outcome = world.engine.back_to_queue(entry.clone(), now);
+        let outcome = world.engine.requeue_and_update(entry.clone(), now);
         let decision = Decision { workload, queue, outcome };
-        for write in outlet::writes(&decision, &world.engine) {
+        for write in status::writes(&decision, &world.engine) {
             let object = world.api.entry(key.clone()).or_insert(Value::Null);
-            updates += usize::from(write.apply(object, &world.engine, now));
+            updates += usize::from(change_status(object, |object| write.apply(object, &world.engine, now)));
         }
     }
     let want = case.want();
@@ -653,14 +657,14 @@ fn check_fits(case: &Case<'_>) -> Verdict {
     let quota = world.usage(if usage["quota"].is_null() { usage } else { &usage["quota"] });
     let id = world.queue(calls["clusterQueue"].as_str().unwrap_or("cq"));
     let wanted = [&case.want()["result"], &case.want()["fits"]].into_iter().find_map(Value::as_str);
-    let (Some(queue), Some(wanted)) = (world.engine.state.queue(id).cloned(), wanted) else {
+    let (Some(queue), Some(wanted)) = (world.engine.state().queue(id).cloned(), wanted) else {
         return Verdict::Unsupported;
     };
     let targets = |list: &Value| -> Option<Vec<Target>> {
         let keys = list.as_array().cloned().unwrap_or_default();
         let find = |key: &Value| {
             let key = key.as_str().or_else(|| key["workload"].as_str())?;
-            let state = &world.engine.state;
+            let state = world.engine.state();
             let found = state.workloads().find(|(_, workload)| state.key_text(&workload.key) == key)?;
             Some(Target { workload: found.0, reason: None })
         };
@@ -670,8 +674,8 @@ fn check_fits(case: &Case<'_>) -> Verdict {
         return Verdict::Unsupported;
     };
     let mut victims = Victims::default();
-    victims.add(&preempted, &world.engine.state);
-    let got = fits(&mut world.engine.state, &queue, (&quota, &[]), &victims, &targets);
+    victims.add(&preempted, world.engine.state());
+    let got = fits(world.engine.state_mut(), &queue, (&quota, &[]), &victims, &targets);
     let got = match got {
         Fits::Ok => "Ok",
         Fits::NoQuota => "NoQuota",

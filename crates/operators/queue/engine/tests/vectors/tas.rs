@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use quintet_api::kueue::v1beta2;
-use quintet_queue_engine::intake;
-use quintet_queue_engine::model::{Flavor, PodSet, PodShape};
-use quintet_queue_engine::names::FlavorId;
-use quintet_queue_engine::tas::{
+use quintet_queue_engine::ingest;
+use quintet_queue_engine::internals::tas::{
     Assumed, DomainAssignment, PlaceOptions, PlacementRequest, TasUse, TopologyAssignment,
 };
+use quintet_queue_engine::model::{Flavor, PodSet, PodShape};
+use quintet_queue_engine::names::FlavorId;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
+use crate::objects::decode;
 use crate::world::World;
 
 pub const OPS: [&str; 5] = [
@@ -28,7 +29,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
         "decodeTopologyAssignment" => {
             let input = first_of(case, &["encoded"]);
             let encoded: v1beta2::TopologyAssignment = serde_json::from_value(input).expect("encoded");
-            let got = internal_json(TopologyAssignment::decoded(encoded).as_ref());
+            let got = internal_json(TopologyAssignment::decoded(&encoded).as_ref());
             Verdict::equal("assignment", &got, &want_of(case))
         }
         "truncateAssignment" => {
@@ -97,7 +98,7 @@ pub fn internal_json(assignment: Option<&TopologyAssignment>) -> Value {
 
 /// A flavor with a topology of its own.
 pub fn add_flavor(world: &mut World, name: &str, levels: &[&str], node_labels: &Value) -> FlavorId {
-    let state = &mut world.engine.state;
+    let state = world.engine.state_mut();
     let topology = state.names.topologies.intern(name);
     let id = state.names.flavors.intern(name);
     state.set_topology(topology, levels.iter().map(|level| Arc::from(*level)).collect());
@@ -116,17 +117,18 @@ fn find(case: &Case<'_>) -> Verdict {
     let flavor = add_flavor(&mut world, "default", &levels, &calls["nodeLabels"]);
     if let Some(tolerations) = calls.get("tolerations") {
         let spec = json!({ "tolerations": tolerations });
-        let shape = intake::pod_shape(&spec, &mut world.engine.state.names).expect("tolerations");
-        let mut with = world.engine.state.flavor(flavor).expect("flavor").clone();
+        let shape =
+            ingest::pod_shape(&decode(&spec), &mut world.engine.state_mut().names).expect("tolerations");
+        let mut with = world.engine.state().flavor(flavor).expect("flavor").clone();
         with.tolerations = shape.tolerations;
-        world.engine.state.set_flavor(flavor, with);
+        world.engine.state_mut().set_flavor(flavor, with);
     }
     let by_host = levels.last() == Some(&"kubernetes.io/hostname");
-    if by_host && world.engine.state.settings.gates.tas_overlapping_flavors {
+    if by_host && world.engine.state().settings.gates.tas_overlapping_flavors {
         shared_usage(&mut world, flavor, calls);
     } else {
         for usage in uses(&mut world, flavor, &calls["priorOwnUsage"]) {
-            world.engine.state.tas.change_usage(&[usage], 1);
+            world.engine.state_mut().tas.change_usage(&[usage], 1);
         }
     }
     let pod_sets: Vec<PodSet> =
@@ -140,8 +142,7 @@ fn find(case: &Case<'_>) -> Verdict {
             if encoded.is_null() {
                 return None;
             }
-            let encoded = serde_json::from_value(encoded.clone()).expect("encoded");
-            TopologyAssignment::decoded(encoded)
+            TopologyAssignment::decoded(&decode(encoded))
         })
         .collect();
     let workload =
@@ -160,7 +161,7 @@ fn find(case: &Case<'_>) -> Verdict {
             previous,
         })
         .collect();
-    let state = &world.engine.state;
+    let state = world.engine.state();
     let options = PlaceOptions { simulate_empty: false, workload: workload.as_ref(), explain: true };
     let context = (&state.names, &state.settings.gates);
     let placements = state.tas.place(flavor, &requests, options, &mut Assumed::default(), context);
@@ -202,7 +203,7 @@ fn shared_usage(world: &mut World, flavor: FlavorId, calls: &Value) {
         // One pod that uses everything, less the one that is added for it.
         per_pod.set(pods, per_pod.get(pods) - 1);
         let usage = TasUse { flavor, domain: domain.as_str().into(), per_pod, count: 1 };
-        world.engine.state.tas.change_usage(&[usage], 1);
+        world.engine.state_mut().tas.change_usage(&[usage], 1);
     }
 }
 
@@ -212,9 +213,10 @@ fn pod_set(world: &mut World, value: &Value) -> PodSet {
         "tolerations": value["tolerations"],
         "affinity": { "nodeAffinity": value["nodeAffinity"] },
     });
-    let shape = intake::pod_shape(&spec, &mut world.engine.state.names).expect("pod");
+    let shape = ingest::pod_shape(&decode(&spec), &mut world.engine.state_mut().names).expect("pod");
     let requests = crate::flavors::requests(world, &value["requests"]);
-    let mut topology = intake::topology_request(&value["topologyRequest"]);
+    let request = Some(&value["topologyRequest"]).filter(|request| !request.is_null());
+    let mut topology = request.map(|request| ingest::topology_request(&decode(request)));
     if let Some(group) = value["podSetGroupName"].as_str() {
         topology.get_or_insert_default().group = Some(group.into());
     }

@@ -1,13 +1,15 @@
 //! Small functions with a counterpart here.
 
+use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem};
 use quintet_api::Quantity;
 use quintet_api::quantity::Notation;
-use quintet_queue_engine::afs::{self, Consumed};
-use quintet_queue_engine::intake::{self, LimitSummary};
+use quintet_queue_engine::ingest::{self, LimitSummary};
+use quintet_queue_engine::internals::afs::{self, Consumed};
 use quintet_queue_engine::names::Names;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
+use crate::objects::decode;
 use crate::world::World;
 
 pub const OPS: [&str; 9] = [
@@ -23,8 +25,10 @@ pub const OPS: [&str; 9] = [
 ];
 
 pub fn consumed(value: &Value, names: &mut Names) -> Consumed {
-    let quantities = intake::quantities(value).expect("quantities");
-    quantities.iter().map(|(name, quantity)| (names.resource(name), *quantity)).collect()
+    crate::objects::quantities(value)
+        .iter()
+        .map(|(name, quantity)| (names.resource(name), *quantity))
+        .collect()
 }
 
 pub fn consumed_json(consumed: &Consumed, names: &Names) -> Value {
@@ -53,22 +57,22 @@ pub fn run(case: &Case<'_>) -> Verdict {
         "effectivePriority" | "parseEffectivePriority" => {
             let mut world = World::without_workloads(case);
             let workload = world.read_workload(&args["workload"]);
-            let got = workload.effective_priority(&world.engine.state.settings.gates);
+            let got = workload.effective_priority(&world.engine.state().settings.gates);
             Verdict::equal("priority", &json!(got), &want["priority"])
         }
         "priorityBoost" => {
             let mut world = World::without_workloads(case);
             let mut workload = world.read_workload(&args["workload"]);
             workload.priority = 0;
-            let got = workload.effective_priority(&world.engine.state.settings.gates);
+            let got = workload.effective_priority(&world.engine.state().settings.gates);
             Verdict::equal("boost", &json!(got), &want["boost"])
         }
         "limitRangeSummarize" => {
-            let ranges: Vec<&Value> = args["ranges"].as_array().into_iter().flatten().collect();
-            let summary = LimitSummary::new(ranges).expect("ranges");
+            let ranges: Vec<LimitRange> = decode(&args["ranges"]);
+            let summary = LimitSummary::new(&ranges).expect("ranges");
             let mut got = json!({});
             for (kind, limits) in &summary.items {
-                let list = |quantities: &intake::Quantities| -> Value {
+                let list = |quantities: &ingest::Quantities| -> Value {
                     let entries = quantities.iter();
                     Value::Object(
                         entries.map(|(name, quantity)| (name.clone(), text(name, *quantity))).collect(),
@@ -86,9 +90,15 @@ pub fn run(case: &Case<'_>) -> Verdict {
             Verdict::equal("result", &got, &want["result"])
         }
         "limitRangeValidatePodSpec" => {
-            let summary = LimitSummary::from_items(&args["summary"]).expect("summary");
+            let items = args["summary"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(kind, item)| LimitRangeItem { type_: kind.clone(), ..decode(item) });
+            let items: Vec<LimitRangeItem> = items.collect();
+            let summary = LimitSummary::of_items(&items).expect("summary");
             let path = args["path"].as_str().unwrap_or("");
-            let errors = summary.validate(&args["podSpec"], path, &mut names).expect("pod");
+            let errors = summary.validate(&decode(&args["podSpec"]), path, &mut names).expect("pod");
             Verdict::equal("errors", &crate::workload::errors_json(&errors), &want["errors"])
         }
         "mulByFloat" => {
@@ -104,7 +114,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
             let Some(text) = args["quantity"].as_str() else {
                 return Verdict::equal("result", &json!(0.0), &want["result"]);
             };
-            let got = quintet_queue_engine::float::as_f64(text.parse().expect("quantity"));
+            let got = quintet_queue_engine::internals::float::as_f64(text.parse().expect("quantity"));
             let same = want["result"].as_f64().is_some_and(|want| (got - want).abs() <= want.abs() * 1e-12);
             if same { Verdict::Same } else { Verdict::equal("result", &json!(got), &want["result"]) }
         }

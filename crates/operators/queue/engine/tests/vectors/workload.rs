@@ -1,15 +1,19 @@
-//! Workloads: what they ask for, their order and their status.
+//! Workloads: requests, order and status.
 
-use quintet_queue_engine::engine::required_checks;
-use quintet_queue_engine::intake::{self, IntakeOptions, LimitSummary, Transformation};
+use k8s_openapi::api::core::v1::LimitRange;
+use k8s_openapi::api::node::v1::RuntimeClass;
+use quintet_api::kueue::v1beta2;
+use quintet_queue_engine::ingest::{self, LimitSummary, RequestOptions, Transformation};
+use quintet_queue_engine::internals::cycle::required_checks;
 use quintet_queue_engine::model::{Demand, Workload};
 use quintet_queue_engine::names::Names;
-use quintet_queue_engine::outlet;
 use quintet_queue_engine::settings::RequeuingTimestamp;
+use quintet_queue_engine::status;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
 use crate::compare::{comparable_status, differences, set_differences};
+use crate::objects::{change_status, decode, quantities, time_text};
 use crate::world::World;
 
 pub const OPS: [&str; 15] = [
@@ -46,7 +50,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
         }
         "queueOrderTimestamp" => {
             let workload = world.read_workload(&args["workload"]);
-            let mut settings = world.engine.state.settings.clone();
+            let mut settings = world.engine.state().settings.clone();
             let mut got = json!({});
             for (name, timestamp) in
                 [("Eviction", RequeuingTimestamp::Eviction), ("Creation", RequeuingTimestamp::Creation)]
@@ -54,7 +58,7 @@ pub fn run(case: &Case<'_>) -> Verdict {
                 settings.requeuing_timestamp = timestamp;
                 let time = workload.queue_timestamp(&settings);
                 let nanos = time.as_nanos().rem_euclid(1_000_000_000);
-                let mut text = outlet::time_text(time);
+                let mut text = time_text(time);
                 if nanos != 0 {
                     text = text.replace('Z', &format!(".{:03}Z", nanos / 1_000_000));
                 }
@@ -70,8 +74,8 @@ pub fn run(case: &Case<'_>) -> Verdict {
         }
         "isExplicitlyRequestingTAS" => {
             let got = args["podSets"].as_array().into_iter().flatten().any(|pod_set| {
-                intake::topology_request(&pod_set["topologyRequest"])
-                    .is_some_and(|request| request.is_explicit())
+                let request = &pod_set["topologyRequest"];
+                !request.is_null() && ingest::topology_request(&decode(request)).is_explicit()
             });
             result(json!(got))
         }
@@ -82,7 +86,9 @@ pub fn run(case: &Case<'_>) -> Verdict {
         }
         "setQuotaReservation" => {
             let mut object = args["workload"].clone();
-            let changed = outlet::set_quota_reservation(&mut object, args["admission"].clone(), now);
+            let admission = decode(&args["admission"]);
+            let changed =
+                change_status(&mut object, |object| status::set_quota_reservation(object, admission, now));
             let wanted = if want["workload"].is_null() { want } else { &want["workload"] };
             let (got, status) = comparable_status(&object["status"], &wanted["status"], false);
             let mut found = differences("status", &got, &status);
@@ -94,28 +100,24 @@ pub fn run(case: &Case<'_>) -> Verdict {
         "syncAdmittedCondition" => sync(case, &world),
         "validateResources" => {
             let mut names = Names::default();
-            let errors = intake::validate_resources(&args["workload"], &mut names).expect("workload");
+            let errors =
+                ingest::validate_resources(&decode(&args["workload"]), &mut names).expect("workload");
             Verdict::equal("errors", &errors_json(&errors), &want["errors"])
         }
         "validateLimitRange" => {
             let mut names = Names::default();
-            let summary =
-                LimitSummary::new(Some(&args["limitRange"]).filter(|range| !range.is_null())).expect("range");
-            let mut errors = Vec::new();
-            for (index, pod_set) in
-                args["workload"]["spec"]["podSets"].as_array().into_iter().flatten().enumerate()
-            {
-                let path = format!("spec.podSets[{index}].template.spec");
-                errors
-                    .extend(summary.validate(&pod_set["template"]["spec"], &path, &mut names).expect("pod"));
-            }
+            let range = Some(&args["limitRange"]).filter(|range| !range.is_null());
+            let range: Option<LimitRange> = range.map(decode);
+            let summary = LimitSummary::new(&range).expect("range");
+            let workload = decode(&args["workload"]);
+            let errors = ingest::validate_limits(&workload, &summary, &mut names).expect("workload");
             Verdict::equal("errors", &errors_json(&errors), &want["errors"])
         }
         _ => {
             world.add(&args["cq"]);
             let workload = world.read_workload(&args["workload"]);
             let id = world.queue(args["cq"]["metadata"]["name"].as_str().unwrap_or(""));
-            let queue = world.engine.state.queue(id).expect("queue");
+            let queue = world.engine.state().queue(id).expect("queue");
             let admission = workload.admission.as_deref().expect("admission");
             let names: Vec<String> =
                 required_checks(queue, admission).iter().map(ToString::to_string).collect();
@@ -129,15 +131,15 @@ fn first(want: &Value, keys: &[&str]) -> Value {
     keys.iter().map(|key| want[*key].clone()).find(|value| !value.is_null()).unwrap_or_default()
 }
 
-pub fn errors_json(errors: &[intake::FieldError]) -> Value {
+pub fn errors_json(errors: &[ingest::FieldError]) -> Value {
     let entries = errors.iter().map(|error| {
         json!({ "type": "FieldValueInvalid", "field": error.field, "detail": error.detail, "value": error.value })
     });
     Value::Array(entries.collect())
 }
 
-fn options(value: &Value) -> IntakeOptions {
-    let mut options = IntakeOptions::default();
+fn options(value: &Value) -> RequestOptions {
+    let mut options = RequestOptions::default();
     for prefix in value["excludedResourcePrefixes"].as_array().into_iter().flatten().filter_map(Value::as_str)
     {
         options.excluded_prefixes.push(prefix.to_owned());
@@ -155,7 +157,7 @@ fn options(value: &Value) -> IntakeOptions {
         options.transformations.push(Transformation {
             input,
             replaces_input: entry["strategy"] == "Replace",
-            outputs: intake::quantities(&entry["outputs"]).expect("outputs"),
+            outputs: quantities(&entry["outputs"]),
             multiply_by: entry["multiplyBy"].as_str().filter(|name| !name.is_empty()).map(ToOwned::to_owned),
         });
     }
@@ -169,7 +171,7 @@ fn options(value: &Value) -> IntakeOptions {
             .filter_map(Value::as_str)
             .map(ToOwned::to_owned)
             .collect();
-        options.claims.push((pod_set.clone(), intake::quantities(claimed).expect("claims"), replaced));
+        options.claims.push((pod_set.clone(), quantities(claimed), replaced));
     }
     options
 }
@@ -177,9 +179,10 @@ fn options(value: &Value) -> IntakeOptions {
 fn info(case: &Case<'_>, world: &mut World) -> Verdict {
     let args = case.args();
     let options = options(if args["options"].is_null() { args } else { &args["options"] });
-    let state = &mut world.engine.state;
+    let state = world.engine.state_mut();
     let gates = state.settings.gates.clone();
-    let workload = intake::workload(&args["workload"], &options, &gates, &mut state.names).expect("workload");
+    let workload =
+        ingest::workload(&decode(&args["workload"]), &options, &gates, &mut state.names).expect("workload");
     let names = &state.names;
     let mut found = differences("totalRequests", &totals(&workload, names), &case.want()["totalRequests"]);
     if !case.want()["clusterQueue"].is_null() {
@@ -243,16 +246,20 @@ fn adjust(case: &Case<'_>) -> Verdict {
             })
             .collect()
     };
-    let classes = list(&["runtimeClasses", "runtimeClass"]);
-    let ranges = list(&["limitRanges", "limitRange"]);
-    let mut object = args["workload"].clone();
-    intake::adjust_resources(&mut object, &classes, &LimitSummary::new(ranges).expect("ranges"));
-    Verdict::equal("workload", &object, &case.want()["workload"])
+    let classes: Vec<RuntimeClass> =
+        list(&["runtimeClasses", "runtimeClass"]).into_iter().map(decode).collect();
+    let ranges: Vec<LimitRange> = list(&["limitRanges", "limitRange"]).into_iter().map(decode).collect();
+    let limits = LimitSummary::new(&ranges).expect("ranges");
+    let class = |name: &str| classes.iter().find(|own| own.metadata.name.as_deref() == Some(name));
+    let mut object: v1beta2::Workload = decode(&args["workload"]);
+    ingest::adjust_resources(&mut object, class, &limits);
+    let wanted: v1beta2::Workload = decode(&case.want()["workload"]);
+    Verdict::equal("workload", &json!(object), &json!(wanted))
 }
 
 fn usage(case: &Case<'_>, world: &mut World) -> Verdict {
     let demands = crate::flavors::demands(world, &case.args()["info"]["totalRequests"]);
-    let names = &world.engine.state.names;
+    let names = &world.engine.state().names;
     let (mut assigned, mut unassigned) = (json!({}), json!({}));
     for demand in &demands {
         for (resource, value) in demand.requests.iter() {
@@ -288,7 +295,8 @@ fn sync(case: &Case<'_>, world: &World) -> Verdict {
             "admission": args["admission"],
         },
     });
-    let changed = outlet::sync_admitted(&mut object, world.now, &world.engine.state.settings.gates);
+    let gates = &world.engine.state().settings.gates;
+    let changed = change_status(&mut object, |object| status::sync_admitted(object, world.now, gates));
     let mut found = differences("change", &json!(changed), &case.want()["change"]);
     let wanted = json!({ "conditions": case.want()["conditions"] });
     let got = json!({ "conditions": object["status"]["conditions"] });

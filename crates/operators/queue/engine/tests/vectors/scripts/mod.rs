@@ -6,20 +6,19 @@ mod queue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use quintet_queue_engine::afs;
-use quintet_queue_engine::intake;
+use quintet_queue_engine::internals::afs;
+use quintet_queue_engine::internals::queue::{Pending, PendingQueue, RequeueReason};
 use quintet_queue_engine::model::{ShapeHash, WorkloadKey};
 use quintet_queue_engine::names::{LocalQueueId, Names, QueueId, WorkloadId};
-use quintet_queue_engine::outlet::time_text;
-use quintet_queue_engine::queue::{Pending, PendingQueue, RequeueReason};
 use quintet_queue_engine::settings::RequeuingTimestamp;
 use quintet_queue_engine::time::Span;
 use serde_json::{Value, json};
 
 use crate::case::{Case, Verdict};
 use crate::compare::{differences, set_differences};
+use crate::objects::{time, time_text, unfit_reason};
 use crate::util::{consumed, consumed_json};
-use crate::world::{World, key};
+use crate::world::{World, configuration, key};
 
 pub fn run(case: &Case<'_>) -> Verdict {
     let steps: Vec<&Value> = case.calls()["steps"].as_array().into_iter().flatten().collect();
@@ -47,7 +46,7 @@ fn calculations(steps: &[&Value]) -> Verdict {
             afs::decayed(&old, &new, number("elapsed"), number("halfLifeTime"))
         } else {
             let config = json!({ "admissionFairSharing": args["admissionFairSharing"] });
-            let settings = intake::settings(&config, &mut names).expect("settings");
+            let settings = configuration(&config, &mut names);
             let requests = consumed(&args["totalRequests"], &mut names);
             afs::entry_penalty(&requests, &settings.admission_fair_sharing.expect("afs"))
         };
@@ -75,7 +74,7 @@ fn cache_script(case: &Case<'_>, steps: &[&Value]) -> Verdict {
             }
             "Cache.AddOrUpdateWorkload" => {
                 let id = world.add_workload(&args["workload"]);
-                json!(world.engine.state.held(id).is_some())
+                json!(world.engine.state().held(id).is_some())
             }
             "Cache.DeleteWorkload" | "Cache.ForgetWorkload" => {
                 let known = world.api.iter().find(|(own, object)| {
@@ -88,12 +87,12 @@ fn cache_script(case: &Case<'_>, steps: &[&Value]) -> Verdict {
                 world.engine.remove_workload(&workload.key, world.now);
                 step["ret"].clone()
             }
-            _ if op == ends => json!(world.engine.state.all_pods_ready()),
+            _ if op == ends => json!(world.engine.state().all_pods_ready()),
             _ => return Verdict::Unsupported,
         };
         found.extend(differences(&format!("step {index} {op}"), &got, &step["ret"]));
     }
-    found.extend(differences("ready", &json!(world.engine.state.all_pods_ready()), &case.want()["ready"]));
+    found.extend(differences("ready", &json!(world.engine.state().all_pods_ready()), &case.want()["ready"]));
     Verdict::from_differences(found)
 }
 
@@ -207,7 +206,7 @@ impl Machine {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let object = json!({ "metadata": { "namespace": namespace, "name": name } });
         let workload = self.world.read_workload(&object);
-        let id = self.world.engine.state.set_workload(workload).0;
+        let id = self.world.engine.state_mut().set_workload(workload).0;
         self.ids.insert(key.to_owned(), id);
         id
     }
@@ -247,8 +246,8 @@ impl Machine {
         let object = if info["workload"].is_null() { info } else { &info["workload"] };
         let id = self.id(&key(object));
         let workload = self.world.read_workload(object);
-        self.world.engine.state.set_workload(workload);
-        let workload = Arc::clone(self.world.engine.state.workload(id).expect("workload"));
+        self.world.engine.state_mut().set_workload(workload);
+        let workload = Arc::clone(self.world.engine.state().workload(id).expect("workload"));
         let mut pending = Pending::new(workload);
         if !info["schedulingHash"].is_null() {
             pending.shape = self.shape(&info["schedulingHash"]);
@@ -263,7 +262,7 @@ impl Machine {
     }
 
     fn local_queue(&mut self, name: &str) -> LocalQueueId {
-        self.world.engine.state.names.local_queues.intern(name)
+        self.world.engine.state_mut().names.local_queues.intern(name)
     }
 
     fn store(&mut self, object: &Value) {
@@ -326,7 +325,7 @@ impl Machine {
             }
             "Manager.new" => {
                 if args["podsReadyRequeuingTimestamp"] == "Creation" {
-                    self.world.engine.state.settings.requeuing_timestamp = RequeuingTimestamp::Creation;
+                    self.world.engine.state_mut().settings.requeuing_timestamp = RequeuingTimestamp::Creation;
                 }
                 self.use_afs(args);
                 done()
@@ -354,7 +353,7 @@ impl Machine {
                 let object = &args["localQueue"];
                 let name = key(object);
                 let id = self.local_queue(&name);
-                let exists = self.world.engine.state.local_queue(id).is_some();
+                let exists = self.world.engine.state().local_queue(id).is_some();
                 if op == "Manager.UpdateLocalQueue" && !exists {
                     return Step::Returns(json!({ "error": "localQueue doesn't exist or inactive" }));
                 }
@@ -391,11 +390,11 @@ impl Machine {
             }
             "Manager.QueueForWorkloadExists" => {
                 let workload = self.world.read_workload(&args["workload"]);
-                Step::Returns(json!(self.world.engine.state.local_queue(workload.local_queue).is_some()))
+                Step::Returns(json!(self.world.engine.state().local_queue(workload.local_queue).is_some()))
             }
             "Manager.DeleteWorkload" | "Manager.DeleteAndForgetWorkload" => {
                 let id = self.id(args["workload"].as_str().unwrap_or(""));
-                let key = self.world.engine.state.workload(id).map(|workload| workload.key.clone());
+                let key = self.world.engine.state().workload(id).map(|workload| workload.key.clone());
                 self.world.engine.remove_workload(&key.expect("workload"), now);
                 self.ids.remove(args["workload"].as_str().unwrap_or(""));
                 done()
@@ -421,7 +420,7 @@ impl Machine {
             "Manager.Dump" | "Manager.DumpInadmissible" => Step::Set(self.dump(op == "Manager.Dump")),
             "Manager.PendingWorkloads" => {
                 let id = self.local_queue(&key(&args["localQueue"]));
-                if self.world.engine.state.local_queue(id).is_none() {
+                if self.world.engine.state().local_queue(id).is_none() {
                     return Step::Returns(json!([0, { "error": "localQueue doesn't exist or inactive" }]));
                 }
                 let count = self.world.engine.waiting_in(id).count();
@@ -431,7 +430,7 @@ impl Machine {
                 let object = &args["workload"];
                 let id = self.id(&key(object));
                 let workload = self.world.read_workload(object);
-                self.world.engine.state.set_workload(workload);
+                self.world.engine.state_mut().set_workload(workload);
                 let iteration = u32::try_from(args["iteration"].as_u64().unwrap_or(0)).expect("iteration");
                 let queued = self.world.engine.queue_second_pass(id, iteration, now);
                 Step::Returns(if step["ret"].is_null() && !queued { Value::Null } else { json!(queued) })
@@ -452,14 +451,14 @@ impl Machine {
     fn use_afs(&mut self, args: &Value) {
         if !args["admissionFairSharing"].is_null() {
             let config = json!({ "admissionFairSharing": args["admissionFairSharing"] });
-            let settings = intake::settings(&config, &mut self.world.engine.state.names).expect("settings");
-            self.world.engine.state.settings.admission_fair_sharing = settings.admission_fair_sharing;
+            let settings = configuration(&config, &mut self.world.engine.state_mut().names);
+            self.world.engine.state_mut().settings.admission_fair_sharing = settings.admission_fair_sharing;
         }
     }
 
     fn add_workload(&mut self, object: &Value) -> Step {
         let workload = self.world.read_workload(object);
-        let state = &self.world.engine.state;
+        let state = self.world.engine.state();
         let local_queue = state.local_queue(workload.local_queue).cloned();
         let error = if workload.is_admissible(&state.settings.gates) {
             match &local_queue {
@@ -485,12 +484,12 @@ impl Machine {
         let mut with_newest = info.clone();
         with_newest["workload"] = newest;
         let (id, pending) = self.info(&with_newest);
-        let state = &self.world.engine.state;
+        let state = self.world.engine.state();
         let admissible = pending.workload.is_admissible(&state.settings.gates);
         let feeds = state.local_queue(pending.workload.local_queue).map(|local_queue| local_queue.queue);
         let settings = state.settings.clone();
         let reason = Self::reason(&args["reason"]);
-        let unfit = args["quotaReservedReason"].as_str().unwrap_or("");
+        let unfit = unfit_reason(&args["quotaReservedReason"]);
         let now = self.world.now;
         let queue = feeds.filter(|_| admissible).and_then(|queue| self.world.engine.pending_mut(queue));
         let added = queue.is_some_and(|queue| queue.requeue(id, pending, reason, unfit, (&settings, now)));
@@ -504,20 +503,20 @@ impl Machine {
             return Step::Returns(Value::Null);
         };
         let ids =
-            pending.ordered(&|local_queue| engine.local_queue_usage(local_queue), &engine.state.settings);
+            pending.ordered(&|local_queue| engine.local_queue_usage(local_queue), &engine.state().settings);
         Step::Returns(json!(ids.into_iter().map(|id| self.key_of(id)).collect::<Vec<_>>()))
     }
 
     fn dump(&self, active: bool) -> Value {
         let mut result = json!({});
-        for (queue, _) in self.world.engine.state.queues() {
+        for (queue, _) in self.world.engine.state().queues() {
             let Some(pending) = self.world.engine.pending(queue) else {
                 continue;
             };
             let ids = if active { pending.active_ids() } else { pending.inadmissible_ids() };
             let keys: Vec<String> = ids.into_iter().map(|id| self.key_of(id)).collect();
             if !keys.is_empty() {
-                result[self.world.engine.state.names.queue_name(queue)] = json!(keys);
+                result[self.world.engine.state().names.queue_name(queue)] = json!(keys);
             }
         }
         result
@@ -526,7 +525,7 @@ impl Machine {
     fn workload_key(&mut self, key: &str) -> WorkloadKey {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         WorkloadKey {
-            namespace: self.world.engine.state.names.namespaces.intern(namespace),
+            namespace: self.world.engine.state_mut().names.namespaces.intern(namespace),
             name: name.into(),
         }
     }
@@ -534,8 +533,7 @@ impl Machine {
     fn ledger_step(&mut self, op: &str, args: &Value) -> Step {
         let local_queue = self.local_queue(args["localQueue"].as_str().unwrap_or(""));
         let workload = self.workload_key(args["workload"].as_str().unwrap_or(""));
-        let time = |value: &Value| intake::time(value).expect("time");
-        let state = &mut self.world.engine.state;
+        let state = self.world.engine.state_mut();
         match op {
             "Set" => {
                 let used = consumed(&args["resources"], &mut state.names);
@@ -555,7 +553,7 @@ impl Machine {
                 let pending = state
                     .afs
                     .get(local_queue)
-                    .map(quintet_queue_engine::afs::LedgerEntry::pending)
+                    .map(quintet_queue_engine::internals::afs::LedgerEntry::pending)
                     .unwrap_or_default();
                 Step::Returns(consumed_json(&pending, &state.names))
             }
@@ -614,7 +612,7 @@ pub fn entry_penalties(case: &Case<'_>) -> Verdict {
         match step["op"].as_str().unwrap_or("") {
             "push" => {
                 let penalty = consumed(&step["penalty"], &mut names);
-                let now = intake::time(&case.raw["now"]).expect("now");
+                let now = time(&case.raw["now"]);
                 ledger.push_penalty(local_queue, workload, penalty, now);
             }
             "subtract" => {
@@ -623,8 +621,10 @@ pub fn entry_penalties(case: &Case<'_>) -> Verdict {
             _ => return Verdict::Unsupported,
         }
     }
-    let pending =
-        ledger.get(local_queue).map(quintet_queue_engine::afs::LedgerEntry::pending).unwrap_or_default();
+    let pending = ledger
+        .get(local_queue)
+        .map(quintet_queue_engine::internals::afs::LedgerEntry::pending)
+        .unwrap_or_default();
     let mut found = differences("pending", &json!(!pending.is_empty()), &case.want()["pending"]);
     for (name, wanted) in case.want()["milli"].as_object().into_iter().flatten() {
         let got = pending.get(&names.resource(name)).map_or(0, |quantity| quantity.millis());

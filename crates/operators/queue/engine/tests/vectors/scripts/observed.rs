@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use quintet_queue_engine::flavors::Progress;
+use quintet_queue_engine::internals::flavors::Progress;
+use quintet_queue_engine::internals::queue::PendingQueue;
 use quintet_queue_engine::model::{ShapeHash, Strategy};
 use quintet_queue_engine::names::{ResourceId, WorkloadId};
-use quintet_queue_engine::queue::PendingQueue;
 use serde_json::{Value, json};
 
 use super::{Machine, Step, unordered};
@@ -75,7 +75,7 @@ impl Machine {
                 return Some(Step::Set(json!(names.collect::<Vec<_>>())));
             }
             "queueOrder" => json!(self.popped),
-            // Who is where.
+            // Which workloads are active or inadmissible.
             "assigned" => json!(self.assigned()),
             "queueMembers" => return Some(Step::Set(self.members())),
             "active" if wanted.is_object() => return Some(Step::Set(self.dump(true))),
@@ -103,7 +103,7 @@ impl Machine {
             // How far flavor search came.
             "carried" => json!(self.progress(queue).is_some()),
             "lastAssignment" => self.progress(queue).map_or(Value::Null, |progress| {
-                let names = &self.world.engine.state.names;
+                let names = &self.world.engine.state().names;
                 let tried = progress.tried.iter().map(|of_set| {
                     let of_set = of_set.iter().map(|(resource, at)| (names.resource_name(*resource), *at));
                     of_set.collect::<BTreeMap<_, _>>()
@@ -114,7 +114,7 @@ impl Machine {
                     "schedulingCycle": progress.cycle,
                 })
             }),
-            // How often upstream logs.
+            // How often Kueue logs.
             "moveWorkloadsLogCount" => return Some(Step::Unknown),
             _ => return None,
         };
@@ -134,7 +134,7 @@ impl Machine {
 
     /// The LocalQueue of every workload that waits in one or was taken from it.
     fn assigned(&self) -> BTreeMap<String, String> {
-        let state = &self.world.engine.state;
+        let state = self.world.engine.state();
         let mut assigned = BTreeMap::new();
         for (local_queue, feeds) in state.local_queues() {
             let pending = self.world.engine.pending(feeds.queue);
@@ -152,7 +152,7 @@ impl Machine {
 
     /// The workloads of every LocalQueue.
     fn members(&self) -> Value {
-        let state = &self.world.engine.state;
+        let state = self.world.engine.state();
         let mut members = json!({});
         for (local_queue, _) in state.local_queues() {
             let keys: Vec<String> =

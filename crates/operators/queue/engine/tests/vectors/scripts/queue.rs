@@ -1,24 +1,26 @@
 //! Calls on one queue.
 
-use quintet_queue_engine::intake;
-use quintet_queue_engine::labels::Selector;
+use quintet_api::kueue::reasons::QuotaReservedReason;
+use quintet_queue_engine::ingest;
+use quintet_queue_engine::internals::labels::Selector;
 use quintet_queue_engine::model::{QueueSpec, Strategy};
 use quintet_queue_engine::settings::RequeuingTimestamp;
 use serde_json::{Value, json};
 
 use super::{Machine, Step};
+use crate::objects::{decode, unfit_reason};
 
 impl Machine {
     pub(super) fn queue_step(&mut self, op: &str, step: &Value) -> Step {
         let args = &step["args"];
         let now = self.world.now;
-        let settings = self.world.engine.state.settings.clone();
+        let settings = self.world.engine.state().settings.clone();
         let done = || Step::Returns(Value::Null);
         match op {
             "new" | "newBare" => {
                 self.use_afs(args);
                 if args["ordering"]["podsReadyRequeuingTimestamp"] == "Creation" {
-                    self.world.engine.state.settings.requeuing_timestamp = RequeuingTimestamp::Creation;
+                    self.world.engine.state_mut().settings.requeuing_timestamp = RequeuingTimestamp::Creation;
                 }
                 let object = &args["clusterQueue"];
                 let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
@@ -26,7 +28,8 @@ impl Machine {
                 let mut spec = QueueSpec::new(id);
                 (spec.strategy, spec.namespaces) = (Strategy::Unset, None);
                 if !object.is_null() {
-                    spec = intake::queue(object, &mut self.world.engine.state.names).expect("queue");
+                    spec = ingest::cluster_queue(&decode(object), &mut self.world.engine.state_mut().names)
+                        .expect("queue");
                     spec.id = id;
                 }
                 self.world.engine.set_queue(spec, now);
@@ -37,7 +40,9 @@ impl Machine {
             "Update" => {
                 let id = self.queue_id(&json!({}));
                 let object = &args["clusterQueue"];
-                let mut spec = intake::queue(object, &mut self.world.engine.state.names).expect("queue");
+                let mut spec =
+                    ingest::cluster_queue(&decode(object), &mut self.world.engine.state_mut().names)
+                        .expect("queue");
                 spec.id = id;
                 self.queues.insert(object["metadata"]["name"].as_str().unwrap_or("").to_owned(), id);
                 self.world.engine.set_queue(spec, now);
@@ -54,7 +59,7 @@ impl Machine {
             }
             "setNamespaceSelector" => {
                 let id = self.queue_id(step);
-                let mut spec = self.world.engine.state.queue(id).expect("queue").spec.clone();
+                let mut spec = self.world.engine.state().queue(id).expect("queue").spec.clone();
                 spec.strategy = self.pending(step).strategy;
                 spec.namespaces = Some(Selector::default());
                 self.world.engine.set_queue(spec, now);
@@ -115,7 +120,7 @@ impl Machine {
             }
             "pendingResources" => {
                 let requests = self.pending(step).pending_requests();
-                let names = &mut self.world.engine.state.names;
+                let names = &mut self.world.engine.state_mut().names;
                 let mut got = json!({});
                 for (name, _) in step["ret"].as_object().into_iter().flatten() {
                     got[name] = requests.get(names.resource(name)).into();
@@ -134,7 +139,7 @@ impl Machine {
             "RequeueIfNotPresent" | "requeueIfNotPresent" => {
                 let (id, pending) = self.info(&args["info"]);
                 let reason = Self::reason(&args["reason"]);
-                let unfit = args["quotaReservedReason"].as_str().unwrap_or("");
+                let unfit = unfit_reason(&args["quotaReservedReason"]);
                 let context = (&settings, now);
                 let queue = self.pending(step);
                 let added = if op == "RequeueIfNotPresent" {
@@ -151,18 +156,18 @@ impl Machine {
             "handleInadmissibleHash" => {
                 let shape = self.shape(&args["hash"]).expect("known hash");
                 Step::Returns(json!(
-                    self.pending(step).park_shape(shape, args["reason"].as_str().unwrap_or(""))
+                    self.pending(step).set_shape_inadmissible(shape, unfit_reason(&args["reason"]))
                 ))
             }
             "recordInadmissibleHash" => {
                 let shape = self.shape(&args["hash"]).expect("known hash");
-                self.pending(step).mark_unfit(shape, args["reason"].as_str().unwrap_or(""));
+                self.pending(step).mark_unfit(shape, unfit_reason(&args["reason"]));
                 done()
             }
             "GetNoFitReason" => {
                 let id = self.id(args["workload"].as_str().unwrap_or(""));
-                let reason = self.pending(step).unfit_reason(id).map(ToOwned::to_owned);
-                Step::Returns(json!([reason.clone().unwrap_or_default(), reason.is_some()]))
+                let reason = self.pending(step).unfit_reason(id).map(QuotaReservedReason::as_str);
+                Step::Returns(json!([reason.unwrap_or_default(), reason.is_some()]))
             }
             "insertInadmissible" => {
                 let (id, pending) = self.info(&args["info"]);

@@ -1,4 +1,4 @@
-//! Workloads of one shape, and what is known about many without looking at each.
+//! Pending workloads of one shape, and counts of them that cost no iteration.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +17,16 @@ pub(super) fn order_key(id: WorkloadId, workload: &Workload, settings: &Settings
     (priority, workload.queue_timestamp(settings), Arc::clone(&workload.uid), id)
 }
 
-/// Lanes of a LocalQueue are ordered by its usage; without admission fair sharing all share one.
-pub(super) type LaneKey = (Option<LocalQueueId>, Option<ShapeHash>);
+/// With admission fair sharing, LocalQueues are ordered by usage and have groups of their own.
+pub(super) type GroupKey = (Option<LocalQueueId>, Option<ShapeHash>);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct ShapeGroup {
     pub(super) active: Members,
-    /// Parked because another workload of the shape did not fit. None of them ever waits for a backoff,
-    /// so that all come back together.
+    /// Inadmissible because another workload of the shape did not fit. None of them ever waits for a backoff,
+    /// so that all become active together.
     pub(super) bulk: Members,
-    /// Those of the active ones that may wait for a backoff once they are parked.
+    /// Those of the active ones that may wait for a backoff once they are inadmissible.
     pub(super) delayed: BTreeSet<OrderKey>,
 }
 

@@ -1,9 +1,9 @@
-//! Two queues that take from each other for ever, and what is told of it.
+//! Two queues whose policies cause a livelock.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Watch;
+use super::LivelockDetector;
 use crate::cycle::Outcome;
 use crate::engine::Engine;
 use crate::settings::Settings;
@@ -14,11 +14,11 @@ use crate::what_if::Change;
 
 const NOW: Time = Time::from_secs(1_735_689_600);
 
-/// A workload to come: its queue, cores and priority.
+/// An arriving workload: its queue, cores and priority.
 type Job = (&'static str, i64, i32);
 
-/// The last one preempts the third, which is of its own queue, but would borrow. One of the other queue goes before
-/// it because of its priority, and the third reclaims from that.
+/// The last one preempts the third, which is of its own queue, but would borrow. One of the other queue is ordered
+/// before it because of its priority, and the third reclaims from that.
 const JOBS: [Job; 8] = [
     ("lent", 6, 2),
     ("owner", 2, 0),
@@ -76,7 +76,7 @@ fn scene(settings: Settings, reclaim: &str, jobs: &[Job]) -> Engine {
     engine
 }
 
-/// One cycle whose evictions happen at once; says whether there were any.
+/// One cycle whose evictions happen at once; returns whether there were any.
 fn cycle(engine: &mut Engine) -> bool {
     let mut evicted = false;
     for decision in engine.schedule(NOW).decisions {
@@ -102,103 +102,103 @@ fn hour(engine: &Engine) -> crate::forecast::Forecast {
 }
 
 #[test]
-fn a_forecast_tells_what_never_comes_to_rest_and_what_ends_it() {
+fn a_forecast_reports_a_livelock_and_what_ends_it() {
     let engine = scene(Settings::default(), "Any", &JOBS);
     let forecast = hour(&engine);
-    let restless = forecast.restless.unwrap();
-    assert_eq!((restless.since, restless.moments), (NOW, 1));
+    let livelock = forecast.livelock.unwrap();
+    assert_eq!((livelock.since, livelock.occurrences), (NOW, 1));
     assert_eq!(
-        restless.message(&engine),
-        "the preemption policies of owner, lent do not come to rest: ns/w0, ns/w2 would be preempted and admitted \
-         again and again until something ends or arrives; the feature gate PrioritizePreemptorWorkloads, or another preemption policy \
+        livelock.message(&engine),
+        "the preemption policies of owner, lent cause a livelock: ns/w0, ns/w2 would be preempted and admitted \
+         repeatedly until another workload ends or arrives; the feature gate PrioritizePreemptorWorkloads, or another preemption policy \
          (withinClusterQueue, reclaimWithinCohort) of one of these queues can end it"
     );
     assert_eq!(forecast.starts[&testing::id(&engine, "ns", "w6")], Some(NOW), "not concerned");
 
-    assert_eq!(hour(&scene(with_gate(), "Any", &JOBS)).restless, None, "the feature gate ends it");
-    assert_eq!(hour(&scene(Settings::default(), "Never", &JOBS)).restless, None, "another policy ends it");
+    assert_eq!(hour(&scene(with_gate(), "Any", &JOBS)).livelock, None, "the feature gate ends it");
+    assert_eq!(hour(&scene(Settings::default(), "Never", &JOBS)).livelock, None, "another policy ends it");
     let mut gated = scene(Settings::default(), "Any", &JOBS);
     gated.state.settings = with_gate();
-    assert!(!restless.message(&gated).contains("feature gate"), "which is on already");
+    assert!(!livelock.message(&gated).contains("feature gate"), "which is on already");
 }
 
 #[test]
-fn what_if_tells_whether_a_change_makes_or_ends_it() {
-    let ask = |now: &str, then: &str| {
+fn a_dry_run_reports_whether_a_change_causes_or_ends_a_livelock() {
+    let livelocks = |now: &str, then: &str| {
         let mut engine = scene(Settings::default(), now, &JOBS);
         let changed = testing::queue(&mut engine, &owner(then));
-        engine.what_if(&[Change::SetQueue(changed)], NOW).restless.is_some()
+        engine.what_if(&[Change::SetQueue(changed)], NOW).livelock.is_some()
     };
-    assert!(ask("Never", "Any"), "the change makes it");
-    assert!(!ask("Any", "Never"), "the change ends it");
+    assert!(livelocks("Never", "Any"), "the change causes it");
+    assert!(!livelocks("Any", "Never"), "the change ends it");
 }
 
-/// As in a simulation, where what is parked is woken a second after the event: they take turns by the second.
+/// As in a simulation, where inadmissible workloads are flushed a second after the event: they alternate by the second.
 #[test]
-fn time_goes_on_and_comes_to_an_end() {
+fn virtual_time_goes_on_after_a_livelock() {
     let run_of = |length: Option<Span>| {
         let mut run = VirtualRun::new(scene(Settings::default(), "Any", &JOBS), NOW, false);
         run.engine.request_flush_all(NOW);
-        let mut moments = 0;
-        run.settle(&|_, _| length, &mut |_, _, _| {});
+        let mut occurrences = 0;
+        run.run_until_idle(&|_, _| length, &mut |_, _, _| {});
         while let Some(next) = run.next_at() {
-            assert!(next > run.now && moments < 100, "{moments} moments until {next:?}");
+            assert!(next > run.now && occurrences < 100, "{occurrences} occurrences until {next:?}");
             run.advance_to(next, &mut |_, _, _| {});
-            run.settle(&|_, _| length, &mut |_, _, _| {});
-            moments += 1;
+            run.run_until_idle(&|_, _| length, &mut |_, _, _| {});
+            occurrences += 1;
         }
         run
     };
     let run = run_of(None);
-    let restless = run.restless.unwrap();
-    assert!(restless.since > NOW, "it takes turns to be sure");
-    assert_eq!(restless.moments, 1, "and nothing happens after that");
+    let livelock = run.livelock.unwrap();
+    assert!(livelock.since > NOW, "it takes several periods to be detected");
+    assert_eq!(livelock.occurrences, 1, "and nothing happens after that");
     let run = run_of(Some(Span::secs(60)));
-    assert!(run.restless.is_some());
-    // Only those stay that ran at the beginning: they do so for ever.
+    assert!(run.livelock.is_some());
+    // Only those are left that ran at the beginning: they run forever.
     let left: Vec<&str> = run.engine.state.workloads().map(|(_, workload)| &*workload.key.name).collect();
     assert_eq!(left, ["w1", "w3", "w5"]);
 }
 
-/// What no state shows: more preemptions than a state of this size can need.
+/// No state returns, but there are more preemptions than a state of this size can need.
 #[test]
-fn too_many_preemptions_are_told_as_well() {
+fn too_many_preemptions_are_a_livelock() {
     let engine = scene(Settings::default(), "Any", &JOBS);
     let id = |name| testing::id(&engine, "ns", name);
-    let mut watch = Watch::new(NOW);
-    assert_eq!(watch.circle(&engine, true), None, "nobody was preempted");
-    watch.preempted(&engine, id("w0"));
+    let mut detector = LivelockDetector::new(NOW);
+    assert_eq!(detector.detect(&engine, true), None, "nothing was preempted");
+    detector.preempted(&engine, id("w0"));
     for _ in 0..super::FEWEST_PREEMPTIONS - 1 {
-        watch.preempted(&engine, id("w1"));
+        detector.preempted(&engine, id("w1"));
     }
-    assert_eq!(watch.circle(&engine, false), None);
-    watch.preempted(&engine, id("w1"));
-    assert_eq!(watch.circle(&engine, false), Some([id("w1")].into()));
+    assert_eq!(detector.detect(&engine, false), None);
+    detector.preempted(&engine, id("w1"));
+    assert_eq!(detector.detect(&engine, false), Some([id("w1")].into()));
 }
 
-/// The same holders are not the same state: somebody who is parked has no turn.
+/// The same holders are not the same state: an inadmissible workload is not tried.
 #[test]
-fn who_waits_and_who_is_parked_is_part_of_the_state() {
+fn the_fingerprint_contains_which_workloads_are_inadmissible() {
     let mut engine = scene(Settings::default(), "Never", &[("owner", 100, 0)]);
     engine.process_flushes(NOW, false);
     for _ in 0..3 {
         engine.schedule(NOW);
     }
-    let parked = engine.fingerprint(NOW);
+    let inadmissible = engine.fingerprint(NOW);
     engine.schedule(NOW);
-    assert_eq!(engine.fingerprint(NOW), parked, "nobody has a turn");
+    assert_eq!(engine.fingerprint(NOW), inadmissible, "nothing is active");
     let id = engine.state.names.queues.get("owner").unwrap();
     engine.request_flush(id, NOW);
     assert_eq!(engine.process_flushes(NOW, false), 1);
-    assert_ne!(engine.fingerprint(NOW), parked, "now it has one");
+    assert_ne!(engine.fingerprint(NOW), inadmissible, "now it is active");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Variations of the scene: it is told if and only if it goes on, cycle by cycle.
+    /// Variations of the scene: a livelock is reported if and only if preemptions go on, cycle by cycle.
     #[test]
-    fn it_is_told_if_and_only_if_it_never_ends(
+    fn a_livelock_is_reported_if_and_only_if_preemptions_never_end(
         changes in prop::collection::vec((0..JOBS.len(), 1i64..7, 0i32..3), 0..3),
     ) {
         let mut jobs = JOBS;
@@ -206,11 +206,11 @@ proptest! {
             jobs[at] = (jobs[at].0, cpu, priority);
         }
         let mut engine = scene(Settings::default(), "Any", &jobs);
-        let told = hour(&engine).restless.is_some();
+        let reported = hour(&engine).livelock.is_some();
         engine.request_flush_all(NOW);
         engine.process_flushes(NOW, false);
         let last = (0..120).filter(|_| cycle(&mut engine)).count();
         let goes_on = (0..30).any(|_| cycle(&mut engine));
-        prop_assert_eq!(told, goes_on, "after {} cycles that preempted", last);
+        prop_assert_eq!(reported, goes_on, "after {} cycles that preempted", last);
     }
 }

@@ -1,9 +1,8 @@
-//! Policies that do not come to rest: queues that take quota from each other in turn, until something else ends or
-//! arrives.
+//! Preemption livelocks: queues that preempt each other's workloads in turn until another workload ends or arrives.
 //!
-//! Kueue's rules allow it. One queue preempts for a workload that then has to let another queue go first, and
-//! what that one gets is taken back for whom it was taken from. On a cluster the pods of these workloads start and
-//! stop all the time; in virtual time it is noticed here.
+//! Kueue's rules allow it: a queue preempts for a workload, another queue's workload is ordered before that one
+//! and takes the quota, and it is reclaimed again. On a cluster the pods of these workloads start and stop all
+//! the time; in virtual time the livelock is detected here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,63 +12,63 @@ use crate::model::WorkloadKey;
 use crate::names::{QueueId, WorkloadId};
 use crate::time::Time;
 
-/// Preemptions without news that no state is too small for; a larger one may have [`MOST_PER_WORKLOAD`] for each
-/// workload. More are taken for a run that never rests although no state was seen to return, as when cohorts go
-/// round at different speeds.
+/// Preemptions that any state may need before it is idle; a larger one may need [`MOST_PER_WORKLOAD`] for each
+/// workload. More are taken for a livelock although no state has returned, as when cohorts have livelocks of
+/// different periods.
 const FEWEST_PREEMPTIONS: usize = 1_000;
 const MOST_PER_WORKLOAD: usize = 10;
 
-/// How many are named in a sentence.
+/// How many workloads or queues a message names.
 const MOST_NAMES: usize = 5;
 
 /// Workloads that preempt each other until something else happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restless {
-    /// The first moment at which they would.
+pub struct Livelock {
+    /// When it was first detected.
     pub since: Time,
-    /// At how many moments they would; at each they are stopped somewhere, so that time can go on.
-    pub moments: usize,
-    /// Who is preempted again and again.
+    /// How often it was detected; it is stopped each time, so that virtual time can go on.
+    pub occurrences: usize,
+    /// The workloads that are preempted repeatedly.
     pub workloads: BTreeSet<WorkloadKey>,
     /// The queues they are in.
     pub queues: BTreeSet<QueueId>,
 }
 
-impl Restless {
-    pub(crate) fn new(engine: &Engine, at: Time, circle: &BTreeSet<WorkloadId>) -> Self {
-        let workloads = || circle.iter().filter_map(|id| engine.state.workload(*id));
+impl Livelock {
+    pub(crate) fn new(engine: &Engine, at: Time, workloads: &BTreeSet<WorkloadId>) -> Self {
+        let workloads = || workloads.iter().filter_map(|id| engine.state.workload(*id));
         let queue = |local_queue| engine.state.local_queue(local_queue).map(|feeds| feeds.queue);
         Self {
             since: at,
-            moments: 1,
+            occurrences: 1,
             workloads: workloads().map(|workload| workload.key.clone()).collect(),
             queues: workloads().filter_map(|workload| queue(workload.local_queue)).collect(),
         }
     }
 
-    /// Takes in what was noticed at a later moment.
+    /// Merges one that was detected later.
     pub(crate) fn merge(&mut self, later: Self) {
-        self.moments += later.moments;
+        self.occurrences += later.occurrences;
         self.workloads.extend(later.workloads);
         self.queues.extend(later.queues);
     }
 
-    /// What happens and what ends it, for people. `engine` is the one that was asked.
+    /// What happens and what ends it, for people. `engine` is the one it was detected in.
     pub fn message(&self, engine: &Engine) -> String {
         let names = &engine.state.names;
         let workload = |key: &WorkloadKey| format!("{}/{}", names.namespaces.name(key.namespace), key.name);
         let workloads: Vec<String> = self.workloads.iter().map(workload).collect();
         let queues: Vec<String> = self.queues.iter().map(|id| names.queue_name(*id).to_owned()).collect();
-        sentence(&workloads, &queues, engine.state.settings.gates.prioritize_preemptors)
+        describe(&workloads, &queues, engine.state.settings.gates.prioritize_preemptors)
     }
 }
 
 /// What happens and what ends it.
-pub(crate) fn sentence(workloads: &[String], queues: &[String], prioritizes_preemptors: bool) -> String {
+pub(crate) fn describe(workloads: &[String], queues: &[String], prioritizes_preemptors: bool) -> String {
     let gate = if prioritizes_preemptors { "" } else { "the feature gate PrioritizePreemptorWorkloads, or " };
     let remedy = "another preemption policy (withinClusterQueue, reclaimWithinCohort) of one of these queues";
     format!(
-        "the preemption policies of {} do not come to rest: {} would be preempted and admitted again and again until something \
+        "the preemption policies of {} cause a livelock: {} would be preempted and admitted repeatedly until another workload \
          ends or arrives; {gate}{remedy} can end it",
         enumeration(queues),
         enumeration(workloads),
@@ -85,20 +84,20 @@ fn enumeration(names: &[String]) -> String {
     }
 }
 
-/// Watches a run while there is no news: nobody arrives and nobody ends. Once a state returns, everything does.
-pub(crate) struct Watch {
+/// Follows a run while no workload arrives or ends. Once a state returns, everything after it repeats.
+pub(crate) struct LivelockDetector {
     since: Time,
-    /// Everybody's quota in one number, as it differs from the beginning.
+    /// A sum of hashes of what workloads hold, relative to the start.
     holders: u64,
-    /// All values of `holders`. Only when one returns is it worth looking at the whole state.
+    /// All values of `holders`. Only when one returns is the whole state hashed.
     seen: BTreeSet<u64>,
-    /// States whose holders were seen before, with the number of preemptions then.
+    /// States whose holders returned, with the number of preemptions then.
     states: BTreeMap<u64, usize>,
     preempted: Vec<WorkloadId>,
 }
 
-impl Watch {
-    /// There is news.
+impl LivelockDetector {
+    /// Starts again: a workload arrived or ended.
     pub(crate) fn new(since: Time) -> Self {
         Self { since, holders: 0, seen: BTreeSet::new(), states: BTreeMap::new(), preempted: Vec::new() }
     }
@@ -114,17 +113,17 @@ impl Watch {
         self.preempted.push(id);
     }
 
-    /// After a cycle: who goes round, if it would not end by itself: it returned to where it was, or so much was
-    /// preempted that it must be taken for that. `started` says that somebody started in
-    /// this cycle: in every round somebody does, and holds something when time goes on from here.
-    pub(crate) fn circle(&mut self, engine: &Engine, started: bool) -> Option<BTreeSet<WorkloadId>> {
+    /// After a cycle: the workloads of a livelock, if there is one. Either a state returned, or there were more
+    /// preemptions than any state needs. `started` is whether a workload started in this cycle: in every period
+    /// one does, and it holds its quota when time goes on from here.
+    pub(crate) fn detect(&mut self, engine: &Engine, started: bool) -> Option<BTreeSet<WorkloadId>> {
         if self.preempted.is_empty() {
             return None;
         }
         if started && !self.seen.insert(self.holders) {
             let before = self.states.insert(engine.fingerprint(self.since), self.preempted.len());
-            if let Some(round) = before.and_then(|before| self.preempted.get(before..)) {
-                return Some(round.iter().copied().collect());
+            if let Some(period) = before.and_then(|before| self.preempted.get(before..)) {
+                return Some(period.iter().copied().collect());
             }
         }
         let too_many = self.preempted.len() > FEWEST_PREEMPTIONS

@@ -1,15 +1,19 @@
-//! Running cycles.
+//! Scheduling cycles of the engine: heads, nomination, decisions, requeue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Engine, usage};
-use crate::cycle::{
-    Admitted, CycleReport, Decision, Entry, EntryStatus, Head, Order, Outcome, Processing, Turn, Unadmitted,
-    Victims, evaluate,
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::reasons::QuotaReservedReason;
+
+use super::{
+    Admitted, CycleReport, Decision, Entry, EntryStatus, Head, Order, Outcome, Processed, Processing,
+    Unadmitted, Victims, evaluate,
 };
+use crate::engine::{Engine, order_of};
 use crate::flavors::Subject;
-use crate::model::{Admission, CheckState, ConditionKind, ConditionReason, Workload};
+use crate::model::{Admission, ConditionReason, Workload};
 use crate::names::{FlavorId, QueueId};
 use crate::queue::RequeueReason;
 use crate::quota::NodeId;
@@ -38,7 +42,7 @@ impl Engine {
         let Self { state, queues, waiting, busy, .. } = self;
         let mut idle = Vec::new();
         for queue in busy.iter().filter(|id| is_active(state, **id)) {
-            let usage = |local_queue| usage::order_of(state, local_queue);
+            let usage = |local_queue| order_of(state, local_queue);
             let pending = queues.get_mut(queue);
             let Some((pending, (id, head))) = pending.and_then(|pending| {
                 let popped = pending.pop(&usage)?;
@@ -75,7 +79,7 @@ impl Engine {
     }
 
     /// Heads that may influence each other, together. Trees of cohorts share no quota, so they are decided
-    /// about one after another, which keeps what a decision looks at close together in memory. Nodes and
+    /// about one after another, which keeps the data of a decision close together in memory. Nodes and
     /// the wait for ready pods are shared by all.
     fn independent(&self, heads: Vec<Head>) -> Vec<Vec<Head>> {
         let shared = self.state.settings.block_admission || self.state.tas.flavors().next().is_some();
@@ -92,7 +96,7 @@ impl Engine {
 
     /// Evaluates heads, decides about them in order, and puts the decisions into effect.
     fn decide(&mut self, heads: Vec<Head>, report: &mut CycleReport, now: Time) {
-        let (mut entries, refused) = self.nominate(heads);
+        let (mut entries, rejected) = self.nominate(heads);
         let mut order = Order::new(&self.state.settings, &entries);
         let (blocks, ready) = (self.state.settings.block_admission, self.state.all_pods_ready());
         let mark = self.state.mark();
@@ -111,15 +115,16 @@ impl Engine {
             };
             decided.push(at);
             match processing.process(entry) {
-                Turn::Done => {}
-                Turn::WaitForPods => {
+                Processed::Requeue => {}
+                Processed::WaitForPodsReady => {
                     waits_for_pods = Some(at);
                     break;
                 }
-                Turn::Admit => {
+                Processed::Admit => {
                     entry.status = EntryStatus::Assumed;
                     // From now on it is one of those whose pods the others wait for.
-                    processing.blocked |= blocks && !entry.subject.workload.is_true(ConditionKind::PodsReady);
+                    processing.blocked |=
+                        blocks && !entry.subject.workload.is_true(WorkloadCondition::PodsReady);
                 }
             }
         }
@@ -138,89 +143,94 @@ impl Engine {
                     cause: entry.message,
                 },
                 _ if waits_for_pods == Some(at) => {
-                    self.back_to_queue(entry, now);
+                    self.requeue_and_update(entry, now);
                     Outcome::WaitingForPodsReady
                 }
-                _ => self.back_to_queue(entry, now),
+                _ => self.requeue_and_update(entry, now),
             };
             report.decisions.push(Decision { workload, queue, outcome });
         }
-        // Entries that had no turn, behind a block or behind another entry of their queue: nothing was
+        // Entries that were not processed, behind a block or behind another entry of their queue: nothing was
         // decided about them, so clients see nothing.
         for mut entry in entries.into_iter().flatten() {
             entry.skip_status = true;
             entry.requeue = RequeueReason::FailedAfterNomination;
-            self.put_back(entry, report, now);
+            self.requeue_undecided(entry, report, now);
         }
-        for entry in refused {
-            self.put_back(entry, report, now);
+        for entry in rejected {
+            self.requeue_undecided(entry, report, now);
         }
     }
 
-    fn put_back(&mut self, entry: Head, report: &mut CycleReport, now: Time) {
+    fn requeue_undecided(&mut self, entry: Head, report: &mut CycleReport, now: Time) {
         let (workload, queue) = (entry.id, entry.subject.queue);
-        let outcome = self.back_to_queue(entry, now);
+        let outcome = self.requeue_and_update(entry, now);
         report.decisions.push(Decision { workload, queue, outcome });
     }
 
-    /// Evaluates heads; those that cannot be evaluated are refused with a reason.
+    /// Evaluates heads; those that cannot be evaluated are rejected with a reason.
     fn nominate(&mut self, heads: Vec<Head>) -> (Vec<Head>, Vec<Head>) {
-        let (mut entries, mut refused) = (Vec::new(), Vec::new());
+        let (mut entries, mut rejected) = (Vec::new(), Vec::new());
         for mut entry in heads {
             let workload = Arc::clone(&entry.subject.workload);
             if !workload.needs_second_pass() && self.state.held(entry.id).is_some() {
-                self.land(&entry);
+                self.dequeue(&entry);
                 continue;
             }
-            if let Some((reason, message, requeue)) = self.refusal(&entry) {
-                (entry.reason, entry.message, entry.requeue) = (reason.to_owned(), message, requeue);
-                refused.push(entry);
+            if let Some((reason, message, requeue)) = self.rejection(&entry) {
+                (entry.reason, entry.message, entry.requeue) = (Some(reason), message, requeue);
+                rejected.push(entry);
                 continue;
             }
             let (assignment, targets) = evaluate(&mut self.state, &mut entry.subject);
             entry.record(assignment, targets, &self.state);
             entries.push(entry);
         }
-        (entries, refused)
+        (entries, rejected)
     }
 
-    fn land(&mut self, entry: &Entry) {
+    fn dequeue(&mut self, entry: &Entry) {
         if let Some(queue) = self.queues.get_mut(&entry.subject.queue) {
             queue.remove(entry.id);
         }
     }
 
-    fn refusal(&self, entry: &Entry) -> Option<(&'static str, String, RequeueReason)> {
+    fn rejection(&self, entry: &Entry) -> Option<(QuotaReservedReason, String, RequeueReason)> {
         let workload = &entry.subject.workload;
         let queue = entry.subject.queue;
         let name = self.state.names.queue_name(queue);
         let generic = RequeueReason::Generic;
         if workload.has_failed_checks() {
-            return Some((
-                "PendingEvaluation",
-                "The workload has failed admission checks".to_owned(),
-                generic,
-            ));
+            let message = "The workload has failed admission checks".to_owned();
+            return Some((QuotaReservedReason::PendingEvaluation, message, generic));
         }
         let Some(row) = self.state.queue(queue) else {
-            return Some(("Misconfigured", format!("ClusterQueue {name} not found"), generic));
+            return Some((
+                QuotaReservedReason::Misconfigured,
+                format!("ClusterQueue {name} not found"),
+                generic,
+            ));
         };
         if !row.inactive.is_empty() {
-            return Some(("Suspended", format!("ClusterQueue {name} is inactive"), generic));
+            return Some((
+                QuotaReservedReason::Suspended,
+                format!("ClusterQueue {name} is inactive"),
+                generic,
+            ));
         }
         let namespace = workload.key.namespace;
         let Some(labels) = self.state.namespace(namespace) else {
             let name = self.state.names.namespaces.name(namespace);
             let message =
                 format!("workload namespace \"{name}\" does not exist: namespaces \"{name}\" not found");
-            return Some(("Misconfigured", message, generic));
+            return Some((QuotaReservedReason::Misconfigured, message, generic));
         };
         if !row.spec.namespaces.as_ref().is_some_and(|selector| selector.matches(labels)) {
             let message = "workload namespace doesn't match ClusterQueue selector".to_owned();
-            return Some(("Misconfigured", message, RequeueReason::NamespaceMismatch));
+            return Some((QuotaReservedReason::Misconfigured, message, RequeueReason::NamespaceMismatch));
         }
         let invalid = workload.links.as_ref().and_then(|links| links.invalid.clone())?;
-        Some(("Misconfigured", invalid, generic))
+        Some((QuotaReservedReason::Misconfigured, invalid, generic))
     }
 
     /// Gives the workload what was decided.
@@ -228,7 +238,7 @@ impl Engine {
         let (id, queue) = (entry.id, entry.subject.queue);
         let admission = Arc::new(entry.assignment.admission(queue));
         let workload = &entry.subject.workload;
-        let had_reservation = workload.has_reservation();
+        let had_reservation = workload.has_quota_reservation();
         let recovered = !workload.unhealthy_nodes.is_empty();
         let required = self.state.queue(queue).map_or_else(Vec::new, |row| required_checks(row, &admission));
         let is_listed = required.iter().all(|name| workload.checks.iter().any(|check| check.name == *name));
@@ -236,26 +246,27 @@ impl Engine {
         let slice = entry.targets.iter().find(|target| target.reason.is_none());
         let replaces = slice.filter(|_| self.settings().gates.elastic_slices).map(|target| target.workload);
         self.charge(&entry, had_reservation, now);
-        self.land(&entry);
+        self.dequeue(&entry);
         self.expected.remove(&id);
-        // Nobody else looks at the workload now, so it is changed where it is.
+        // The workload is not shared now, so it is changed in place.
         drop(entry);
         let mut is_admitted = false;
         self.state.update_workload(id, |workload| {
             workload.admission = Some(Arc::clone(&admission));
             workload.unhealthy_nodes.clear();
-            workload.set_condition(ConditionKind::QuotaReserved, true, ConditionReason::Other, now);
-            for kind in
-                [ConditionKind::Evicted, ConditionKind::Preempted, ConditionKind::BlockedOnPreemptionGates]
-            {
+            workload.set_condition(WorkloadCondition::QuotaReserved, true, ConditionReason::Other, now);
+            for kind in [
+                WorkloadCondition::Evicted,
+                WorkloadCondition::Preempted,
+                WorkloadCondition::BlockedOnPreemptionGates,
+            ] {
                 if workload.is_true(kind) {
                     workload.set_condition(kind, false, ConditionReason::Other, now);
                 }
             }
-            let ready = workload.checks.iter().all(|check| check.state == CheckState::Ready);
-            is_admitted = is_listed && ready && !workload.has_pending_placement();
+            is_admitted = is_listed && workload.meets_admission();
             if is_admitted {
-                workload.set_condition(ConditionKind::Admitted, true, ConditionReason::Other, now);
+                workload.set_condition(WorkloadCondition::Admitted, true, ConditionReason::Other, now);
             }
         });
         Outcome::Admitted(Box::new(Admitted {
@@ -269,13 +280,14 @@ impl Engine {
         }))
     }
 
-    /// Puts an entry back and says what clients should see.
-    pub fn back_to_queue(&mut self, mut entry: Head, now: Time) -> Outcome {
+    /// Requeues an entry and returns what clients see. As `requeueAndUpdate` in Kueue's
+    /// `pkg/scheduler/scheduler.go`.
+    pub fn requeue_and_update(&mut self, mut entry: Head, now: Time) -> Outcome {
         if entry.status != EntryStatus::NotNominated && entry.requeue == RequeueReason::Generic {
             entry.requeue = RequeueReason::FailedAfterNomination;
         }
         let mut outcome = Unadmitted {
-            reason: entry.reason.clone(),
+            reason: entry.reason,
             message: entry.message.clone(),
             requeue: entry.requeue,
             evict: std::mem::take(&mut entry.evict),
@@ -315,7 +327,7 @@ impl Engine {
         let mut pending = entry.pending(entry.subject.workload.generation);
         pending.workload = Arc::clone(newest);
         pending.shape = newest.shape;
-        queue.requeue(entry.id, pending, entry.requeue, &entry.reason, (settings, now));
+        queue.requeue(entry.id, pending, entry.requeue, entry.reason, (settings, now));
     }
 }
 
