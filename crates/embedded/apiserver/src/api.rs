@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt as _, future::BoxFuture};
+use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use parking_lot::RwLock;
 use quintet_api::{
@@ -12,6 +12,7 @@ use quintet_api::{
 };
 use quintet_objects::table::IncludeObject;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -249,8 +250,11 @@ impl Api {
     }
 
     /// Work that ends by itself soon after the server stops.
-    pub(crate) fn spawn_draining(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.tasks.spawn(task);
+    pub(crate) fn spawn_draining<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.0.tasks.spawn(task)
     }
 
     pub(crate) fn rbac(&self) -> &rbac::Cache {
@@ -363,66 +367,6 @@ impl Api {
             return Err(Failure::too_large(OBJECT_AT_MOST));
         }
         Ok(put)
-    }
-
-    /// What follows from a write at once, before its answer.
-    pub(crate) fn after_write<'a>(&'a self, resource: &'a Resource, name: &'a str) -> BoxFuture<'a, ()> {
-        let is_concerned = matches!(
-            (&*resource.group, &*resource.plural),
-            ("apiextensions.k8s.io", "customresourcedefinitions")
-                | ("", "namespaces")
-                | ("rbac.authorization.k8s.io", "clusterroles")
-                | ("apiregistration.k8s.io", "apiservices")
-        );
-        if !is_concerned {
-            return Box::pin(std::future::ready(()));
-        }
-        // The client waits for it, but does not carry it: one that leaves, or that waits no longer, stops nothing.
-        let (api, plural, name) = (self.clone(), Arc::clone(&resource.plural), name.to_owned());
-        let (done, is_done) = tokio::sync::oneshot::channel();
-        self.spawn(Box::pin(async move {
-            api.follow_up(&plural, &name).await;
-            let _ = done.send(());
-        }));
-        Box::pin(async move {
-            let _ = is_done.await;
-        })
-    }
-
-    fn follow_up<'a>(&'a self, plural: &'a str, name: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            let outcome = match plural {
-                "customresourcedefinitions" => crd::settle(self, name).await,
-                "namespaces" => collector::namespaces::settle(self, name).await,
-                "apiservices" => aggregation::settle(self, name).await,
-                _ => rbac::aggregate(self).await,
-            };
-            if let Err(failure) = outcome {
-                tracing::warn!("after a write of {plural} {name}: {failure}");
-            }
-        })
-    }
-
-    /// Does what was left undone when the process ended between a write and what follows from it.
-    async fn catch_up(&self) {
-        let names = |bucket: &str| -> Vec<Arc<str>> {
-            let listed = self.store().list(bucket, "", None, None).map(|(entries, _)| entries);
-            listed.unwrap_or_default().into_iter().map(|(name, _)| name).collect()
-        };
-        let registry = self.registry();
-        for name in names(crd::BUCKET) {
-            let is_settled = registry
-                .all()
-                .filter_map(|resource| resource.as_custom())
-                .any(|custom| *custom.definition == *name && !custom.is_terminating);
-            if !is_settled {
-                self.follow_up("customresourcedefinitions", &name).await;
-            }
-        }
-        for name in names("core/namespaces") {
-            self.follow_up("namespaces", &name).await;
-        }
-        self.follow_up("clusterroles", "").await;
     }
 
     /// Answers a request of somebody whose identity is known.

@@ -46,6 +46,7 @@ mod chance;
 mod client;
 mod clock;
 mod collector;
+mod commit;
 mod compression;
 pub mod crd;
 mod decode;

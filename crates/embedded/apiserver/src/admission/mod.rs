@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::{request::options::DeleteOptions, status::Failure, verbs::Ask};
 
-pub(crate) use allocate::{Allocations, allocate};
+pub(crate) use allocate::{Allocations, Claim, allocate};
 pub(crate) use plugins::homeless;
 pub(crate) use policies::Policies;
-pub(crate) use quota::{Ledger, reserve};
+pub(crate) use quota::{Ledger, Reservation, reserve};
 pub(crate) use usage::{Usage, counted_by, usage};
 
 /// What a request does.

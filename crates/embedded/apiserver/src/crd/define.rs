@@ -32,6 +32,14 @@ impl Api {
         manager: &str,
         definitions: impl IntoIterator<Item = Maker>,
     ) -> Result<(), Failure> {
+        let (api, manager) = (self.clone(), manager.to_owned());
+        let definitions: Vec<Maker> = definitions.into_iter().collect();
+        // What is stored is served too, whether or not the caller waits for it.
+        let work = async move { api.define_all(&manager, definitions).await };
+        self.detached(work).await.map_err(Failure::internal)?
+    }
+
+    async fn define_all(&self, manager: &str, definitions: Vec<Maker>) -> Result<(), Failure> {
         let mut tasks = tokio::task::JoinSet::new();
         let done = |outcome: Result<Result<(), Failure>, tokio::task::JoinError>| {
             outcome.unwrap_or_else(|error| Err(Failure::internal(error)))

@@ -136,6 +136,8 @@ type Reply = (oneshot::Sender<Outcome>, Outcome);
 struct Queue {
     waiting: Vec<Pending>,
     is_closed: bool,
+    /// How many [`WritePause`]s are alive.
+    pauses: usize,
 }
 
 struct Shared {
@@ -146,6 +148,23 @@ struct Shared {
     failure: Mutex<Option<String>>,
     /// The newest published version, for those who wait for it.
     version: watch::Sender<u64>,
+}
+
+/// Keeps a durable store from carrying out writes for as long as it lives, see [`Store::pause_writes`].
+#[must_use = "writes go on when it is dropped"]
+pub struct WritePause(Arc<Shared>);
+
+impl std::fmt::Debug for WritePause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WritePause").finish_non_exhaustive()
+    }
+}
+
+impl Drop for WritePause {
+    fn drop(&mut self) {
+        self.0.queue.lock().pauses -= 1;
+        self.0.wake.notify_one();
+    }
 }
 
 /// A store, see the module.
@@ -389,6 +408,13 @@ impl Store {
         receiver
     }
 
+    /// Fault injection: queues writes of a durable store without carrying them out, as a slow disk would. A store in
+    /// memory has no queue and is not affected.
+    pub fn pause_writes(&self) -> WritePause {
+        self.shared.queue.lock().pauses += 1;
+        WritePause(Arc::clone(&self.shared))
+    }
+
     /// Whether writes still work.
     pub fn is_healthy(&self) -> bool {
         self.shared.failure.lock().is_none()
@@ -436,13 +462,11 @@ impl Writer {
     /// Everything that waits, as soon as something does.
     fn next_batch(&self) -> Option<Vec<Pending>> {
         let mut queue = self.shared.queue.lock();
-        while queue.waiting.is_empty() {
-            if queue.is_closed {
-                return None;
-            }
+        while !queue.is_closed && (queue.waiting.is_empty() || queue.pauses > 0) {
             self.shared.wake.wait(&mut queue);
         }
-        Some(std::mem::take(&mut queue.waiting))
+        let batch = std::mem::take(&mut queue.waiting);
+        (!batch.is_empty()).then_some(batch)
     }
 
     fn commit(&mut self, batch: Vec<Pending>, replies: &mut Vec<Reply>) -> Result<(), StoreError> {

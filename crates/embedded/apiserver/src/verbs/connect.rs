@@ -300,11 +300,15 @@ async fn evict(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Val
     let is_exempt = entry.head.is_terminating
         || matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending" | "");
     let is_dry_run = options.is_dry_run || ask.options.is_dry_run;
-    if !is_exempt {
-        spend_budget(ask, &entry.head, is_dry_run).await?;
-    }
-    let plain = ask.clone().below("");
-    delete::delete(&plain, &DeleteOptions { is_dry_run, ..options }).await?;
+    let (api, ask) = (ask.api.clone(), ask.clone());
+    // Once the budget is spent, the pod has to go, whether or not the caller waits for it.
+    let work = async move {
+        if !is_exempt {
+            spend_budget(&ask, &entry.head, is_dry_run).await?;
+        }
+        delete::delete(&ask.below(""), &DeleteOptions { is_dry_run, ..options }).await
+    };
+    api.detached(work).await.map_err(Failure::internal)??;
     Ok(status::done())
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Ask, Shown, metadata};
 use crate::{
     admission::{self, Operation},
+    commit::Held,
     json::text,
     model,
     status::Failure,
@@ -35,7 +36,7 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
     admission::mutate(ask, Operation::Create, &mut object, None).await?;
     let is_generated = metadata::generate_name(ask, &mut object);
     metadata::identify(ask, &mut object);
-    let _claim = admission::allocate(ask, &mut object, None)?;
+    let claim = admission::allocate(ask, &mut object, None)?;
     model::finish_create(&ask.resource, &mut object);
     let name = text(&object, "/metadata/name").to_owned();
     let errors = model::validate_create(ask, &object);
@@ -44,13 +45,14 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
     }
     admission::validate(ask, Operation::Create, Some(&object), None).await?;
     let reservation = admission::reserve(ask, &object).await?;
+    let mut held = Held { claim, reservation };
     for attempt in 0..NAMES_TRIED {
         let name = text(&object, "/metadata/name").to_owned();
         let named = crate::status::Named { name: &name, ..ask.named() };
         let key: Arc<str> = key_of(&ask.namespace, &name).into();
         let existing = ask.api.store().get(&ask.resource.bucket, &key);
         let outcome = match existing {
-            Some(_) => Err(WriteError::Conflict),
+            Some(_) => Err((WriteError::Conflict, held)),
             None if ask.options.is_dry_run => return Ok(Shown::Value(object)),
             None => {
                 let put = ask.api.encode(&ask.resource, &object).await?;
@@ -61,32 +63,30 @@ pub(crate) async fn store_new(ask: &Ask, mut object: Value) -> Result<Shown, Fai
                     put: Some(put),
                     homes: ask.homes(),
                 };
-                ask.api.write(write).await
+                ask.api.commit(write, &ask.resource, &name, held).await
             }
         };
-        match outcome {
-            Ok(entry) => {
-                if let Some(reservation) = reservation {
-                    reservation.keep();
-                }
-                ask.api.after_write(&ask.resource, &name).await;
-                return Ok(Shown::Entry(entry));
-            }
-            Err(WriteError::Conflict) if is_generated && attempt + 1 < NAMES_TRIED => {
+        let (error, returned) = match outcome {
+            Ok(entry) => return Ok(Shown::Entry(entry)),
+            Err(rejected) => rejected,
+        };
+        held = returned;
+        match error {
+            WriteError::Conflict if is_generated && attempt + 1 < NAMES_TRIED => {
                 crate::json::metadata(&mut object).remove("name");
                 metadata::generate_name(ask, &mut object);
-                if let Some(reservation) = &reservation {
+                if let Some(reservation) = &held.reservation {
                     reservation.rename(text(&object, "/metadata/name"));
                 }
             }
-            Err(WriteError::Conflict) if is_generated => return Err(Failure::no_unique_name(named)),
-            Err(WriteError::Conflict) => {
+            WriteError::Conflict if is_generated => return Err(Failure::no_unique_name(named)),
+            WriteError::Conflict => {
                 let existing = ask.api.store().get(&ask.resource.bucket, &key_of(&ask.namespace, &name));
                 let is_terminating = existing.is_some_and(|entry| entry.head.is_terminating);
                 return Err(Failure::already_exists(named, is_terminating));
             }
-            Err(WriteError::Homeless) => return Err(admission::homeless(ask, &object)),
-            Err(error) => return Err(Failure::internal(error.to_string())),
+            WriteError::Homeless => return Err(admission::homeless(ask, &object)),
+            WriteError::Failed(_) => return Err(Failure::internal(error)),
         }
     }
     Err(Failure::internal("no name was found"))

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Ask, Shown, filter::Filter, metadata};
 use crate::{
     admission::{self, Operation},
+    commit::Held,
     json::{self, text, timestamp},
     model,
     request::options::{DeleteOptions, ListOptions, Propagation},
@@ -46,13 +47,10 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
                 return Ok(gone(ask, old));
             }
             let write = Write::remove(&resource.bucket, key, entry.rv);
-            match ask.api.write(write).await {
-                Ok(_) => {
-                    ask.api.after_write(resource, &ask.name).await;
-                    return Ok(gone(ask, old));
-                }
-                Err(WriteError::Conflict) => continue,
-                Err(error) => return Err(Failure::internal(error.to_string())),
+            match ask.api.commit(write, resource, &ask.name, Held::default()).await {
+                Ok(_) => return Ok(gone(ask, old)),
+                Err((WriteError::Conflict, _)) => continue,
+                Err((error, _)) => return Err(Failure::internal(error)),
             }
         }
         let shown_grace = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
@@ -77,13 +75,10 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
         }
         let put = ask.api.encode(resource, &new).await?;
         let write = Write::replace(&resource.bucket, key, entry.rv, put);
-        match ask.api.write(write).await {
-            Ok(entry) => {
-                ask.api.after_write(resource, &ask.name).await;
-                return Ok(Shown::Entry(entry));
-            }
-            Err(WriteError::Conflict) => {}
-            Err(error) => return Err(Failure::internal(error.to_string())),
+        match ask.api.commit(write, resource, &ask.name, Held::default()).await {
+            Ok(entry) => return Ok(Shown::Entry(entry)),
+            Err((WriteError::Conflict, _)) => {}
+            Err((error, _)) => return Err(Failure::internal(error)),
         }
     }
     Err(Failure::modified(ask.named()))

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Ask, Shown, metadata};
 use crate::{
     admission::{self, Operation},
+    commit::Held,
     json::{self, text},
     model,
     status::Failure,
@@ -109,7 +110,7 @@ async fn store_change(
     admission::mutate(ask, Operation::Update, &mut new, Some(old)).await?;
     metadata::keep(old, &mut new);
     model::prepare_update(resource, &ask.subresource, &mut new, old);
-    let _claim = admission::allocate(ask, &mut new, Some(old))?;
+    let claim = admission::allocate(ask, &mut new, Some(old))?;
     model::count_generation(resource, &mut new, old);
     json::metadata(&mut new).insert("resourceVersion".into(), entry.rv.to_string().into());
     let errors = model::validate_update(ask, &new, old);
@@ -118,18 +119,16 @@ async fn store_change(
     }
     admission::validate(ask, Operation::Update, Some(&new), Some(old)).await?;
     let key: Arc<str> = ask.key().into();
+    let held = Held { claim, reservation: None };
     if metadata::is_finished(&new) && !model::holds_back(resource, &new) {
         if ask.options.is_dry_run {
             return Ok(Some(Shown::Value(new)));
         }
         let write = Write::remove(&resource.bucket, key, entry.rv);
-        return match ask.api.write(write).await {
-            Ok(_) => {
-                ask.api.after_write(resource, &ask.name).await;
-                Ok(Some(Shown::Value(new)))
-            }
-            Err(WriteError::Conflict) => Ok(None),
-            Err(error) => Err(Failure::internal(error.to_string())),
+        return match ask.api.commit(write, resource, &ask.name, held).await {
+            Ok(_) => Ok(Some(Shown::Value(new))),
+            Err((WriteError::Conflict, _)) => Ok(None),
+            Err((error, _)) => Err(Failure::internal(error)),
         };
     }
     let put = ask.api.encode(resource, &new).await?;
@@ -143,13 +142,10 @@ async fn store_change(
         return Ok(Some(Shown::Value(new)));
     }
     let write = Write::replace(&resource.bucket, key, entry.rv, put);
-    match ask.api.write(write).await {
-        Ok(entry) => {
-            ask.api.after_write(resource, &ask.name).await;
-            Ok(Some(Shown::Entry(entry)))
-        }
-        Err(WriteError::Conflict) => Ok(None),
-        Err(error) => Err(Failure::internal(error.to_string())),
+    match ask.api.commit(write, resource, &ask.name, held).await {
+        Ok(entry) => Ok(Some(Shown::Entry(entry))),
+        Err((WriteError::Conflict, _)) => Ok(None),
+        Err((error, _)) => Err(Failure::internal(error)),
     }
 }
 
