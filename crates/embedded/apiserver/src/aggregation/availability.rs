@@ -106,7 +106,7 @@ async fn ask(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static str, St
     let Some(entry) = api.store().get("core/services", &key_of(namespace, name)) else {
         return Err(("ServiceNotFound", format!("{shown} is not present")));
     };
-    let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let object = entry.parse();
     let wanted = reference.get("port").and_then(Value::as_i64).unwrap_or(443);
     let is_wanted = |port: &Value| port.get("port").and_then(Value::as_i64) == Some(wanted);
     let Some(port) = items(&object, "/spec/ports").iter().find(|port| is_wanted(port)) else {
@@ -140,6 +140,12 @@ async fn ask(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static str, St
         serde_json::from_slice::<Value>(&body).map_err(|error| error.to_string())
     };
     match tokio::time::timeout(DEADLINE, answer).await {
+        // An empty list is `null` in Go.
+        Ok(Ok(list))
+            if !(list.is_object() && (list["resources"].is_array() || list["resources"].is_null())) =>
+        {
+            Err(failed("the response is not an APIResourceList"))
+        }
         Ok(Ok(list)) => Ok(aggregated(&list, group, version)),
         Ok(Err(why)) => Err(failed(&why)),
         Err(_) => Err(failed("context deadline exceeded")),

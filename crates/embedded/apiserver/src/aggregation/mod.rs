@@ -3,6 +3,8 @@
 mod availability;
 mod services;
 
+use std::time::Duration;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -23,6 +25,9 @@ use crate::{
 pub(crate) use availability::start;
 pub(crate) use services::{Services, publish, settle};
 
+/// How long another server may take to begin its response, connecting included.
+const HEAD_DEADLINE: Duration = Duration::from_mins(1);
+
 /// Sends a request to the server of an APIService, as somebody.
 async fn send(
     api: &Api,
@@ -32,7 +37,8 @@ async fn send(
 ) -> Result<Response<Incoming>, String> {
     let reference = service.pointer("/spec/service").cloned().unwrap_or_default();
     let address = outbound::endpoint(api, &reference)?;
-    let bundle = STANDARD.decode(text(service, "/spec/caBundle")).unwrap_or_default();
+    let bundle = STANDARD.decode(text(service, "/spec/caBundle"));
+    let bundle = bundle.map_err(|error| format!("spec.caBundle is not base64: {error}"))?;
     let is_blind = service.pointer("/spec/insecureSkipTLSVerify") == Some(&Value::Bool(true));
     let name = format!("{}.{}.svc", text(&reference, "/name"), text(&reference, "/namespace"));
     let trust = if is_blind { Trust::Anybody } else { Trust::Bundle(&bundle) };
@@ -99,7 +105,10 @@ pub(crate) async fn pass_on(
             request.headers_mut().append(key.clone(), value.clone());
         }
     }
-    let response = send(api, service, caller, request).await.map_err(|why| unavailable(&why))?;
+    let response = tokio::time::timeout(HEAD_DEADLINE, send(api, service, caller, request)).await;
+    let response = response
+        .unwrap_or_else(|_| Err("it does not respond".to_owned()))
+        .map_err(|why| unavailable(&why))?;
     let (mut head, body) = response.into_parts();
     head.headers.remove(header::TRANSFER_ENCODING);
     head.headers.remove(header::CONNECTION);

@@ -69,10 +69,9 @@ impl Services {
                 return Arc::clone(&known.1);
             }
         }
-        let services =
-            api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let services = api.store().objects(BUCKET, "");
         let services = services.into_iter().filter_map(|(name, entry)| {
-            let service: Value = serde_json::from_slice(&entry.body).ok()?;
+            let service = entry.parse();
             is_remote(&service).then(|| (name.to_string(), Arc::new(service)))
         });
         let services = Arc::new(services.collect::<ByName>());
@@ -162,7 +161,7 @@ fn local(api: &Api) -> BTreeMap<String, Value> {
 /// Registers what this server serves, and nothing that it no longer serves.
 pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
     let mut wanted = local(api);
-    let known = api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let known = api.store().objects(BUCKET, "");
     let mut writes = Vec::new();
     for (name, entry) in known {
         let is_wanted = wanted.remove(&*name).is_some();
