@@ -46,7 +46,9 @@ impl EventType {
 
 /// An event of plain JSON, straight from the stored bytes.
 pub(crate) fn event_json(resource: &Resource, kind: EventType, entry: &Entry) -> Bytes {
-    let mut out = Vec::with_capacity(entry.body.len() + 128);
+    // Enough that it is never moved: it is kept, with the room that it has, for as long as the event.
+    let room = entry.body.len() + resource.api_version.len() + resource.kind.len() + 128;
+    let mut out = Vec::with_capacity(room);
     out.extend_from_slice(br#"{"type":""#);
     out.extend_from_slice(kind.name().as_bytes());
     out.extend_from_slice(br#"","object":"#);

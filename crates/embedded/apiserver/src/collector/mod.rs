@@ -3,6 +3,7 @@
 pub(crate) mod bootstrap;
 mod events;
 mod garbage;
+mod history;
 pub(crate) mod namespaces;
 mod pods;
 mod protection;
@@ -15,6 +16,7 @@ use crate::api::Api;
 pub(crate) fn start(api: &Api) {
     events::start(api);
     garbage::start(api);
+    history::start(api);
     namespaces::start(api);
     pods::start(api);
     protection::start(api);

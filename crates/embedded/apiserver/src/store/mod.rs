@@ -6,6 +6,7 @@
 //! after that. Reads never wait for writes to reach the disk.
 
 mod entry;
+mod history;
 mod log;
 mod state;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod tests;
 
 use std::{
     collections::HashMap,
+    ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -340,6 +342,15 @@ impl Store {
         Ok((listed, rv.unwrap_or(state.rv)))
     }
 
+    /// All present objects of a bucket whose keys begin with `prefix`, in the order of their keys.
+    pub fn objects(&self, bucket: &str, prefix: &str) -> Listed {
+        let state = self.shared.state.read();
+        let Some(bucket) = state.bucket(bucket) else { return Vec::new() };
+        let from = bucket.entries.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let matching = from.take_while(|(key, _)| key.starts_with(prefix));
+        matching.map(|(key, entry)| (Arc::clone(key), Arc::clone(entry))).collect()
+    }
+
     /// The first objects of such a list, how many more there are, and its version.
     pub fn page(
         &self,
@@ -393,6 +404,11 @@ impl Store {
             return bucket.head.subscribe();
         }
         self.shared.state.write().bucket_mut(bucket).head.subscribe()
+    }
+
+    /// Forgets changes that are too old to resume a watch from.
+    pub(crate) fn expire_histories(&self) {
+        self.shared.state.write().expire_histories(Instant::now());
     }
 
     /// Every change of every bucket from now on.

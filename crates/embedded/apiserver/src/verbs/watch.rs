@@ -226,6 +226,11 @@ impl Watch {
             if self.filter.covers(&event.key) {
                 self.send(&event).await?;
             }
+            // A slow client of large objects must not hold many of them.
+            if self.ready.iter().map(Bytes::len).sum::<usize>() >= PIECE {
+                self.cursor = self.cursor.max(event.rv);
+                return Ok(false);
+            }
         }
         // A version from the future stays where it is until the present reaches it.
         self.cursor = self.cursor.max(complete);
