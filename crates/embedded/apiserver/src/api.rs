@@ -89,7 +89,6 @@ struct Inner {
     pub(crate) webhooks: admission::webhooks::Webhooks,
     pub(crate) documents: discovery::Documents,
     ledger: admission::Ledger,
-    allocations: admission::Allocations,
     policies: admission::Policies,
     services: aggregation::Services,
     /// Ends every watch when the server stops.
@@ -150,7 +149,6 @@ impl Api {
             webhooks: admission::webhooks::Webhooks::default(),
             documents: discovery::Documents::default(),
             ledger: admission::Ledger::default(),
-            allocations: admission::Allocations::default(),
             policies: admission::Policies::default(),
             services: aggregation::Services::default(),
             cut: RwLock::new(stop.child_token()),
@@ -267,10 +265,6 @@ impl Api {
 
     pub(crate) fn ledger(&self) -> &admission::Ledger {
         &self.0.ledger
-    }
-
-    pub(crate) fn allocations(&self) -> &admission::Allocations {
-        &self.0.allocations
     }
 
     pub(crate) fn policies(&self) -> &admission::Policies {

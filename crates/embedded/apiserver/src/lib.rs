@@ -52,6 +52,7 @@ pub mod crd;
 mod decode;
 mod discovery;
 pub mod faults;
+mod index;
 mod json;
 mod model;
 mod outbound;

@@ -13,11 +13,11 @@ use serde_json::Value;
 
 use crate::{request::options::DeleteOptions, status::Failure, verbs::Ask};
 
-pub(crate) use allocate::{Allocations, Claim, allocate};
+pub(crate) use allocate::{Claim, allocate};
 pub(crate) use plugins::homeless;
 pub(crate) use policies::Policies;
 pub(crate) use quota::{Ledger, Reservation, reserve};
-pub(crate) use usage::{Usage, counted_by, usage};
+pub(crate) use usage::{ScopeTraits, Usage, counted_by, depends_on_content, usage};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]

@@ -137,10 +137,8 @@ fn quotas(ask: &Ask) -> Vec<(String, Value)> {
         return Vec::new();
     }
     let prefix = format!("{}/", ask.namespace);
-    let listed = ask.api.store().list("core/resourcequotas", &prefix, None, None).map(|(entries, _)| entries);
-    let listed = listed.unwrap_or_default();
-    let parse = |body: &[u8]| serde_json::from_slice(body).unwrap_or_default();
-    listed.iter().map(|(key, entry)| (split_key(key).1.to_owned(), parse(&entry.body))).collect()
+    let listed = ask.api.store().objects("core/resourcequotas", &prefix);
+    listed.iter().map(|(key, entry)| (split_key(key).1.to_owned(), entry.parse())).collect()
 }
 
 /// Counts a new object against the quotas of its namespace; refuses it if it does not fit.
@@ -228,7 +226,8 @@ fn grant(
     let mut counted = quota.pointer("/status/used").and_then(Value::as_object).cloned().unwrap_or_default();
     if !hard.keys().all(|resource| counted.contains_key(resource)) {
         // Nobody has counted for this quota yet.
-        let present = used(&ask.api, &ask.namespace, quota, Some(object));
+        let own = (Arc::clone(&ask.resource.bucket), key_of(&ask.namespace, name).into());
+        let present = used(&ask.api, &ask.namespace, quota, Some(&own));
         counted = present.into_iter().map(|(resource, amount)| (resource, amount.into())).collect();
     }
     let (mut requested, mut taken, mut limited) = (Vec::new(), Vec::new(), Vec::new());

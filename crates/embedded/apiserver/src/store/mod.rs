@@ -25,6 +25,7 @@ use tokio::{
     time::Instant,
 };
 
+use crate::index::Indexes;
 pub use entry::{Entry, Event, Happened, Head, Put, key_of, split_key};
 use state::State;
 pub use state::{Listed, TooOld};
@@ -409,6 +410,11 @@ impl Store {
     /// Forgets changes that are too old to resume a watch from.
     pub(crate) fn expire_histories(&self) {
         self.shared.state.write().expire_histories(Instant::now());
+    }
+
+    /// What is known about the objects without reading them.
+    pub(crate) fn indexes(&self) -> Arc<Indexes> {
+        Arc::clone(&self.shared.state.read().indexes)
     }
 
     /// Every change of every bucket from now on.

@@ -10,9 +10,11 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use super::{
+    Id,
     entry::{Entry, Event, Happened},
     history::History,
 };
+use crate::index::Indexes;
 
 /// All histories together keep no more bytes.
 const HISTORY_BYTES_AT_MOST: usize = 256 << 20;
@@ -53,6 +55,8 @@ pub(super) struct State {
     pub(super) live_bytes: u64,
     /// Bytes of all histories.
     history_bytes: usize,
+    /// What is known about the objects without reading them, changed in the same step as they are.
+    pub(super) indexes: Arc<Indexes>,
 }
 
 impl State {
@@ -63,6 +67,7 @@ impl State {
             buckets: HashMap::new(),
             live_bytes: 0,
             history_bytes: 0,
+            indexes: Arc::default(),
         }
     }
 
@@ -78,6 +83,7 @@ impl State {
             buckets: buckets.collect(),
             live_bytes: self.live_bytes,
             history_bytes: 0,
+            indexes: Arc::new(self.indexes.fork()),
         }
     }
 
@@ -149,6 +155,8 @@ impl State {
         self.history_bytes = self.history_bytes + bucket.history.bytes() - before;
         bucket.head.send_replace(rv);
         self.shorten_histories();
+        let stored = (happened != Happened::Deleted).then_some(&event.entry);
+        self.indexes.note(bucket_name, &event.key, stored, |namespace| self.objects_in(namespace));
         Some(event)
     }
 
@@ -172,6 +180,19 @@ impl State {
             bucket.history.expire(now);
             self.history_bytes -= before - bucket.history.bytes();
         }
+    }
+
+    /// Every object in a namespace, with its bucket and key.
+    fn objects_in(&self, namespace: &str) -> Vec<(Id, Arc<Entry>)> {
+        let prefix = format!("{namespace}/");
+        let mut objects = Vec::new();
+        for (name, bucket) in &self.buckets {
+            let from = bucket.entries.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
+            let inside = from.take_while(|(key, _)| key.starts_with(&prefix));
+            objects
+                .extend(inside.map(|(key, entry)| ((Arc::clone(name), Arc::clone(key)), Arc::clone(entry))));
+        }
+        objects
     }
 
     /// Changes of a bucket after `rv`, at most `limit`, and the version up to which they are complete.
