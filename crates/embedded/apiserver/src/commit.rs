@@ -119,8 +119,7 @@ impl Api {
     /// Does what was left undone when the process ended between a write and its follow-up.
     pub(crate) async fn catch_up(&self) {
         let names = |bucket: &str| -> Vec<Arc<str>> {
-            let listed = self.store().list(bucket, "", None, None).map(|(entries, _)| entries);
-            listed.unwrap_or_default().into_iter().map(|(name, _)| name).collect()
+            self.store().objects(bucket, "").into_iter().map(|(name, _)| name).collect()
         };
         let registry = self.registry();
         for name in names(crd::BUCKET) {

@@ -14,9 +14,8 @@ use crate::{
 
 fn ranges(ask: &Ask) -> Vec<Value> {
     let prefix = format!("{}/", ask.namespace);
-    let listed = ask.api.store().list("core/limitranges", &prefix, None, None).map(|(entries, _)| entries);
-    let listed = listed.unwrap_or_default();
-    listed.iter().map(|(_, entry)| serde_json::from_slice(&entry.body).unwrap_or_default()).collect()
+    let listed = ask.api.store().objects("core/limitranges", &prefix);
+    listed.iter().map(|(_, entry)| entry.parse()).collect()
 }
 
 fn limits<'a>(ranges: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {

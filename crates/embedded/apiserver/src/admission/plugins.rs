@@ -160,7 +160,7 @@ fn service_account(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
         );
         return Err(forbidden(ask, object, &why));
     };
-    let account: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let account = entry.parse();
     let spec = json::child(json::as_map(object), "spec");
     spec.insert("serviceAccountName".into(), name.as_str().into());
     spec.insert("serviceAccount".into(), name.as_str().into());
@@ -215,20 +215,17 @@ fn priority(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
     let name = text(object, "/spec/priorityClassName").to_owned();
     let bucket = "scheduling.k8s.io/priorityclasses";
     let class: Option<(String, Value)> = if name.is_empty() {
-        let classes =
-            ask.api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let classes = ask.api.store().objects(bucket, "");
         classes
             .into_iter()
-            .map(|(key, entry)| {
-                (key.to_string(), serde_json::from_slice::<Value>(&entry.body).unwrap_or_default())
-            })
+            .map(|(key, entry)| (key.to_string(), entry.parse()))
             .filter(|(_, class)| class.get("globalDefault") == Some(&Value::Bool(true)))
             .min_by_key(|(_, class)| class.get("value").and_then(Value::as_i64))
     } else {
         let Some(entry) = ask.api.store().get(bucket, &name) else {
             return Err(forbidden(ask, object, &format!("no PriorityClass with name {name} was found")));
         };
-        Some((name, serde_json::from_slice(&entry.body).unwrap_or_default()))
+        Some((name, entry.parse()))
     };
     let spec = json::child(json::as_map(object), "spec");
     let value = class.as_ref().and_then(|(_, class)| class.get("value").cloned()).unwrap_or_else(|| 0.into());
@@ -266,7 +263,7 @@ fn runtime_class(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
     let Some(entry) = ask.api.store().get("node.k8s.io/runtimeclasses", &name) else {
         return Err(forbidden(ask, object, &format!("pod rejected: RuntimeClass {name:?} not found")));
     };
-    let class: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let class = entry.parse();
     let Some(spec) = object.get_mut("spec") else { return Ok(()) };
     if let Some(overhead) = class.pointer("/overhead/podFixed") {
         json::as_map(spec).entry("overhead").or_insert_with(|| overhead.clone());
@@ -299,11 +296,10 @@ fn protect(object: &mut Value, finalizer: &str) {
 
 /// The newest object of a bucket that an annotation makes the default.
 fn annotated_default(ask: &Ask, bucket: &str, annotation: &str) -> Option<String> {
-    let classes =
-        ask.api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let classes = ask.api.store().objects(bucket, "");
     classes
         .into_iter()
-        .map(|(key, entry)| (key, serde_json::from_slice::<Value>(&entry.body).unwrap_or_default()))
+        .map(|(key, entry)| (key, entry.parse()))
         .filter(|(_, class)| {
             class.pointer("/metadata/annotations").and_then(|a| a.get(annotation)) == Some(&"true".into())
         })

@@ -54,9 +54,7 @@ impl Policies {
             }
         }
         let listed = |bucket: &str| -> Vec<Value> {
-            let listed = api.store().list(bucket, "", None, None).map(|(entries, _)| entries);
-            let entries = listed.unwrap_or_default();
-            entries.iter().filter_map(|(_, entry)| serde_json::from_slice(&entry.body).ok()).collect()
+            api.store().objects(bucket, "").iter().map(|(_, entry)| entry.parse()).collect()
         };
         let bindings = listed(BINDINGS);
         let policies = listed(POLICIES);
@@ -157,8 +155,7 @@ impl Bound {
             "" => {
                 let selector = model::label_selector(reference.get("selector"));
                 let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-                let listed = store.list(&resource.bucket, &prefix, None, None);
-                let mut entries = listed.map(|(entries, _)| entries).unwrap_or_default();
+                let mut entries = store.objects(&resource.bucket, &prefix);
                 entries.retain(|(key, entry)| {
                     split_key(key).0 == namespace
                         && selector.as_ref().is_some_and(|selector| selects(selector, &entry.head))

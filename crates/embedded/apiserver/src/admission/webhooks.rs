@@ -42,11 +42,10 @@ impl Webhooks {
                 return Arc::clone(&cached.1);
             }
         }
-        let configurations =
-            api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let configurations = api.store().objects(bucket, "");
         let hooks: Arc<[Value]> = configurations
             .iter()
-            .map(|(_, entry)| serde_json::from_slice::<Value>(&entry.body).unwrap_or_default())
+            .map(|(_, entry)| entry.parse())
             .flat_map(|configuration| items(&configuration, "/webhooks").to_vec())
             .collect();
         *cache.write() = (version, Arc::clone(&hooks));

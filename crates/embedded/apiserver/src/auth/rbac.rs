@@ -202,11 +202,8 @@ pub(crate) struct Index {
 impl Index {
     fn build(store: &Store) -> Self {
         let all = |bucket: &str| -> Vec<(Arc<str>, Value)> {
-            let listed = store.list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
-            listed
-                .into_iter()
-                .map(|(key, entry)| (key, serde_json::from_slice(&entry.body).unwrap_or_default()))
-                .collect()
+            let listed = store.objects(bucket, "");
+            listed.into_iter().map(|(key, entry)| (key, entry.parse())).collect()
         };
         let parsed = |object: &Value| items(object, "/rules").iter().map(Rule::of).collect::<Vec<_>>();
         let [roles, bindings, cluster_roles, cluster_bindings] = BUCKETS.map(all);
@@ -421,8 +418,7 @@ fn covers(held: &[Rule], rule: &Rule) -> bool {
 /// Fills ClusterRoles that gather the rules of others.
 pub(crate) async fn aggregate(api: &Api) -> Result<(), Failure> {
     let resource = api.built_in(GROUP, "clusterroles")?;
-    let entries =
-        api.store().list(&resource.bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let entries = api.store().objects(&resource.bucket, "");
     let all: Vec<(Arc<str>, Arc<crate::store::Entry>, Value)> = entries
         .into_iter()
         .map(|(key, entry)| {

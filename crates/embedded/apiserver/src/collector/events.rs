@@ -23,10 +23,9 @@ pub(super) fn start(api: &Api) {
         loop {
             sweep.tick().await;
             let oldest = task_api.now() - KEPT;
-            let events =
-                task_api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+            let events = task_api.store().objects(BUCKET, "");
             for (key, entry) in events {
-                let event: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+                let event = entry.parse();
                 if last_written(&event, task_api.now()).is_some_and(|written| written < oldest) {
                     let expect = Expect::Version(entry.rv);
                     let write =

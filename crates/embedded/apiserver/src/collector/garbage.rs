@@ -98,8 +98,7 @@ pub(super) fn start(api: &Api) {
     let mut graph = Graph::default();
     let mut suspects = Vec::new();
     for bucket in api.store().buckets() {
-        let objects =
-            api.store().list(&bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let objects = api.store().objects(&bucket, "");
         for (key, entry) in objects {
             let place = (Arc::clone(&bucket), key);
             graph.add(&place, &entry.head.uid, &entry.head.owners);
@@ -142,7 +141,7 @@ impl Collector {
     async fn settle(&self, place: &Place) -> Result<(), Failure> {
         let Some(entry) = self.api.store().get(&place.0, &place.1) else { return Ok(()) };
         let Some(resource) = self.resource(&place.0) else { return Ok(()) };
-        let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+        let object = entry.parse();
         let (namespace, name) = split_key(&place.1);
         let ask = Ask::internal(&self.api, &resource, namespace, name);
         let finalizers: Vec<&str> = json::texts(&object, "/metadata/finalizers").collect();
@@ -215,7 +214,7 @@ impl Collector {
             return Owner::Gone;
         }
         if entry.head.is_terminating {
-            let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+            let object = entry.parse();
             if json::texts(&object, "/metadata/finalizers").any(|finalizer| finalizer == FOREGROUND) {
                 return Owner::Waiting;
             }
@@ -233,7 +232,7 @@ impl Collector {
 
     fn blocks(&self, bucket: &str, key: &str, uid: &str) -> bool {
         self.api.store().get(bucket, key).is_some_and(|entry| {
-            let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+            let object = entry.parse();
             items(&object, "/metadata/ownerReferences").iter().any(|reference| {
                 text(reference, "/uid") == uid
                     && reference.get("blockOwnerDeletion") == Some(&Value::Bool(true))

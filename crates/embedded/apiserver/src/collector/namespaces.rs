@@ -48,7 +48,7 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
 /// Empties namespaces that are being deleted, and then lets go of them.
 pub(super) fn start(api: &Api) {
     let changes = api.store().tap();
-    let namespaces = api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let namespaces = api.store().objects(BUCKET, "");
     let mut leaving: HashSet<Arc<str>> =
         namespaces.into_iter().filter(|(_, entry)| entry.head.is_terminating).map(|(name, _)| name).collect();
     let task_api = api.clone();
@@ -94,9 +94,7 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
     }
     let registry = api.registry();
     let prefix = format!("{name}/");
-    let objects = |bucket: &str| {
-        api.store().list(bucket, &prefix, None, None).map(|(entries, _)| entries).unwrap_or_default()
-    };
+    let objects = |bucket: &str| api.store().objects(bucket, &prefix);
     let mut left = Left::default();
     for (bucket, resource) in registry.by_bucket().into_iter().filter(|(_, resource)| resource.is_namespaced)
     {
@@ -110,7 +108,7 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
         if !rest.is_empty() {
             left.objects.push((Arc::clone(&resource.plural), rest.len()));
             for (_, entry) in &rest {
-                let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+                let object = entry.parse();
                 left.finalizers.extend(json::texts(&object, "/metadata/finalizers").map(str::to_owned));
             }
         }

@@ -69,7 +69,7 @@ pub(super) fn start(api: &Api) {
 
 /// Notes the pods that are being deleted: all, or those of one node.
 fn note_all(api: &Api, queue: &Queue<Arc<str>>, node: Option<&str>) {
-    let listed = api.store().list(BUCKET, "", None, None).map(|(pods, _)| pods).unwrap_or_default();
+    let listed = api.store().objects(BUCKET, "");
     for (key, entry) in listed {
         let leaving = Leaving::of(&entry);
         if let Some(leaving) = leaving.filter(|leaving| node.is_none_or(|node| leaving.node == node)) {

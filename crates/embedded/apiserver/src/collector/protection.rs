@@ -45,7 +45,7 @@ pub(super) fn start(api: &Api) {
 
 /// What is being deleted of a bucket, where keys begin so.
 fn leaving(api: &Api, bucket: &'static str, prefix: &str) -> Vec<Protected> {
-    let listed = api.store().list(bucket, prefix, None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let listed = api.store().objects(bucket, prefix);
     let leaving = listed.into_iter().filter(|(_, entry)| entry.head.is_terminating);
     leaving.map(|(key, _)| (bucket, key)).collect()
 }
@@ -72,7 +72,7 @@ async fn release(api: &Api, bucket: &'static str, key: &str) -> Result<(), Failu
     let Some(entry) = api.store().get(bucket, key).filter(|entry| entry.head.is_terminating) else {
         return Ok(());
     };
-    let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let object = entry.parse();
     let finalizer = finalizer(bucket);
     let is_protected = json::texts(&object, "/metadata/finalizers").any(|one| one == finalizer);
     let is_used = match bucket {
@@ -100,9 +100,9 @@ async fn release(api: &Api, bucket: &'static str, key: &str) -> Result<(), Failu
 /// Whether a pod that has not ended uses a claim.
 fn is_mounted(api: &Api, claim: &str) -> bool {
     let (namespace, name) = split_key(claim);
-    let pods = api.store().list(PODS, &format!("{namespace}/"), None, None).map(|(pods, _)| pods);
-    pods.unwrap_or_default().iter().any(|(_, entry)| {
-        let pod: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let pods = api.store().objects(PODS, &format!("{namespace}/"));
+    pods.iter().any(|(_, entry)| {
+        let pod = entry.parse();
         let is_over = matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed");
         let mut volumes = items(&pod, "/spec/volumes").iter();
         !is_over && volumes.any(|volume| text(volume, "/persistentVolumeClaim/claimName") == name)

@@ -23,8 +23,7 @@ const AT_A_TIME: usize = 64;
 /// Removes the objects of definitions that are being deleted, and then lets go of those.
 pub(crate) fn start(api: &Api) {
     let changes = api.store().tap();
-    let definitions =
-        api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let definitions = api.store().objects(BUCKET, "");
     // Which definition the objects of a bucket are of.
     let mut leaving: HashMap<String, Arc<str>> = definitions
         .into_iter()
@@ -58,7 +57,7 @@ pub(crate) fn start(api: &Api) {
 
 /// Where the objects of a definition are.
 fn bucket_of(definition: &Entry) -> String {
-    let definition: Value = serde_json::from_slice(&definition.body).unwrap_or_default();
+    let definition = definition.parse();
     bucket(text(&definition, "/spec/group"), text(&definition, "/spec/names/plural"))
 }
 
@@ -79,8 +78,7 @@ async fn remove(api: &Api, name: &str) -> Result<(), Failure> {
         }
         // Also of a definition that serves nothing: what it left behind would belong to the next one of its name.
         if let Some(instances) = storage_resource(&entry) {
-            let objects =
-                api.store().list(&place, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+            let objects = api.store().objects(&place, "");
             let staying = objects.into_iter().filter(|(_, entry)| !entry.head.is_terminating);
             let deletions = staying.map(|(key, _)| delete_one(api, &instances, key));
             let outcomes: Vec<_> = stream::iter(deletions).buffer_unordered(AT_A_TIME).collect().await;

@@ -315,9 +315,8 @@ async fn evict(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Val
 /// Takes one disruption from the budget of a pod, or refuses.
 async fn spend_budget(ask: &Ask, pod: &crate::store::Head, is_dry_run: bool) -> Result<(), Failure> {
     let prefix = format!("{}/", ask.namespace);
-    let budgets = ask.api.store().list("policy/poddisruptionbudgets", &prefix, None, None).map(|(e, _)| e);
+    let budgets = ask.api.store().objects("policy/poddisruptionbudgets", &prefix);
     let budgets: Vec<Value> = budgets
-        .unwrap_or_default()
         .iter()
         .map(|(_, entry)| entry.to_value("policy/v1", "PodDisruptionBudget"))
         .filter(|budget| {

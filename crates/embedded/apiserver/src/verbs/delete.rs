@@ -92,11 +92,7 @@ pub(crate) async fn delete_collection(
 ) -> Result<Vec<Value>, Failure> {
     let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let filter = Filter::new(&ask.resource, namespace, list)?;
-    let (entries, _) = ask
-        .api
-        .store()
-        .list(&ask.resource.bucket, &filter.prefix, None, None)
-        .map_err(|_| Failure::expired("The resourceVersion for the provided list is too old."))?;
+    let entries = ask.api.store().objects(&ask.resource.bucket, &filter.prefix);
     let wanted = entries.into_iter().filter(|(key, entry)| filter.matches(&ask.resource, key, entry));
     let deletions = wanted.take(list.limit.unwrap_or(usize::MAX)).map(|(key, entry)| async move {
         let (namespace, name) = split_key(&key);
