@@ -1,9 +1,6 @@
 //! Health, metrics and debug state over plain HTTP.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::Arc,
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -12,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+pub use quintet_foundation::tls::bind;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -85,21 +83,6 @@ impl Admin {
             }
         });
     }
-}
-
-/// Takes an address to listen at. All interfaces means those of IPv4 alone where the kernel has no IPv6.
-pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    match TcpListener::bind(address).await {
-        Err(error) if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) && is_unsupported(&error) => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
-        }
-        outcome => outcome,
-    }
-}
-
-fn is_unsupported(error: &std::io::Error) -> bool {
-    // EAFNOSUPPORT and EADDRNOTAVAIL, for which there are no stable names.
-    matches!(error.raw_os_error(), Some(97 | 99))
 }
 
 async fn healthz(State(admin): State<Arc<Admin>>) -> Response {

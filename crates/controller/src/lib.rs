@@ -59,9 +59,7 @@
 
 pub mod admin;
 pub mod api;
-pub mod backoff;
 pub mod cache;
-pub mod clock;
 pub mod controller;
 pub mod error;
 pub mod events;
@@ -74,6 +72,8 @@ pub mod plan;
 pub mod queue;
 pub mod tasks;
 pub mod webhook;
+
+pub use quintet_foundation::{backoff, clock, rng};
 
 pub use controller::{Controller, Runtime, RuntimeParts, RuntimeSettings};
 pub use error::{Class, Error};

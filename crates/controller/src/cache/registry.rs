@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     api::Api,
-    backoff::Random,
     error::{Class, Error},
     metrics::Metrics,
     object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
+    rng::Rng,
     tasks::Tasks,
 };
 
@@ -31,7 +31,7 @@ struct Registry {
     api: Api,
     tasks: Tasks,
     metrics: Arc<Metrics>,
-    random: Random,
+    rng: Rng,
     /// In the order of their making; there are tens of them, and looking one up is for start-up and
     /// debug state.
     caches: Mutex<Vec<Registered>>,
@@ -86,9 +86,9 @@ impl Knowledge {
 impl Caches {
     /// No caches yet.
     pub fn new(api: Api, tasks: Tasks, metrics: Arc<Metrics>, seed: Option<u64>) -> Self {
-        let random = seed.map_or_else(Random::from_entropy, Random::seeded);
+        let rng = Rng::seeded_or_entropy(seed);
         let (caches, by_kind) = (Mutex::default(), RwLock::default());
-        Self(Arc::new(Registry { api, tasks, metrics, random, caches, namespaces: Vec::new(), by_kind }))
+        Self(Arc::new(Registry { api, tasks, metrics, rng, caches, namespaces: Vec::new(), by_kind }))
     }
 
     /// The same without any watch yet, for these namespaces only, or for all if none are named: kinds that live in
@@ -98,13 +98,13 @@ impl Caches {
         let mut namespaces = namespaces.to_vec();
         namespaces.sort();
         namespaces.dedup();
-        let Registry { api, tasks, metrics, random, .. } = &*self.0;
-        let random = Random::seeded(random.next());
+        let Registry { api, tasks, metrics, rng, .. } = &*self.0;
+        let rng = rng.fork();
         Self(Arc::new(Registry {
             api: api.clone(),
             tasks: tasks.clone(),
             metrics: Arc::clone(metrics),
-            random,
+            rng,
             caches: Mutex::default(),
             namespaces,
             by_kind: RwLock::default(),
@@ -164,8 +164,8 @@ impl Caches {
         registry.by_kind.write().entry(kind.clone()).or_default().push(Arc::clone(&erased));
         for stream in (0..streams).map(StreamId) {
             let (api, tasks) = (registry.api.clone(), registry.tasks.clone());
-            let random = Random::seeded(registry.random.next());
-            let task = watch::Task::new(api, Arc::clone(&inner), stream, tasks, random);
+            let rng = registry.rng.fork();
+            let task = watch::Task::new(api, Arc::clone(&inner), stream, tasks, rng);
             let namespace = inner.spec.selector.namespaces.get(stream.0);
             let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
             registry.tasks.spawn(format!("watch {kind}{place}"), task.run());

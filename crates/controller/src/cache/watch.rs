@@ -10,9 +10,10 @@ use tokio::{sync::watch as signal, time::Instant};
 use super::{Cause, Inner, Phase, Progress, store::StreamId};
 use crate::{
     api::{Api, Page},
-    backoff::{Backoff, Random},
+    backoff::Backoff,
     error::{Class, Error},
     object::{Head, ObjectKey, ResourceVersion},
+    rng::Rng,
     tasks::Tasks,
 };
 
@@ -43,7 +44,7 @@ pub(super) struct Task<T> {
     stream: StreamId,
     must_catch_up: signal::Receiver<bool>,
     tasks: Tasks,
-    random: Random,
+    rng: Rng,
     failures: u32,
     /// Watches in a row that ended before they brought anything.
     barren: u32,
@@ -88,15 +89,9 @@ struct Bookmark {
 }
 
 impl<T: Send + Sync + 'static> Task<T> {
-    pub(super) fn new(
-        api: Api,
-        cache: Arc<Inner<T>>,
-        stream: StreamId,
-        tasks: Tasks,
-        random: Random,
-    ) -> Self {
+    pub(super) fn new(api: Api, cache: Arc<Inner<T>>, stream: StreamId, tasks: Tasks, rng: Rng) -> Self {
         let must_catch_up = cache.must_catch_up.subscribe();
-        Self { api, cache, stream, must_catch_up, tasks, random, failures: 0, barren: 0, unwatchable: false }
+        Self { api, cache, stream, must_catch_up, tasks, rng, failures: 0, barren: 0, unwatchable: false }
     }
 
     pub(super) async fn run(mut self) {
@@ -141,7 +136,7 @@ impl<T: Send + Sync + 'static> Task<T> {
             };
             // A server or proxy that ends watches at once must not be asked again at once.
             if self.barren > 1 && opened.elapsed() < Duration::from_secs(1) {
-                tokio::time::sleep(RETRY.wait(self.barren, &self.random)).await;
+                tokio::time::sleep(RETRY.wait(self.barren, &self.rng)).await;
             }
             match ended {
                 End::Closed => {}
@@ -215,7 +210,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         let kind = self.cache.spec.kind.clone();
         let labels = self.cache.spec.selector.labels_text();
         // A little shorter each time at random, so that watches do not all end together.
-        let length = WATCH_LENGTH.saturating_sub(Duration::from_secs(self.random.below(60)));
+        let length = WATCH_LENGTH.saturating_sub(Duration::from_secs(self.rng.below(60)));
         let mut lines = Box::pin(self.api.watch(&kind, self.page(&labels), version, length).await?);
         let end = Instant::now() + length + WATCH_GRACE;
         self.in_step(false);
@@ -313,7 +308,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         self.failures = self.failures.saturating_add(1);
         self.set_phase(Phase::Failing(error.to_string()));
         self.cache.metrics.watch_failed(&self.cache.spec.kind, error.class());
-        let wait = RETRY.wait(self.failures, &self.random).max(error.retry_after().unwrap_or_default());
+        let wait = RETRY.wait(self.failures, &self.rng).max(error.retry_after().unwrap_or_default());
         tracing::warn!(?wait, "{error}; trying again");
         tokio::time::sleep(wait).await;
     }

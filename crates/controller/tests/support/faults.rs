@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quintet_controller::backoff::Random;
+use quintet_controller::rng::Rng;
 use tokio::time::Instant;
 
 /// How often each fault happens, per thousand requests (or watch events).
@@ -55,7 +55,7 @@ pub enum Fate {
 }
 
 pub struct Faults {
-    random: Random,
+    rng: Rng,
     pub odds: Odds,
     pub away_until: Option<Instant>,
     /// Reading lists and watches whose path contains the text is answered with this code.
@@ -69,7 +69,7 @@ pub struct Faults {
 impl Faults {
     pub fn new(seed: u64) -> Self {
         Self {
-            random: Random::seeded(seed),
+            rng: Rng::seeded(seed),
             odds: Odds::default(),
             away_until: None,
             unreadable: None,
@@ -81,7 +81,7 @@ impl Faults {
 
     /// Decides what happens to a request, and how long it takes.
     pub fn request(&mut self, writes: bool) -> (Duration, Fate) {
-        let quick = Duration::from_millis(1 + self.random.below(10));
+        let quick = Duration::from_millis(1 + self.rng.below(10));
         if self.away_until.is_some_and(|until| Instant::now() < until) {
             // Half of the requests are refused at once, the others hang until the client gives up.
             return if self.chance(500) { (quick, Fate::Refused(503)) } else { (quick, Fate::Swallowed) };
@@ -97,7 +97,7 @@ impl Faults {
         }
         let odds = self.odds;
         if self.chance(odds.refused) {
-            let code = [500, 503, 429][usize::try_from(self.random.below(3)).unwrap()];
+            let code = [500, 503, 429][usize::try_from(self.rng.below(3)).unwrap()];
             return (quick, Fate::Refused(code));
         }
         if self.chance(odds.answer_lost) {
@@ -107,7 +107,7 @@ impl Faults {
             return (quick, Fate::Conflict);
         }
         if self.chance(odds.slow) {
-            return (Duration::from_millis(self.random.below(60_000)), Fate::Served);
+            return (Duration::from_millis(self.rng.below(60_000)), Fate::Served);
         }
         (quick, Fate::Served)
     }
@@ -118,7 +118,7 @@ impl Faults {
         if away || self.chance(self.odds.watch_dropped) {
             return None;
         }
-        Some(Duration::from_millis(self.random.below(self.odds.watch_delay_ms + 1)))
+        Some(Duration::from_millis(self.rng.below(self.odds.watch_delay_ms + 1)))
     }
 
     /// Whether the history that a new watch needs is gone.
@@ -127,6 +127,6 @@ impl Faults {
     }
 
     fn chance(&mut self, per_thousand: u64) -> bool {
-        per_thousand > 0 && self.random.below(1000) < per_thousand
+        per_thousand > 0 && self.rng.below(1000) < per_thousand
     }
 }

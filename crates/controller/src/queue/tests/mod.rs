@@ -1,6 +1,4 @@
-#![expect(clippy::disallowed_methods, reason = "tasks of a test end with the test")]
-
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -17,13 +15,11 @@ fn failure(class: Class) -> Outcome {
     Outcome::Failed(Failure::of(class))
 }
 
-fn queue(lanes: &[(&'static str, usize)]) -> (Queue, Vec<LaneId>) {
+fn queue() -> (Queue, LaneId) {
     let queue = Queue::new(Metrics::register(&MetricsRegistry::new()), Some(1));
-    let lanes = lanes.iter().map(|(name, workers)| queue.add_lane(name, *workers)).collect::<Vec<_>>();
-    for lane in &lanes {
-        queue.open(*lane);
-    }
-    (queue, lanes)
+    let lane = queue.add_lane("a", 1);
+    queue.open(lane);
+    (queue, lane)
 }
 
 fn key(name: &str) -> ObjectKey {
@@ -34,86 +30,15 @@ async fn take(queue: &Queue) -> Job {
     queue.next().await.unwrap()
 }
 
-/// Whether nothing is ready now.
+/// Whether no object is ready now.
 async fn is_still(queue: &Queue) -> bool {
     futures::poll!(std::pin::pin!(queue.next())).is_pending()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_waits_once_however_often_it_is_added() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    for _ in 0..3 {
-        queue.add(lanes[0], key("x"), CHANGED);
-    }
-    let job = take(&queue).await;
-    assert_eq!((job.key.name(), job.reason), ("x", CHANGED));
-    assert!(is_still(&queue).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_change_during_a_turn_leads_to_one_more_turn_after_it() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    queue.add(lanes[0], key("x"), CHANGED);
-    let job = take(&queue).await;
-    queue.add(lanes[0], key("x"), CHANGED);
-    queue.add(lanes[0], key("x"), CHANGED);
-    assert!(is_still(&queue).await, "never twice at the same time");
-    queue.finish(job, Outcome::Done);
-    let job = take(&queue).await;
-    queue.finish(job, Outcome::Done);
-    assert!(is_still(&queue).await);
-    assert!(queue.is_idle());
-}
-
-#[tokio::test(start_paused = true)]
-async fn real_changes_go_first_but_do_not_starve_the_rest() {
-    let (queue, lanes) = queue(&[("a", 100)]);
-    for number in 0..20 {
-        queue.add(lanes[0], key(&format!("old-{number}")), Reason::Start);
-    }
-    for number in 0..20 {
-        queue.add(lanes[0], key(&format!("new-{number}")), CHANGED);
-    }
-    let mut order = Vec::new();
-    for _ in 0..16 {
-        order.push(take(&queue).await.reason == CHANGED);
-    }
-    assert_eq!(order.iter().filter(|change| !**change).count(), 2, "{order:?}");
-    assert!(order[..7].iter().all(|change| *change), "{order:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_change_lifts_an_object_out_of_the_background() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    queue.add(lanes[0], key("x"), Reason::Start);
-    queue.add(lanes[0], key("y"), Reason::Start);
-    queue.add(lanes[0], key("y"), CHANGED);
-    assert_eq!(take(&queue).await.key, key("y"));
-    assert_eq!(take(&queue).await.key, key("x"));
-    assert!(is_still(&queue).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn controllers_take_turns_and_keep_to_their_share() {
-    let (queue, lanes) = queue(&[("busy", 2), ("quiet", 2)]);
-    for number in 0..10 {
-        queue.add(lanes[0], key(&number.to_string()), CHANGED);
-    }
-    queue.add(lanes[1], key("x"), CHANGED);
-    let first = take(&queue).await;
-    let second = take(&queue).await;
-    assert_ne!(first.lane, second.lane, "the quiet one does not wait for the busy one's backlog");
-    let third = take(&queue).await;
-    assert_eq!(third.lane, lanes[0]);
-    assert!(is_still(&queue).await, "the busy one has its two already");
-    queue.finish(first, Outcome::Done);
-    assert_eq!(take(&queue).await.lane, lanes[0]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn failures_back_off_further_and_success_forgets_them() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    queue.add(lanes[0], key("x"), CHANGED);
+    let (queue, lane) = queue();
+    queue.add(lane, key("x"), CHANGED);
     let mut nominal = Duration::from_millis(100);
     for failures in 0..6 {
         let started = Instant::now();
@@ -131,14 +56,14 @@ async fn failures_back_off_further_and_success_forgets_them() {
     }
     let job = take(&queue).await;
     queue.finish(job, Outcome::Done);
-    queue.add(lanes[0], key("x"), CHANGED);
+    queue.add(lane, key("x"), CHANGED);
     assert_eq!(take(&queue).await.failures, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_is_given_as_long_as_it_asks_for() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    queue.add(lanes[0], key("x"), CHANGED);
+async fn a_retry_after_of_the_server_is_honoured() {
+    let (queue, lane) = queue();
+    queue.add(lane, key("x"), CHANGED);
     let job = take(&queue).await;
     queue.finish(
         job,
@@ -150,26 +75,11 @@ async fn the_server_is_given_as_long_as_it_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_ends_a_wait_and_a_resync_does_not() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    queue.add(lanes[0], key("x"), CHANGED);
+async fn changes_made_by_a_failed_reconcile_do_not_end_its_backoff() {
+    let (queue, lane) = queue();
+    queue.add(lane, key("x"), CHANGED);
     let job = take(&queue).await;
-    queue.finish(job, Outcome::After(Duration::from_mins(1)));
-    queue.add(lanes[0], key("x"), Reason::Resync);
-    assert!(is_still(&queue).await);
-    queue.add(lanes[0], key("x"), CHANGED);
-    let job = take(&queue).await;
-    queue.finish(job, Outcome::Done);
-    tokio::time::advance(Duration::from_mins(2)).await;
-    assert!(is_still(&queue).await, "the old timer is void");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_turns_own_changes_do_not_cut_its_backoff_short() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    queue.add(lanes[0], key("x"), CHANGED);
-    let job = take(&queue).await;
-    queue.add(lanes[0], key("x"), CHANGED);
+    queue.add(lane, key("x"), CHANGED);
     queue.finish(job, failure(Class::Invalid));
     assert!(is_still(&queue).await);
     let started = Instant::now();
@@ -178,128 +88,15 @@ async fn a_failed_turns_own_changes_do_not_cut_its_backoff_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_comes_when_it_is_due() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    queue.add(lanes[0], key("x"), CHANGED);
-    let job = take(&queue).await;
-    queue.finish(job, Outcome::After(Duration::from_mins(1)));
-    let started = Instant::now();
-    assert_eq!(take(&queue).await.reason, Reason::Timer);
-    assert_eq!(started.elapsed().as_secs(), 60);
-}
-
-#[tokio::test(start_paused = true)]
-async fn timers_that_are_due_together_wake_as_many_as_there_are() {
-    let (queue, lanes) = queue(&[("a", 4)]);
-    let mut waiting: Vec<_> = (0..4)
-        .map(|_| {
-            let queue = queue.clone();
-            tokio::spawn(async move { take(&queue).await })
-        })
-        .collect();
-    tokio::task::yield_now().await;
-    for name in ["x", "y"] {
-        queue.add(lanes[0], key(name), CHANGED);
-    }
-    for _ in 0..2 {
-        let (job, _, others) = futures::future::select_all(waiting).await;
-        waiting = others;
-        queue.finish(job.unwrap(), Outcome::After(Duration::from_mins(1)));
-    }
-    let started = Instant::now();
-    for job in futures::future::join_all(waiting).await {
-        assert_eq!(job.unwrap().reason, Reason::Timer);
-    }
-    assert_eq!(started.elapsed().as_secs(), 60);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lane_gives_nothing_out_before_it_is_opened() {
-    let queue = Queue::new(Metrics::register(&MetricsRegistry::new()), Some(1));
-    let lane = queue.add_lane("a", 1);
+async fn an_object_fixed_while_it_was_rejected_is_retried_soon() {
+    let (queue, lane) = queue();
     queue.add(lane, key("x"), CHANGED);
-    assert!(is_still(&queue).await);
-    let waiting = queue.clone();
-    let taken = tokio::spawn(async move { waiting.next().await });
-    tokio::task::yield_now().await;
-    queue.open(lane);
-    assert_eq!(taken.await.unwrap().unwrap().key, key("x"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn closing_wakes_everybody() {
-    let (queue, _) = queue(&[("a", 4)]);
-    let waiting: Vec<_> = (0..4)
-        .map(|_| {
-            let queue = queue.clone();
-            tokio::spawn(async move { queue.next().await.is_none() })
-        })
-        .collect();
-    tokio::task::yield_now().await;
-    queue.close();
-    for waiting in waiting {
-        assert!(waiting.await.unwrap());
-    }
-}
-
-/// Many adders, workers and outcomes at once: every object that was added is looked at afterwards, and
-/// never by two at the same time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_is_lost_and_nothing_runs_twice_at_once() {
-    use parking_lot::Mutex;
-    use std::collections::{HashMap, HashSet};
-    let (queue, lanes) = queue(&[("a", 8), ("b", 8)]);
-    let running = Arc::new(Mutex::new(HashSet::new()));
-    let wanted = Arc::new(Mutex::new(HashMap::<(LaneId, ObjectKey), u32>::new()));
-    let seen = Arc::new(Mutex::new(HashMap::<(LaneId, ObjectKey), u32>::new()));
-    let mut workers = Vec::new();
-    for _ in 0..8 {
-        let (queue, running, wanted, seen) =
-            (queue.clone(), Arc::clone(&running), Arc::clone(&wanted), Arc::clone(&seen));
-        workers.push(tokio::spawn(async move {
-            while let Some(job) = queue.next().await {
-                let id = (job.lane, job.key.clone());
-                assert!(running.lock().insert(id.clone()));
-                let now = wanted.lock()[&id];
-                tokio::task::yield_now().await;
-                seen.lock().insert(id.clone(), now);
-                running.lock().remove(&id);
-                let outcome = match now % 3 {
-                    0 => failure(Class::Conflict),
-                    _ => Outcome::Done,
-                };
-                queue.finish(job, outcome);
-            }
-        }));
-    }
-    for round in 1..200_u32 {
-        for number in 0..20 {
-            let id = (lanes[number % 2], key(&number.to_string()));
-            wanted.lock().insert(id.clone(), if round == 199 { 1000 } else { round });
-            queue.add(id.0, id.1, CHANGED);
-        }
-        tokio::task::yield_now().await;
-    }
-    // A failed turn comes back by itself, so in the end every object has seen the last round.
-    while seen.lock().values().filter(|seen| **seen == 1000).count() < 20 {
-        tokio::task::yield_now().await;
-    }
-    queue.close();
-    for worker in workers {
-        worker.await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_mended_while_it_was_refused_is_looked_at_soon() {
-    let (queue, lanes) = queue(&[("a", 1)]);
-    queue.add(lanes[0], key("x"), CHANGED);
     for _ in 0..12 {
         let job = take(&queue).await;
         queue.finish(job, failure(Class::Invalid));
     }
     let job = take(&queue).await;
-    queue.add(lanes[0], key("x"), CHANGED);
+    queue.add(lane, key("x"), CHANGED);
     let failed = Instant::now();
     queue.finish(job, failure(Class::Invalid));
     take(&queue).await;
@@ -307,20 +104,9 @@ async fn what_was_mended_while_it_was_refused_is_looked_at_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timers_do_not_pile_up_for_an_object_that_changes_often() {
-    let (queue, lanes) = queue(&[("a", 1)]);
-    for _ in 0..1000 {
-        queue.add(lanes[0], key("x"), CHANGED);
-        let job = take(&queue).await;
-        queue.finish(job, Outcome::After(Duration::from_hours(24)));
-    }
-    assert!(queue.0.state.lock().timers.len() < 100);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_time_that_a_plan_waits_for_is_not_missed_because_a_turn_was_refused() {
-    let (queue, lanes) = queue(&[("a", 1)]);
-    queue.add(lanes[0], key("x"), CHANGED);
+async fn a_requeue_after_is_kept_when_the_write_was_rejected() {
+    let (queue, lane) = queue();
+    queue.add(lane, key("x"), CHANGED);
     for _ in 0..12 {
         let job = take(&queue).await;
         queue.finish(job, failure(Class::Invalid));
@@ -330,5 +116,9 @@ async fn a_time_that_a_plan_waits_for_is_not_missed_because_a_turn_was_refused()
     let next = Some(Duration::from_secs(1));
     queue.finish(job, Outcome::Failed(Failure { next, ..Failure::of(Class::Invalid) }));
     take(&queue).await;
-    assert_eq!(start.elapsed().as_secs(), 30, "a plan that is refused again and again is no hot loop");
+    assert_eq!(
+        start.elapsed().as_secs(),
+        30,
+        "a plan that is rejected every time does not become a hot loop"
+    );
 }

@@ -7,11 +7,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use quintet_controller::{
-    ObjectKey, Runtime,
-    backoff::{Backoff, Random},
-    clock::Clock,
-    controller::Trigger,
-    tasks::Tasks,
+    ObjectKey, Runtime, backoff::Backoff, clock::Clock, controller::Trigger, rng::Rng, tasks::Tasks,
 };
 use tokio::{sync::Notify, time::Instant};
 
@@ -112,7 +108,7 @@ struct Inner<Q: Question> {
     state: Mutex<State<Q>>,
     changed: Notify,
     period: Duration,
-    random: Random,
+    random: Rng,
 }
 
 /// Asks one kind of question on behalf of one controller.
@@ -156,7 +152,7 @@ impl<Q: Question> Poller<Q> {
             state: Mutex::new(State { watched: HashMap::new(), agenda: Agenda::default() }),
             changed: Notify::new(),
             period,
-            random: seed.map_or_else(Random::from_entropy, Random::seeded),
+            random: seed.map_or_else(Rng::from_entropy, Rng::seeded),
         }))
     }
 

@@ -8,7 +8,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use quintet_controller::{backoff::Random, clock::Clock};
+use quintet_controller::{clock::Clock, rng::Rng};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -70,7 +70,7 @@ struct Ray {
 /// Ray on all clusters of a simulation.
 pub struct SimulatedDashboard {
     clock: Clock,
-    random: Random,
+    random: Rng,
     faults: Mutex<Faults>,
     life: Mutex<Life>,
     rays: Mutex<BTreeMap<String, Ray>>,
@@ -94,7 +94,7 @@ impl SimulatedDashboard {
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
             clock,
-            random: Random::seeded(seed),
+            random: Rng::seeded(seed),
             faults: Mutex::default(),
             life: Mutex::default(),
             rays: Mutex::default(),

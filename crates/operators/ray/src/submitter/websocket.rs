@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use quintet_controller::backoff::Random;
+use quintet_controller::rng::Rng;
 use sha1::{Digest as _, Sha1};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -35,7 +35,7 @@ pub(super) async fn read(
     header: Option<(&str, &str)>,
     mut take: impl FnMut(&str),
 ) -> Result<(), String> {
-    let random = Random::from_entropy();
+    let random = Rng::from_entropy();
     let connect = tokio::time::timeout(HANDSHAKE, shake_hands(host, path, header, &random));
     let mut stream = connect.await.map_err(|_| format!("no answer from {host} within {HANDSHAKE:?}"))??;
     let mut message = Vec::new();
@@ -80,7 +80,7 @@ async fn shake_hands(
     host: &str,
     path: &str,
     header: Option<(&str, &str)>,
-    random: &Random,
+    random: &Rng,
 ) -> Result<BufReader<TcpStream>, String> {
     let address = if host.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
         host.to_owned()
@@ -90,8 +90,8 @@ async fn shake_hands(
     let stream = TcpStream::connect(&address).await;
     let stream = stream.map_err(|error| format!("cannot connect to {address}: {error}"))?;
     let mut stream = BufReader::new(stream);
-    let mut nonce = random.next().to_be_bytes().to_vec();
-    nonce.extend(random.next().to_be_bytes());
+    let mut nonce = random.next_u64().to_be_bytes().to_vec();
+    nonce.extend(random.next_u64().to_be_bytes());
     let key = STANDARD.encode(nonce);
     let extra = header.map(|(name, value)| format!("{name}: {value}\r\n")).unwrap_or_default();
     let request = format!(
@@ -158,11 +158,11 @@ async fn write_frame(
     stream: &mut BufReader<TcpStream>,
     opcode: u8,
     payload: &[u8],
-    random: &Random,
+    random: &Rng,
 ) -> Result<(), String> {
     // What a client answers is short: control frames have at most 125 bytes.
     let payload = payload.get(..payload.len().min(125)).unwrap_or_default();
-    let [a, b, c, d, ..] = random.next().to_be_bytes();
+    let [a, b, c, d, ..] = random.next_u64().to_be_bytes();
     let mask = [a, b, c, d];
     let mut frame = vec![0x80 | opcode, 0x80 | u8::try_from(payload.len()).unwrap_or_default()];
     frame.extend(mask);

@@ -3,10 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Where the machinery reads the time of day.
+/// The source of wall-clock time.
 ///
-/// Durations are measured with tokio's clock everywhere; this is for the timestamps that others
-/// read, such as those of leases and events.
+/// Durations and deadlines are measured with tokio's clock everywhere; this one is for timestamps that
+/// leave the process, such as those of leases, events and object metadata. A simulated clock follows
+/// tokio's, so a test with paused time drives both.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -27,8 +28,8 @@ impl Clock {
         Self(Source::Simulated { start, base: Instant::now() })
     }
 
-    /// The time of day.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system")]
+    /// The current wall-clock time.
+    #[expect(clippy::disallowed_methods, reason = "the only call; everything else takes a Clock")]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => Timestamp::now(),

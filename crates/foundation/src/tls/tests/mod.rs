@@ -1,0 +1,192 @@
+#![expect(clippy::disallowed_methods, reason = "tasks of a test end with the test")]
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::{http1, http2};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use rustls_pki_types::{PrivateKeyDer, ServerName};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::Notify,
+    time::Instant,
+};
+use tokio_rustls::{TlsConnector, client};
+
+use super::*;
+
+type Stream = client::TlsStream<TcpStream>;
+
+/// A server whose path `/slow` answers once it is told to.
+struct TestServer {
+    address: SocketAddr,
+    roots: Arc<RootCertStore>,
+    release: Arc<Notify>,
+    stop: CancellationToken,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl TestServer {
+    async fn start(limits: Limits) -> Self {
+        let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = key.cert.der().clone();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
+        let tls = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], private)
+            .unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (release, stop) = (Arc::new(Notify::new()), CancellationToken::new());
+        let released = Arc::clone(&release);
+        let service = move |_: Peer<'_>| {
+            let released = Arc::clone(&released);
+            service_fn(move |request: Request<Incoming>| {
+                let released = Arc::clone(&released);
+                async move {
+                    if request.uri().path() == "/slow" {
+                        released.notified().await;
+                    }
+                    Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"hello"))))
+                }
+            })
+        };
+        let serving = tokio::spawn(serve(listener, tls, limits, service, stop.clone().cancelled_owned()));
+        Self { address, roots: Arc::new(roots), release, stop, serving }
+    }
+
+    async fn connect(&self, protocol: &str) -> std::io::Result<Stream> {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(Arc::clone(&self.roots))
+            .with_no_client_auth();
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    /// An HTTP/2 connection after its preface, without a request.
+    async fn connect_http2(&self) -> http2::SendRequest<Full<Bytes>> {
+        let stream = TokioIo::new(self.connect("h2").await.unwrap());
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// A request on a new HTTP/1 connection.
+    async fn get(&self, path: &str) -> Result<http::StatusCode, Box<dyn std::error::Error>> {
+        let stream = TokioIo::new(self.connect("http/1.1").await?);
+        let (mut sender, connection) = http1::handshake(stream).await?;
+        tokio::spawn(connection);
+        let request = Request::get(path).body(Full::new(Bytes::new()))?;
+        Ok(sender.send_request(request).await?.status())
+    }
+}
+
+fn limits(connections: usize) -> Limits {
+    Limits { connections, ..Limits::default() }
+}
+
+/// Waits until the server closes a connection.
+async fn closed(mut stream: Stream) {
+    let mut buffer = [0; 64];
+    while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {}
+}
+
+#[tokio::test]
+async fn a_new_client_replaces_the_one_that_was_idle_for_longest() {
+    let server = TestServer::start(limits(4)).await;
+    let oldest = server.connect("http/1.1").await.unwrap();
+    let mut others = [server.connect_http2().await, server.connect_http2().await];
+    let _half_open = TcpStream::connect(server.address).await.unwrap();
+    let started = Instant::now();
+    assert_eq!(server.get("/").await.unwrap(), 200);
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    closed(oldest).await;
+    let request = Request::get("https://localhost/").body(Full::new(Bytes::new())).unwrap();
+    let answered = others[1].send_request(request).await.unwrap();
+    assert_eq!(answered.status(), 200, "the others stay");
+}
+
+#[tokio::test]
+async fn a_new_client_is_refused_at_once_when_all_are_busy() {
+    let server = Arc::new(TestServer::start(limits(2)).await);
+    let busy: Vec<_> = (0..2)
+        .map(|_| {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move { server.get("/slow").await.map_err(|error| error.to_string()) })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let started = Instant::now();
+    assert!(server.get("/").await.is_err());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    server.release.notify_waiters();
+    for request in busy {
+        assert_eq!(request.await.unwrap().unwrap(), 200, "requests in progress are not disturbed");
+    }
+}
+
+#[tokio::test]
+async fn connections_without_requests_are_closed() {
+    let short = Duration::from_millis(200);
+    let limits =
+        Limits { handshake_timeout: short, header_timeout: short, idle_timeout: short, ..Limits::default() };
+    let server = TestServer::start(limits).await;
+    let silent = server.connect("http/1.1").await.unwrap();
+    let mut slow_headers = server.connect("http/1.1").await.unwrap();
+    slow_headers.write_all(b"GET / HTTP/1.1\r\nhost: ").await.unwrap();
+    let mut idle = server.connect("http/1.1").await.unwrap();
+    idle.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let idle_http2 = server.connect_http2().await;
+    let mut half_open = TcpStream::connect(server.address).await.unwrap();
+    let all_closed = async {
+        closed(silent).await;
+        closed(slow_headers).await;
+        closed(idle).await;
+        while !idle_http2.is_closed() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(half_open.read(&mut [0; 8]).await.unwrap_or(0), 0);
+    };
+    tokio::time::timeout(Duration::from_secs(3), all_closed).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_in_progress_keeps_its_connection() {
+    let limits = Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() };
+    let server = Arc::new(TestServer::start(limits).await);
+    let request = {
+        let server = Arc::clone(&server);
+        tokio::spawn(async move { server.get("/slow").await.map_err(|error| error.to_string()) })
+    };
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    server.release.notify_waiters();
+    assert_eq!(request.await.unwrap().unwrap(), 200);
+}
+
+#[tokio::test]
+async fn stopping_finishes_requests_in_progress_and_closes_idle_connections() {
+    let server = Arc::new(TestServer::start(Limits::default()).await);
+    let idle = server.connect("http/1.1").await.unwrap();
+    let request = {
+        let server = Arc::clone(&server);
+        tokio::spawn(async move { server.get("/slow").await.map_err(|error| error.to_string()) })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.stop.cancel();
+    closed(idle).await;
+    assert!(TcpStream::connect(server.address).await.is_err(), "no more connections are accepted");
+    assert!(!server.serving.is_finished());
+    server.release.notify_waiters();
+    assert_eq!(request.await.unwrap().unwrap(), 200);
+    let TestServer { serving, .. } = Arc::into_inner(server).unwrap();
+    tokio::time::timeout(Duration::from_secs(1), serving).await.unwrap().unwrap();
+}
