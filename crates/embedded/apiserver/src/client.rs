@@ -12,7 +12,9 @@ use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use tower::Service;
 
-use crate::{api::Api, auth::Caller, decode::BODY_AT_MOST, request::body::Answer, show, status::Failure};
+use crate::{
+    api::Api, auth::Caller, decode::BODY_AT_MOST, encoding::response, request::body::Answer, status::Failure,
+};
 
 /// An API as somebody sees it.
 #[derive(Clone, Debug)]
@@ -35,7 +37,7 @@ impl Service<Request<Body>> for InProcess {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let Ok(body) = Limited::new(body, BODY_AT_MOST).collect().await else {
-                return Ok(show::failure(&Failure::too_large(BODY_AT_MOST)));
+                return Ok(response::failure(&Failure::too_large(BODY_AT_MOST)));
             };
             Ok(api.handle(Request::from_parts(parts, body.to_bytes()), caller).await)
         })

@@ -15,7 +15,7 @@ use crate::{
     aggregation,
     api::Api,
     auth::rbac,
-    collector, crd,
+    controllers, crd,
     resources::Resource,
     store::{Entry, Write, WriteError},
 };
@@ -106,7 +106,7 @@ impl Api {
         Box::pin(async move {
             let outcome = match follow_up {
                 FollowUp::Definition => crd::settle(self, name).await,
-                FollowUp::Namespace => collector::namespaces::settle(self, name).await,
+                FollowUp::Namespace => controllers::namespaces::settle(self, name).await,
                 FollowUp::ApiService => aggregation::settle(self, name).await,
                 FollowUp::ClusterRole => rbac::aggregate(self).await,
             };

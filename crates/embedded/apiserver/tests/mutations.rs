@@ -4,7 +4,7 @@
 #[path = "support/requests.rs"]
 mod requests;
 
-use quintet_apiserver::{Api, Chance, Clock};
+use quintet_apiserver::{Api, Clock, Rng};
 use requests::{answered, parse};
 
 /// The requests of `tests/requests`, one of each kind.
@@ -77,11 +77,11 @@ async fn damaged_requests_are_answered() {
     let range = range.as_deref().and_then(|range| range.split_once(".."));
     let range =
         range.and_then(|(first, last)| Some(first.parse().ok()?..last.parse().ok()?)).unwrap_or(0..3000_u64);
-    let mut api = template.fork(Clock::system(), Chance::seeded(0));
+    let mut api = template.fork(Clock::system(), Rng::seeded(0));
     for seed in range {
         if seed % 500 == 0 {
             api.stop().await;
-            api = template.fork(Clock::system(), Chance::seeded(seed));
+            api = template.fork(Clock::system(), Rng::seeded(seed));
         }
         let mut random = Random(seed);
         let request = damage(&valid[random.below(valid.len())], &mut random);

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
+use quintet_foundation::rng::Rng;
 use quintet_objects::{FieldError, Path};
 use serde_json::{Value, json};
 
 use crate::{
     api::Api,
-    chance::Chance,
     index::{self, Allocation, NodePort, ServiceIndex},
     json::{self, items, text},
     status::Failure,
@@ -100,7 +100,7 @@ fn address(
         return Ok(());
     }
     let address = match asked.as_str() {
-        "" => free_address(ask.api.chance(), taken)
+        "" => free_address(ask.api.rng(), taken)
             .ok_or_else(|| Failure::internal("no more service addresses are free"))?,
         "None" => asked,
         _ => {
@@ -126,9 +126,9 @@ fn address(
     Ok(())
 }
 
-fn free_address(chance: &Chance, taken: &Taken<'_>) -> Option<String> {
+fn free_address(rng: &Rng, taken: &Taken<'_>) -> Option<String> {
     let mut bytes = [0_u8; 2];
-    chance.fill(&mut bytes);
+    rng.fill(&mut bytes);
     let span = u16::MAX - 1 - RESERVED;
     let start = u16::from_be_bytes(bytes) % span;
     (0..span)
@@ -139,9 +139,9 @@ fn free_address(chance: &Chance, taken: &Taken<'_>) -> Option<String> {
         .find(|address| !taken.has_address(address))
 }
 
-fn free_port(chance: &Chance, protocol: &str, taken: &Taken<'_>, own: &HashSet<NodePort>) -> Option<i64> {
+fn free_port(rng: &Rng, protocol: &str, taken: &Taken<'_>, own: &HashSet<NodePort>) -> Option<i64> {
     let mut bytes = [0_u8; 2];
-    chance.fill(&mut bytes);
+    rng.fill(&mut bytes);
     let span = NODE_PORTS.end() - NODE_PORTS.start() + 1;
     let start = i64::from(u16::from_be_bytes(bytes));
     let ports = (0..span).map(|step| NODE_PORTS.start() + (start + step) % span);
@@ -178,7 +178,7 @@ fn node_ports(
         match port.get("nodePort").and_then(Value::as_i64) {
             Some(0) | None => {
                 if wants {
-                    let free = before.or_else(|| free_port(ask.api.chance(), &protocol, taken, &own));
+                    let free = before.or_else(|| free_port(ask.api.rng(), &protocol, taken, &own));
                     let free = free.ok_or_else(|| Failure::internal("no more node ports are free"))?;
                     own.insert((protocol, free));
                     json::as_map(port).insert("nodePort".into(), free.into());

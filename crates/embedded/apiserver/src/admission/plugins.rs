@@ -190,7 +190,8 @@ fn service_account(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
         .iter()
         .map(|volume| text(volume, "/name").to_owned())
         .find(|name| name.starts_with("kube-api-access-"));
-    let volume = existing.clone().unwrap_or_else(|| format!("kube-api-access-{}", ask.api.chance().suffix()));
+    let volume =
+        existing.clone().unwrap_or_else(|| format!("kube-api-access-{}", ask.api.rng().name_suffix()));
     let mount = json!({"name": volume, "readOnly": true, "mountPath": TOKEN_DIRECTORY});
     let Some(spec) = object.get_mut("spec") else { return Ok(()) };
     for key in ["initContainers", "containers"] {

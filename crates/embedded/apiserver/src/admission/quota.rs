@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::usage::{Usage, quantity, usage};
 use crate::{
     api::Api,
-    collector::quotas::used,
+    controllers::quotas::used,
     json::{self, items, text},
     status::{Failure, Named},
     store::{key_of, split_key},

@@ -287,7 +287,7 @@ async fn ask_hook(
     let fails = text(hook, "/failurePolicy") != "Ignore";
     let version =
         texts(hook, "/admissionReviewVersions").find(|one| matches!(*one, "v1" | "v1beta1")).unwrap_or("v1");
-    let uid = ask.api.chance().uuid();
+    let uid = ask.api.rng().uuid();
     let resource = &ask.resource;
     let object_name = text(if object.is_null() { old } else { object }, "/metadata/name");
     let mut request = json!({

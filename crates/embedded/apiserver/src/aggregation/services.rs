@@ -173,7 +173,7 @@ pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
     let now = timestamp(api.now());
     for (name, mut service) in wanted {
         let metadata = json::metadata(&mut service);
-        metadata.insert("uid".into(), api.chance().uuid().into());
+        metadata.insert("uid".into(), api.rng().uuid().into());
         metadata.insert("creationTimestamp".into(), now.as_str().into());
         let available = json!({"type": "Available", "status": "True", "reason": "Local",
             "message": "Local APIServices are always available", "lastTransitionTime": now});

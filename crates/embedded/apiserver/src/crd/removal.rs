@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{BUCKET, CLEANUP, establish::condition, is_true, storage_resource};
 use crate::{
     api::Api,
-    collector::queue::{self, Queue},
+    controllers::queue::{self, Queue},
     json::{self, text},
     request::options::DeleteOptions,
     resources::{Resource, bucket},

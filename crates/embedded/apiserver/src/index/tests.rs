@@ -228,7 +228,7 @@ async fn a_fork_of_an_api_knows_the_addresses_of_its_services() {
     let path = "/api/v1/namespaces/default/services";
     let body = |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterIP": "10.96.9.9", "ports": [{"port": 80}]}});
     assert_eq!(send(&api, "POST", path, body("a")).await, 201);
-    let fork = api.fork(Clock::system(), crate::Chance::seeded(1));
+    let fork = api.fork(Clock::system(), crate::Rng::seeded(1));
     assert_eq!(send(&fork, "POST", path, body("b")).await, 422);
     assert_eq!(send(&fork, "DELETE", &format!("{path}/a"), json!({})).await, 200);
     assert_eq!(send(&fork, "POST", path, body("b")).await, 201);

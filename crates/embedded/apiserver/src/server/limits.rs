@@ -17,7 +17,7 @@ const WRITES: usize = 200;
 
 /// The room that is left.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct RequestLimits {
     reads: Semaphore,
     writes: Semaphore,
 }
@@ -26,13 +26,13 @@ pub(super) struct Limits {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self::new(READS, WRITES)
     }
 }
 
-impl Limits {
+impl RequestLimits {
     fn new(reads: usize, writes: usize) -> Self {
         Self { reads: Semaphore::new(reads), writes: Semaphore::new(writes) }
     }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_is_turned_away_but_those_who_must_get_in() {
-        let limits = Limits::new(1, 1);
+        let limits = RequestLimits::new(1, 1);
         let somebody = Caller::known("somebody", Vec::new());
         let (get, post) = (request("GET", "/api/v1/pods"), request("POST", "/api/v1/namespaces"));
         let read = limits.admit(&somebody, &get).unwrap();

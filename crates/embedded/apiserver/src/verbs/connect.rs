@@ -15,10 +15,10 @@ use crate::{
         tokens,
     },
     decode,
+    encoding::response::{self, Wanted},
     json::{self, items, text, texts, timestamp},
     model,
     request::{body::Answer, options::DeleteOptions, url::Query},
-    show::{self, Wanted},
     status::{self, Failure, Named},
     store::key_of,
 };
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
         _ => return None,
     };
     let code = if is_create { 201 } else { 200 };
-    Some(outcome.and_then(|value| show::value(code, &value, wanted)))
+    Some(outcome.and_then(|value| response::value(code, &value, wanted)))
 }
 
 fn with_status(mut review: Value, status: Value) -> Value {
@@ -226,7 +226,7 @@ fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
         json::as_map(&mut bound).insert(kind, json!({"name": name, "uid": &*object.head.uid}));
     }
     let claims = json!({"iss": tokens::ISSUER, "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
-        "jti": ask.api.chance().uuid(), "sub": format!("system:serviceaccount:{}:{}", ask.namespace, ask.name), "kubernetes.io": bound});
+        "jti": ask.api.rng().uuid(), "sub": format!("system:serviceaccount:{}:{}", ask.namespace, ask.name), "kubernetes.io": bound});
     let token = ask.api.tokens().sign(&claims).map_err(Failure::internal)?;
     let expires = ask.now.checked_add(jiff::SignedDuration::from_secs(seconds)).map_err(Failure::internal)?;
     let expires = timestamp(expires);
@@ -397,7 +397,7 @@ fn log(ask: &Ask, query: &Query) -> Outcome {
     let pod = entry.to_value("v1", "Pod");
     container_of(ask, &pod, query.get("container"))?;
     if text(&pod, "/spec/nodeName").is_empty() {
-        return Ok(show::answer(204, "text/plain", ""));
+        return Ok(response::answer(204, "text/plain", ""));
     }
     Err(Failure::internal(format!("no node serves the logs of pod {}", ask.name)))
 }

@@ -92,7 +92,7 @@ pub(crate) fn unite_owners(ask: &Ask, object: &mut Value) {
 /// Gives a new object its identity.
 pub(crate) fn identify(ask: &Ask, object: &mut Value) {
     let metadata = metadata(object);
-    metadata.insert("uid".into(), ask.api.chance().uuid().into());
+    metadata.insert("uid".into(), ask.api.rng().uuid().into());
     metadata.insert("creationTimestamp".into(), timestamp(ask.now).into());
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn generate_name(ask: &Ask, object: &mut Value) -> bool {
     while !base.is_char_boundary(end) {
         end -= 1;
     }
-    let name = format!("{}{}", base.get(..end).unwrap_or_default(), ask.api.chance().suffix());
+    let name = format!("{}{}", base.get(..end).unwrap_or_default(), ask.api.rng().name_suffix());
     metadata.insert("name".into(), name.into());
     true
 }

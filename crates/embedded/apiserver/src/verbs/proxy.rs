@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::links;
 use crate::{
     api::Api,
+    encoding::response,
     json::{items, text},
     outbound::{self, Target, Trust},
     request::{body::Answer, url::ResourcePath},
-    show,
     status::{Failure, Named},
     store::key_of,
 };
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     if rest.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
         // Relative links of a page need a directory to be relative to.
-        let mut response = show::answer(301, "text/plain", "");
+        let mut response = response::answer(301, "text/plain", "");
         if let Ok(location) = HeaderValue::from_str(&format!("{raw}/{query}")) {
             response.headers_mut().insert(header::LOCATION, location);
         }
@@ -247,7 +247,9 @@ async fn answer(
             let page = links::page(&page.to_bytes(), prefix, host, port);
             Response::from_parts(head, Answer::whole(page))
         }
-        Err(error) => show::failure(&Failure::new(502, "", format!("the page could not be read: {error}"))),
+        Err(error) => {
+            response::failure(&Failure::new(502, "", format!("the page could not be read: {error}")))
+        }
     }
 }
 

@@ -9,12 +9,12 @@ use tokio::{sync::watch as channel, time::Instant};
 use super::{Ask, filter::Filter};
 use crate::{
     api::Api,
+    encoding::response::{self, EventType},
     request::{
         negotiate::{Accepted, Format, View},
         options::ListOptions,
     },
     resources::Resource,
-    show::{self, EventType},
     status::Failure,
     store::{Entry, Event, Happened},
 };
@@ -144,7 +144,7 @@ impl Watch {
             let is_complete = match self.collect().await {
                 Ok(is_complete) => is_complete,
                 Err(failure) => {
-                    let piece = show::error_event(self.accepted, &failure);
+                    let piece = response::error_event(self.accepted, &failure);
                     self.ready.push_back(piece);
                     self.is_over = true;
                     continue;
@@ -245,8 +245,9 @@ impl Watch {
                 Happened::Modified => EventType::Modified,
                 Happened::Deleted => EventType::Deleted,
             };
-            if self.accepted == show::PLAIN && Api::reads_raw(&self.resource, &event.entry) {
-                let frame = event.frame.get_or_init(|| show::event_json(&self.resource, kind, &event.entry));
+            if self.accepted == response::PLAIN && Api::reads_raw(&self.resource, &event.entry) {
+                let frame =
+                    event.frame.get_or_init(|| response::event_json(&self.resource, kind, &event.entry));
                 self.ready.push_back(frame.clone());
                 return Ok(());
             }
@@ -274,12 +275,12 @@ impl Watch {
     }
 
     async fn push(&mut self, kind: EventType, entry: &Entry) -> Result<(), Failure> {
-        let piece = if self.accepted == show::PLAIN && Api::reads_raw(&self.resource, entry) {
-            show::event_json(&self.resource, kind, entry)
+        let piece = if self.accepted == response::PLAIN && Api::reads_raw(&self.resource, entry) {
+            response::event_json(&self.resource, kind, entry)
         } else {
             let object = self.api.load(&self.resource, entry).await?;
             let is_first = std::mem::replace(&mut self.is_first, false);
-            show::event(
+            response::event(
                 &self.resource,
                 self.accepted,
                 self.include_object,
@@ -295,8 +296,8 @@ impl Watch {
 
     fn push_bookmark(&mut self, ends_initial: bool) {
         let is_first = self.accepted.view == View::Table && std::mem::replace(&mut self.is_first, false);
-        let object = show::bookmark(&self.resource, self.cursor, ends_initial);
-        let piece = show::event(
+        let object = response::bookmark(&self.resource, self.cursor, ends_initial);
+        let piece = response::event(
             &self.resource,
             self.accepted,
             self.include_object,

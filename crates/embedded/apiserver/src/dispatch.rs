@@ -1,42 +1,32 @@
-//! The request path: from an HTTP request to its answer, without a socket in sight.
+//! Dispatch: from an authorized HTTP request to the verb that serves it, and to the response.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
-use parking_lot::RwLock;
-use quintet_api::{
-    crd::Maker,
-    duration::{GoDuration, ParseDurationError},
-};
+use quintet_api::duration::{GoDuration, ParseDurationError};
 use quintet_objects::table::IncludeObject;
-use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use serde_json::json;
 
 use crate::{
-    admission, aggregation,
+    aggregation,
+    api::Api,
     auth::{
-        self, Caller,
+        Caller,
         permit::{self, Permitted},
-        rbac,
     },
-    chance::Chance,
-    clock::Clock,
-    collector, compression, crd, decode, discovery,
-    faults::{Faults, Twist},
-    model,
+    compression, decode, discovery,
+    encoding::response::{self, Wanted},
+    faults::Twist,
     request::{
         body::Answer,
         negotiate::{self, Accepted, Offer},
         options::{DeleteOptions, ListOptions, Since, WriteOptions},
         url::{Place, Query, ResourcePath},
     },
-    resources::{Registry, Resource},
-    show::{self, Wanted},
+    resources::Resource,
     status::Failure,
-    store::{Entry, Put, Store, Write, WriteError},
     verbs::{self, Ask, Shown, patch::PatchType},
 };
 
@@ -45,324 +35,7 @@ const READ_DEADLINE: Duration = Duration::from_mins(1);
 /// Longest a write may take.
 const WRITE_DEADLINE: Duration = Duration::from_secs(34);
 
-/// The largest object that is kept: as large as a request may be.
-const OBJECT_AT_MOST: usize = decode::BODY_AT_MOST;
-/// The deepest one: JSON is read up to 128 levels, and an object must be readable again.
-const DEPTH_AT_MOST: usize = 120;
-
-/// How long the end of the server waits for requests under way.
-const STOP_DEADLINE: Duration = Duration::from_secs(3);
-
-/// Converts objects of custom kinds without a webhook: the object, and the API version wanted. `None` if
-/// it does not know the kind.
-pub type Converter = Arc<dyn Fn(&Value, &str) -> Option<Result<Value, String>> + Send + Sync>;
-
-/// What an API is made of.
-pub struct Parts {
-    /// Where objects are.
-    pub store: Store,
-    /// Signs and checks tokens of service accounts.
-    pub tokens: auth::tokens::Tokens,
-    /// Converts custom kinds in process.
-    pub converter: Option<Converter>,
-    /// The certificates that clients trust, as PEM.
-    pub ca: String,
-    /// Where clients reach the server, as `host:port`.
-    pub address: String,
-    /// What time it is.
-    pub clock: Clock,
-    /// What is made up.
-    pub chance: Chance,
-}
-
-/// A Kubernetes API. Clones are the same one.
-#[derive(Clone)]
-pub struct Api(Arc<Inner>);
-
-struct Inner {
-    parts: Parts,
-    registry: RwLock<Arc<Registry>>,
-    /// Held while the registry is made anew, so that an older one never replaces a newer one.
-    renewal: parking_lot::Mutex<()>,
-    faults: Faults,
-    pub(crate) rbac: rbac::Cache,
-    pub(crate) webhooks: admission::webhooks::Webhooks,
-    pub(crate) documents: discovery::Documents,
-    ledger: admission::Ledger,
-    policies: admission::Policies,
-    services: aggregation::Services,
-    /// Ends every watch when the server stops.
-    stop: CancellationToken,
-    /// Ends every watch once, when a fault says so; then replaced.
-    cut: RwLock<CancellationToken>,
-    tasks: TaskTracker,
-}
-
-impl std::fmt::Debug for Api {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Api").field("store", &self.0.parts.store).finish_non_exhaustive()
-    }
-}
-
 impl Api {
-    /// An API on a store, with the objects every cluster has. Needs a Tokio runtime for its background work.
-    pub async fn start(parts: Parts) -> Result<Self, Failure> {
-        let api = Self::new(parts, Arc::new(Registry::new(Vec::new())));
-        crd::refresh(&api);
-        collector::bootstrap::install(&api).await?;
-        aggregation::publish(&api).await?;
-        api.catch_up().await;
-        api.run();
-        Ok(api)
-    }
-
-    /// An API that keeps nothing and listens nowhere, with definitions of custom kinds installed as they are: for
-    /// tests, and for simulations to [fork](Self::fork) from.
-    pub async fn in_memory(definitions: &[Value]) -> Result<Self, Failure> {
-        let (tokens, _) = auth::tokens::Tokens::generate().map_err(Failure::internal)?;
-        let parts = Parts {
-            store: Store::in_memory(),
-            tokens,
-            converter: None,
-            ca: String::new(),
-            address: "127.0.0.1:6443".into(),
-            clock: Clock::system(),
-            chance: Chance::seeded(0),
-        };
-        let api = Self::start(parts).await?;
-        let makers = definitions.iter().map(|definition| -> Maker {
-            let definition = definition.clone();
-            Box::new(|| Some(definition))
-        });
-        api.define("quintet", makers).await?;
-        Ok(api)
-    }
-
-    fn new(parts: Parts, registry: Arc<Registry>) -> Self {
-        let stop = CancellationToken::new();
-        Self(Arc::new(Inner {
-            parts,
-            registry: RwLock::new(registry),
-            renewal: parking_lot::Mutex::new(()),
-            faults: Faults::default(),
-            rbac: rbac::Cache::default(),
-            webhooks: admission::webhooks::Webhooks::default(),
-            documents: discovery::Documents::default(),
-            ledger: admission::Ledger::default(),
-            policies: admission::Policies::default(),
-            services: aggregation::Services::default(),
-            cut: RwLock::new(stop.child_token()),
-            stop,
-            tasks: TaskTracker::new(),
-        }))
-    }
-
-    fn run(&self) {
-        collector::start(self);
-        aggregation::start(self);
-    }
-
-    /// Another API that begins with the objects of this one, and has a time and a chance of its own. It shares what
-    /// does not change, so that a simulation can make thousands of them. What is written to one is not seen in the
-    /// other, and the other is not written to disk.
-    #[must_use]
-    pub fn fork(&self, clock: Clock, chance: Chance) -> Self {
-        let Parts { store, tokens, converter, ca, address, .. } = &self.0.parts;
-        let parts = Parts {
-            store: store.fork(),
-            tokens: tokens.clone(),
-            converter: converter.clone(),
-            ca: ca.clone(),
-            address: address.clone(),
-            clock,
-            chance,
-        };
-        let fork = Self::new(parts, self.registry());
-        fork.run();
-        fork
-    }
-
-    /// Ends watches and background work.
-    pub async fn stop(&self) {
-        self.0.stop.cancel();
-        self.0.tasks.close();
-        // Requests under way are answered, unless they take too long.
-        let _ = tokio::time::timeout(STOP_DEADLINE, self.0.tasks.wait()).await;
-    }
-
-    /// Where objects are.
-    pub fn store(&self) -> &Store {
-        &self.0.parts.store
-    }
-
-    /// Ways to make it fail on purpose; none are on unless turned on here.
-    pub fn faults(&self) -> &Faults {
-        &self.0.faults
-    }
-
-    /// What is served at the moment.
-    pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.0.registry.read())
-    }
-
-    /// Ends all watches that are being read; clients resume.
-    pub fn drop_watches(&self) {
-        let fresh = self.0.stop.child_token();
-        let old = std::mem::replace(&mut *self.0.cut.write(), fresh);
-        old.cancel();
-    }
-
-    /// Replaces the registry by what `make` makes of it.
-    pub(crate) fn renew_registry(&self, make: impl FnOnce(&Registry) -> Registry) {
-        let _renewal = self.0.renewal.lock();
-        let fresh = Arc::new(make(&self.registry()));
-        *self.0.registry.write() = fresh;
-        self.0.documents.forget();
-    }
-
-    /// What time it is for this API.
-    pub fn now(&self) -> jiff::Timestamp {
-        self.0.parts.clock.now()
-    }
-
-    pub(crate) fn chance(&self) -> &Chance {
-        &self.0.parts.chance
-    }
-
-    pub(crate) fn watch_cut(&self) -> CancellationToken {
-        self.0.cut.read().clone()
-    }
-
-    pub(crate) fn stopping(&self) -> &CancellationToken {
-        &self.0.stop
-    }
-
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.0.stop.clone();
-        self.0.tasks.spawn(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = task => {}
-            }
-        });
-    }
-
-    /// Work that ends by itself soon after the server stops.
-    pub(crate) fn spawn_draining<T: Send + 'static>(
-        &self,
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
-        self.0.tasks.spawn(task)
-    }
-
-    pub(crate) fn rbac(&self) -> &rbac::Cache {
-        &self.0.rbac
-    }
-
-    pub(crate) fn webhooks(&self) -> &admission::webhooks::Webhooks {
-        &self.0.webhooks
-    }
-
-    pub(crate) fn ledger(&self) -> &admission::Ledger {
-        &self.0.ledger
-    }
-
-    pub(crate) fn policies(&self) -> &admission::Policies {
-        &self.0.policies
-    }
-
-    pub(crate) fn services(&self) -> &aggregation::Services {
-        &self.0.services
-    }
-
-    pub(crate) fn documents(&self) -> &discovery::Documents {
-        &self.0.documents
-    }
-
-    pub(crate) fn tokens(&self) -> &auth::tokens::Tokens {
-        &self.0.parts.tokens
-    }
-
-    pub(crate) fn converter(&self) -> Option<&Converter> {
-        self.0.parts.converter.as_ref()
-    }
-
-    pub(crate) fn ca(&self) -> &str {
-        &self.0.parts.ca
-    }
-
-    /// Where clients reach the server, as `host:port`.
-    pub fn address(&self) -> &str {
-        &self.0.parts.address
-    }
-
-    /// A resource that is always there.
-    pub(crate) fn built_in(&self, group: &str, plural: &str) -> Result<Arc<Resource>, Failure> {
-        let registry = self.registry();
-        let found = registry.get(group, "v1", plural).cloned();
-        found.ok_or_else(|| Failure::internal(format!("{plural} are not served")))
-    }
-
-    /// Carries out a change, unless a fault is in the way.
-    pub(crate) async fn write(&self, write: Write) -> Result<Arc<Entry>, WriteError> {
-        self.store().write(write).await
-    }
-
-    /// Whether stored bytes are what a reader of this resource gets.
-    pub(crate) fn reads_raw(resource: &Resource, entry: &Entry) -> bool {
-        resource.reads_as_stored()
-            && entry.version == resource.storage_version
-            && entry.epoch == resource.epoch
-    }
-
-    /// A stored object in the version of a resource.
-    pub(crate) async fn load(&self, resource: &Resource, entry: &Entry) -> Result<Value, Failure> {
-        let group = resource.storage_api_version.split_once('/').map_or("", |(group, _)| group);
-        let stored = crate::resources::api_version(group, &entry.version);
-        let object = entry.to_value(&stored, &resource.kind);
-        match resource.as_custom() {
-            None => Ok(model::convert_built_in(resource, object)),
-            Some(custom) => {
-                let mut object = if stored == *resource.api_version {
-                    object
-                } else {
-                    crd::conversion::convert(self, custom, object, &resource.api_version).await?
-                };
-                if entry.epoch != resource.epoch || stored != *resource.api_version {
-                    model::refresh_custom(custom, &mut object);
-                }
-                Ok(object)
-            }
-        }
-    }
-
-    /// An object as it is stored.
-    pub(crate) async fn encode(&self, resource: &Resource, object: &Value) -> Result<Put, Failure> {
-        let object = if resource.reads_as_stored() {
-            Cow::Borrowed(object)
-        } else {
-            let mut object = object.clone();
-            match resource.as_custom() {
-                None => quintet_objects::builtin::convert(&mut object, &resource.storage_api_version),
-                Some(custom) => {
-                    object =
-                        crd::conversion::convert(self, custom, object, &resource.storage_api_version).await?;
-                }
-            }
-            Cow::Owned(object)
-        };
-        if crate::json::is_deeper(&object, DEPTH_AT_MOST) {
-            return Err(Failure::bad_request(format!(
-                "the object is nested too deeply: at most {DEPTH_AT_MOST} levels can be stored"
-            )));
-        }
-        let put = Put::new(Arc::clone(&resource.storage_version), &object, resource.epoch);
-        if put.body.len() > OBJECT_AT_MOST {
-            return Err(Failure::too_large(OBJECT_AT_MOST));
-        }
-        Ok(put)
-    }
-
     /// Answers a request of somebody whose identity is known.
     pub async fn handle(&self, request: Request<Bytes>, caller: Caller) -> Response<Answer> {
         let (parts, body) = request.into_parts();
@@ -383,15 +56,15 @@ impl Api {
         let mut response = self
             .dispatch(parts, permitted, body, &warnings)
             .await
-            .unwrap_or_else(|failure| show::failure(&failure));
+            .unwrap_or_else(|failure| response::failure(&failure));
         self.sign(&mut response);
-        show::warnings(response.headers_mut(), &warnings.lock());
+        response::warnings(response.headers_mut(), &warnings.lock());
         compression::compress(parts, response).await
     }
 
     /// The answer to a request that is not.
     pub(crate) fn refuse(&self, failure: &Failure) -> Response<Answer> {
-        let mut response = show::failure(failure);
+        let mut response = response::failure(failure);
         self.sign(&mut response);
         response
     }
@@ -400,7 +73,7 @@ impl Api {
     fn sign(&self, response: &mut Response<Answer>) {
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        if let Ok(id) = HeaderValue::from_str(&self.chance().uuid()) {
+        if let Ok(id) = HeaderValue::from_str(&self.rng().uuid()) {
             headers.insert("audit-id", id);
         }
     }
@@ -605,9 +278,9 @@ impl Call<'_> {
                 };
                 if subresource == "scale" {
                     let object = self.api.load(&resource, &entry).await?;
-                    return show::value(200, &verbs::scale::of(&ask, &object)?, wanted);
+                    return response::value(200, &verbs::scale::of(&ask, &object)?, wanted);
                 }
-                show::object(&self.api, &resource, 200, Shown::Entry(entry), wanted).await
+                response::object(&self.api, &resource, 200, Shown::Entry(entry), wanted).await
             }
             "list" => {
                 let mut options = ListOptions::parse(&self.query, false)?;
@@ -615,7 +288,7 @@ impl Call<'_> {
                     options.since = Since::Exactly(rv);
                 }
                 let page = verbs::list::list(&ask, &options).await?;
-                show::list(&self.api, &resource, page, wanted).await
+                response::list(&self.api, &resource, page, wanted).await
             }
             "watch" => {
                 let options = ListOptions::parse(&self.query, true)?;
@@ -632,16 +305,16 @@ impl Call<'_> {
             "create" => {
                 let object = decode::object(&ask, self.header(header::CONTENT_TYPE), &body)?;
                 let shown = verbs::create::create(&ask, object).await?;
-                show::object(&self.api, &resource, 201, shown, wanted).await
+                response::object(&self.api, &resource, 201, shown, wanted).await
             }
             "update" => {
                 let object = decode::object(&ask, self.header(header::CONTENT_TYPE), &body)?;
                 if subresource == "scale" {
                     let outcome = verbs::scale::change(&ask, true, |_| Ok(object.clone())).await?;
-                    return show::value(200, &outcome, wanted);
+                    return response::value(200, &outcome, wanted);
                 }
                 let (written, is_new) = verbs::update::replace(&ask, object).await?;
-                show::object(&self.api, &resource, if is_new { 201 } else { 200 }, written, wanted).await
+                response::object(&self.api, &resource, if is_new { 201 } else { 200 }, written, wanted).await
             }
             "patch" => {
                 let is_custom = resource.as_custom().is_some() && subresource != "scale";
@@ -650,15 +323,15 @@ impl Call<'_> {
                 if subresource == "scale"
                     && let Shown::Value(scale) = &patched
                 {
-                    return show::value(200, scale, wanted);
+                    return response::value(200, scale, wanted);
                 }
-                show::object(&self.api, &resource, if is_new { 201 } else { 200 }, patched, wanted).await
+                response::object(&self.api, &resource, if is_new { 201 } else { 200 }, patched, wanted).await
             }
             "delete" => {
                 let options = self.delete_options(&body)?;
                 let ask = ask.for_show(options.is_dry_run);
                 let shown = verbs::delete::delete(&ask, &options).await?;
-                show::object(&self.api, &resource, 200, shown, wanted).await
+                response::object(&self.api, &resource, 200, shown, wanted).await
             }
             "deletecollection" => {
                 let list = ListOptions::parse(&self.query, false)?;
@@ -670,7 +343,7 @@ impl Call<'_> {
                     "kind": &*resource.list_kind, "apiVersion": &*resource.api_version,
                     "metadata": {"resourceVersion": rv}, "items": items,
                 });
-                show::value(200, &list, Wanted { accepted: show::PLAIN, ..wanted })
+                response::value(200, &list, Wanted { accepted: response::PLAIN, ..wanted })
             }
             _ => Err(Failure::method_not_allowed()),
         }

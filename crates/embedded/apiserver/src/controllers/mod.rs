@@ -1,6 +1,6 @@
-//! What a cluster does by itself: objects every cluster has, dependents of deleted objects, namespaces.
+//! Controllers that kube-controller-manager runs in other clusters: garbage collection, namespaces, quotas, pods,
+//! protection finalizers, and the expiry of events and watch histories.
 
-pub(crate) mod bootstrap;
 mod events;
 mod garbage;
 mod history;
@@ -12,7 +12,7 @@ pub(crate) mod quotas;
 
 use crate::api::Api;
 
-/// Starts the background work.
+/// Starts all controllers.
 pub(crate) fn start(api: &Api) {
     events::start(api);
     garbage::start(api);

@@ -5,8 +5,6 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
-use serde_json::Value;
-use tokio::time::Instant;
 
 use super::queue::{Queue, follow};
 use crate::{
@@ -33,7 +31,7 @@ impl Leaving {
         if !entry.head.is_terminating {
             return None;
         }
-        let pod: Value = serde_json::from_slice(&entry.body).ok()?;
+        let pod = entry.parse();
         let node = text(&pod, "/spec/nodeName").to_owned();
         let ends = text(&pod, "/metadata/deletionTimestamp").parse().ok()?;
         (!node.is_empty()).then_some(Self { node, ends })
@@ -81,7 +79,7 @@ fn note_all(api: &Api, queue: &Queue<Arc<str>>, node: Option<&str>) {
 /// Looks at a pod again when its grace period is over.
 fn note(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>, leaving: &Leaving) {
     let left = Duration::try_from(leaving.ends.duration_since(api.now())).unwrap_or_default();
-    queue.add_at(Arc::clone(key), Instant::now() + left);
+    queue.add_after(Arc::clone(key), left);
 }
 
 /// Removes a pod whose time is over and whose node does not exist.
