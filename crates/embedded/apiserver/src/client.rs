@@ -13,10 +13,11 @@ use kube::client::Body;
 use tower::Service;
 
 use crate::{
-    api::Api, auth::Caller, decode::BODY_AT_MOST, encoding::response, request::body::Answer, status::Failure,
+    api::Api, auth::Caller, decode::BODY_AT_MOST, encoding::response, request::body::ResponseBody,
+    status::Failure,
 };
 
-/// An API as somebody sees it.
+/// The API in process, for one user.
 #[derive(Clone, Debug)]
 pub struct InProcess {
     api: Api,
@@ -24,7 +25,7 @@ pub struct InProcess {
 }
 
 impl Service<Request<Body>> for InProcess {
-    type Response = Response<Answer>;
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -45,7 +46,7 @@ impl Service<Request<Body>> for InProcess {
 }
 
 impl Api {
-    /// A client that acts as somebody, without a socket.
+    /// A client that acts as a user, without a socket.
     pub fn client(&self, caller: Caller) -> kube::Client {
         kube::Client::new(InProcess { api: self.clone(), caller }, "default")
     }

@@ -1,7 +1,7 @@
 //! Writes with everything that follows from them, as units that cancellation cannot split.
 //!
 //! A request is cancelled when its client disconnects or its deadline passes: its future is dropped at whatever await
-//! point it had reached. A write that was handed to the store happens nevertheless. So a task that nobody cancels owns
+//! point it had reached. A write that was handed to the store happens nevertheless. So a task that cannot be cancelled owns
 //! the write together with what the write holds (service addresses, quota) and what must follow it (a definition is
 //! established, a namespace gets its service account).
 
@@ -105,9 +105,9 @@ impl Api {
     fn follow_up<'a>(&'a self, follow_up: FollowUp, name: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let outcome = match follow_up {
-                FollowUp::Definition => crd::settle(self, name).await,
-                FollowUp::Namespace => controllers::namespaces::settle(self, name).await,
-                FollowUp::ApiService => aggregation::settle(self, name).await,
+                FollowUp::Definition => crd::establish(self, name).await,
+                FollowUp::Namespace => controllers::namespaces::complete(self, name).await,
+                FollowUp::ApiService => aggregation::refresh_service(self, name).await,
                 FollowUp::ClusterRole => rbac::aggregate(self).await,
             };
             if let Err(failure) = outcome {

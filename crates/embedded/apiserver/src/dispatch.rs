@@ -17,17 +17,17 @@ use crate::{
         permit::{self, Permitted},
     },
     compression, decode, discovery,
-    encoding::response::{self, Wanted},
-    faults::Twist,
+    encoding::response::{self, Representation},
+    faults::Injected,
     request::{
-        body::Answer,
+        body::ResponseBody,
         negotiate::{self, Accepted, Offer},
         options::{DeleteOptions, ListOptions, Since, WriteOptions},
-        url::{Place, Query, ResourcePath},
+        url::{Query, ResourcePath, Route},
     },
     resources::Resource,
     status::Failure,
-    verbs::{self, Ask, Shown, patch::PatchType},
+    verbs::{self, Output, RequestContext, patch::PatchType},
 };
 
 /// Longest a read may take, and any request whatever the client asks for.
@@ -36,22 +36,22 @@ const READ_DEADLINE: Duration = Duration::from_mins(1);
 const WRITE_DEADLINE: Duration = Duration::from_secs(34);
 
 impl Api {
-    /// Answers a request of somebody whose identity is known.
-    pub async fn handle(&self, request: Request<Bytes>, caller: Caller) -> Response<Answer> {
+    /// Serves a request of an authenticated user.
+    pub async fn handle(&self, request: Request<Bytes>, caller: Caller) -> Response<ResponseBody> {
         let (parts, body) = request.into_parts();
         match self.permit(&parts, caller) {
-            Ok(permitted) => self.answer(&parts, permitted, body).await,
+            Ok(permitted) => self.respond(&parts, permitted, body).await,
             Err(failure) => self.refuse(&failure),
         }
     }
 
     /// Answers a request that is permitted.
-    pub(crate) async fn answer(
+    pub(crate) async fn respond(
         &self,
         parts: &http::request::Parts,
         permitted: Permitted,
         body: Bytes,
-    ) -> Response<Answer> {
+    ) -> Response<ResponseBody> {
         let warnings = Arc::default();
         let mut response = self
             .dispatch(parts, permitted, body, &warnings)
@@ -63,14 +63,14 @@ impl Api {
     }
 
     /// The answer to a request that is not.
-    pub(crate) fn refuse(&self, failure: &Failure) -> Response<Answer> {
+    pub(crate) fn refuse(&self, failure: &Failure) -> Response<ResponseBody> {
         let mut response = response::failure(failure);
         self.sign(&mut response);
         response
     }
 
     /// Adds what every answer has.
-    fn sign(&self, response: &mut Response<Answer>) {
+    fn sign(&self, response: &mut Response<ResponseBody>) {
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         if let Ok(id) = HeaderValue::from_str(&self.rng().uuid()) {
@@ -81,21 +81,21 @@ impl Api {
     async fn dispatch(
         &self,
         parts: &http::request::Parts,
-        Permitted { caller, query, place }: Permitted,
+        Permitted { caller, query, route }: Permitted,
         body: Bytes,
         warnings: &Arc<parking_lot::Mutex<Vec<String>>>,
-    ) -> Result<Response<Answer>, Failure> {
+    ) -> Result<Response<ResponseBody>, Failure> {
         if body.len() > decode::BODY_AT_MOST {
             return Err(Failure::too_large(decode::BODY_AT_MOST));
         }
-        if let Place::Version { group, version } | Place::Resource(ResourcePath { group, version, .. }) =
-            &place
+        if let Route::Version { group, version } | Route::Resource(ResourcePath { group, version, .. }) =
+            &route
             && let Some(service) = self.services().remote(self, group, version)
         {
-            return aggregation::pass_on(self, &service, &caller, parts, body).await;
+            return aggregation::forward(self, &service, &caller, parts, body).await;
         }
-        let Place::Resource(path) = place else {
-            return discovery::serve(self, parts, &place, &query);
+        let Route::Resource(path) = route else {
+            return discovery::serve(self, parts, &route, &query);
         };
         if path.subresource.as_deref() == Some("proxy") && path.group.is_empty() {
             let registry = self.registry();
@@ -135,7 +135,7 @@ impl Call<'_> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    async fn serve(self, path: ResourcePath, body: Bytes) -> Result<Response<Answer>, Failure> {
+    async fn serve(self, path: ResourcePath, body: Bytes) -> Result<Response<ResponseBody>, Failure> {
         let registry = self.api.registry();
         let verb = permit::verb(self.method, &path, &self.query);
         let Some(resource) = registry.get(&path.group, &path.version, &path.resource) else {
@@ -146,7 +146,8 @@ impl Call<'_> {
         };
         let is_read = matches!(verb, "get" | "list" | "watch");
         let name = path.name.as_deref().unwrap_or_default();
-        let Twist { stale, lost, breaks_after } = self.api.faults().meet(verb, &path.resource, name).await?;
+        let Injected { stale, lost, breaks_after } =
+            self.api.faults().meet(verb, &path.resource, name).await?;
         let deadline = self.deadline(if is_read { READ_DEADLINE } else { WRITE_DEADLINE })?;
         let stale = stale.map(|changes| self.api.store().version().saturating_sub(changes));
         let work = self.verb(verb, Arc::clone(resource), path, body, (stale, breaks_after));
@@ -175,7 +176,7 @@ impl Call<'_> {
         Ok(if asked.0.is_zero() { longest } else { asked.0.min(longest) })
     }
 
-    fn wanted(&self, resource: &Resource, is_watch: bool) -> Result<Wanted, Failure> {
+    fn wanted(&self, resource: &Resource, is_watch: bool) -> Result<Representation, Failure> {
         let has_protobuf = resource.as_built_in().is_some();
         let offer = Offer { has_protobuf, is_watch, is_resource: true };
         let include = match self.query.get("includeObject") {
@@ -193,7 +194,7 @@ impl Call<'_> {
             Some(_) => self.query.is_set("pretty"),
             None => is_person,
         };
-        Ok(Wanted { accepted, include, is_pretty: is_pretty && !is_watch })
+        Ok(Representation { accepted, include, is_pretty: is_pretty && !is_watch })
     }
 
     async fn verb(
@@ -203,7 +204,7 @@ impl Call<'_> {
         path: ResourcePath,
         body: Bytes,
         (stale, breaks_after): (Option<u64>, Option<u64>),
-    ) -> Result<Response<Answer>, Failure> {
+    ) -> Result<Response<ResponseBody>, Failure> {
         let is_watch = verb == "watch";
         let wanted = self.wanted(&resource, is_watch)?;
         if resource.is_namespaced && path.namespace.is_none() && !matches!(verb, "list" | "watch") {
@@ -228,7 +229,7 @@ impl Call<'_> {
             if agent.is_empty() { "unknown".into() } else { agent }
         });
         let subresource = path.subresource.clone().unwrap_or_default();
-        let ask = Ask {
+        let context = RequestContext {
             api: self.api.clone(),
             caller: Arc::clone(&self.caller),
             resource: Arc::clone(&resource),
@@ -243,7 +244,7 @@ impl Call<'_> {
         if !subresource.is_empty() {
             let Some(sub) = resource.subresource(&subresource) else {
                 return Err(if resource.as_custom().is_some() {
-                    Failure::not_found(ask.named())
+                    Failure::not_found(context.named())
                 } else {
                     Failure::no_resource()
                 });
@@ -257,9 +258,15 @@ impl Call<'_> {
         {
             return Err(Failure::method_not_allowed());
         }
-        if let Some(response) =
-            verbs::connect::serve(&ask, verb, &self.query, self.header(header::CONTENT_TYPE), &body, wanted)
-                .await
+        if let Some(response) = verbs::connect::serve(
+            &context,
+            verb,
+            &self.query,
+            self.header(header::CONTENT_TYPE),
+            &body,
+            wanted,
+        )
+        .await
         {
             return response;
         }
@@ -270,32 +277,34 @@ impl Call<'_> {
                         let why = format!("strconv.ParseUint: parsing {rv:?}: invalid syntax");
                         Failure::untyped(format!("resourceVersion: Invalid value: {rv:?}: {why}"))
                     })?;
-                    verbs::list::wait_for(&ask, rv).await?;
+                    verbs::list::wait_for(&context, rv).await?;
                 }
                 let entry = match stale {
-                    None => ask.entry()?,
-                    Some(rv) => ask.entry_at(rv)?,
+                    None => context.entry()?,
+                    Some(rv) => context.entry_at(rv)?,
                 };
                 if subresource == "scale" {
                     let object = self.api.load(&resource, &entry).await?;
-                    return response::value(200, &verbs::scale::of(&ask, &object)?, wanted);
+                    return response::value(200, &verbs::scale::of(&context, &object)?, wanted);
                 }
-                response::object(&self.api, &resource, 200, Shown::Entry(entry), wanted).await
+                response::object(&self.api, &resource, 200, Output::Entry(entry), wanted).await
             }
             "list" => {
                 let mut options = ListOptions::parse(&self.query, false)?;
                 if let Some(rv) = stale.filter(|_| options.continue_token.is_none()) {
                     options.since = Since::Exactly(rv);
                 }
-                let page = verbs::list::list(&ask, &options).await?;
+                let page = verbs::list::list(&context, &options).await?;
                 response::list(&self.api, &resource, page, wanted).await
             }
             "watch" => {
                 let options = ListOptions::parse(&self.query, true)?;
-                let events = verbs::watch::watch(&ask, &options, wanted.accepted, wanted.include).await?;
+                let events = verbs::watch::watch(&context, &options, wanted.accepted, wanted.include).await?;
                 let events = match breaks_after {
-                    None => Answer::stream(events),
-                    Some(count) => Answer::stream(events.take(usize::try_from(count).unwrap_or(usize::MAX))),
+                    None => ResponseBody::stream(events),
+                    Some(count) => {
+                        ResponseBody::stream(events.take(usize::try_from(count).unwrap_or(usize::MAX)))
+                    }
                 };
                 let mut response = Response::new(events);
                 let content_type = wanted.accepted.format.content_type(true);
@@ -303,25 +312,25 @@ impl Call<'_> {
                 Ok(response)
             }
             "create" => {
-                let object = decode::object(&ask, self.header(header::CONTENT_TYPE), &body)?;
-                let shown = verbs::create::create(&ask, object).await?;
+                let object = decode::object(&context, self.header(header::CONTENT_TYPE), &body)?;
+                let shown = verbs::create::create(&context, object).await?;
                 response::object(&self.api, &resource, 201, shown, wanted).await
             }
             "update" => {
-                let object = decode::object(&ask, self.header(header::CONTENT_TYPE), &body)?;
+                let object = decode::object(&context, self.header(header::CONTENT_TYPE), &body)?;
                 if subresource == "scale" {
-                    let outcome = verbs::scale::change(&ask, true, |_| Ok(object.clone())).await?;
+                    let outcome = verbs::scale::change(&context, true, |_| Ok(object.clone())).await?;
                     return response::value(200, &outcome, wanted);
                 }
-                let (written, is_new) = verbs::update::replace(&ask, object).await?;
+                let (written, is_new) = verbs::update::replace(&context, object).await?;
                 response::object(&self.api, &resource, if is_new { 201 } else { 200 }, written, wanted).await
             }
             "patch" => {
                 let is_custom = resource.as_custom().is_some() && subresource != "scale";
                 let kind = PatchType::of(decode::media_type(self.header(header::CONTENT_TYPE)), is_custom)?;
-                let (patched, is_new) = verbs::patch::patch(&ask, kind, &body).await?;
+                let (patched, is_new) = verbs::patch::patch(&context, kind, &body).await?;
                 if subresource == "scale"
-                    && let Shown::Value(scale) = &patched
+                    && let Output::Value(scale) = &patched
                 {
                     return response::value(200, scale, wanted);
                 }
@@ -329,21 +338,21 @@ impl Call<'_> {
             }
             "delete" => {
                 let options = self.delete_options(&body)?;
-                let ask = ask.for_show(options.is_dry_run);
-                let shown = verbs::delete::delete(&ask, &options).await?;
+                let context = context.with_dry_run(options.is_dry_run);
+                let shown = verbs::delete::delete(&context, &options).await?;
                 response::object(&self.api, &resource, 200, shown, wanted).await
             }
             "deletecollection" => {
                 let list = ListOptions::parse(&self.query, false)?;
                 let options = self.delete_options(&body)?;
-                let ask = ask.for_show(options.is_dry_run);
-                let items = verbs::delete::delete_collection(&ask, &list, &options).await?;
+                let context = context.with_dry_run(options.is_dry_run);
+                let items = verbs::delete::delete_collection(&context, &list, &options).await?;
                 let rv = self.api.store().version().to_string();
                 let list = json!({
                     "kind": &*resource.list_kind, "apiVersion": &*resource.api_version,
                     "metadata": {"resourceVersion": rv}, "items": items,
                 });
-                response::value(200, &list, Wanted { accepted: response::PLAIN, ..wanted })
+                response::value(200, &list, Representation { accepted: response::PLAIN, ..wanted })
             }
             _ => Err(Failure::method_not_allowed()),
         }

@@ -34,9 +34,9 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) enum Trust<'a> {
     /// Those of these authorities, as PEM.
     Bundle(&'a [u8]),
-    /// Anybody's, because somebody said so.
-    Anybody,
-    /// Nobody has one: the connection is not encrypted.
+    /// Any certificate: `insecureSkipTLSVerify`.
+    Unverified,
+    /// No TLS.
     Unencrypted,
 }
 
@@ -78,8 +78,8 @@ async fn connect(target: &Target<'_>) -> Result<Connection, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verified = match target.trust {
         Trust::Unencrypted => return Ok(Connection::Plain(stream)),
-        Trust::Anybody => Verified::Nobody(provider),
-        Trust::Bundle(bundle) => Verified::Bundle(bundle, provider),
+        Trust::Unverified => Verification::None(provider),
+        Trust::Bundle(bundle) => Verification::Bundle(bundle, provider),
     };
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config(verified)?));
     let name = ServerName::try_from(target.name.clone()).map_err(|error| error.to_string())?;
@@ -105,25 +105,25 @@ async fn exchange(
 }
 
 /// How an encrypted connection is verified.
-enum Verified<'a> {
+enum Verification<'a> {
     Bundle(&'a [u8], Arc<CryptoProvider>),
-    Nobody(Arc<CryptoProvider>),
+    None(Arc<CryptoProvider>),
 }
 
-fn config(verified: Verified<'_>) -> Result<ClientConfig, String> {
-    let (Verified::Bundle(_, provider) | Verified::Nobody(provider)) = &verified;
+fn config(verified: Verification<'_>) -> Result<ClientConfig, String> {
+    let (Verification::Bundle(_, provider) | Verification::None(provider)) = &verified;
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     Ok(match verified {
-        Verified::Bundle(bundle, _) => {
+        Verification::Bundle(bundle, _) => {
             let mut roots = RootCertStore::empty();
             for certificate in CertificateDer::pem_slice_iter(bundle).flatten() {
                 let _ = roots.add(certificate);
             }
             builder.with_root_certificates(roots).with_no_client_auth()
         }
-        Verified::Nobody(provider) => builder
+        Verification::None(provider) => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
             .with_no_client_auth(),
@@ -181,7 +181,7 @@ pub(crate) fn ready(api: &Api, namespace: &str, service: &str, port: &str) -> Op
     })
 }
 
-/// Believes anybody: for APIServices with `insecureSkipTLSVerify` only.
+/// Accepts any certificate: for APIServices with `insecureSkipTLSVerify` only.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -163,7 +163,7 @@ impl Failure {
         Self::new(409, "Conflict", message).about(named)
     }
 
-    /// Somebody else changed the object in between.
+    /// The object changed in between.
     pub fn modified(named: Named<'_>) -> Self {
         Self::conflict(
             named,

@@ -1,4 +1,4 @@
-//! What happens to pods on their way through the API.
+//! Pods: defaults, binding, eviction, deletion.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! Many small worlds: forks of one API, each with a time, a chance and faults of its own.
+//! Simulations: forks of one API, each with its own clock, seed and faults.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;

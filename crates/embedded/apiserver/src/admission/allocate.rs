@@ -1,4 +1,4 @@
-//! Addresses and ports of services.
+//! Allocation of cluster IPs and node ports.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::{
     json::{self, items, text},
     status::Failure,
     store::key_of,
-    verbs::Ask,
+    verbs::RequestContext,
 };
 
 /// Services get addresses in 10.96.0.0/16; the first belongs to the API itself.
@@ -50,12 +50,16 @@ impl Taken<'_> {
 }
 
 /// Gives a service its address and its ports.
-pub(crate) fn allocate(ask: &Ask, object: &mut Value, old: Option<&Value>) -> Result<Option<Claim>, Failure> {
-    if !ask.resource.is("", "services") || !ask.subresource.is_empty() {
+pub(crate) fn allocate(
+    context: &RequestContext,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<Option<Claim>, Failure> {
+    if !context.resource.is("", "services") || !context.subresource.is_empty() {
         return Ok(None);
     }
-    let own_key = key_of(&ask.namespace, text(object, "/metadata/name"));
-    let indexes = ask.api.store().indexes();
+    let own_key = key_of(&context.namespace, text(object, "/metadata/name"));
+    let indexes = context.api.store().indexes();
     // One at a time: what is chosen here is known to the next one before it chooses.
     let mut services = indexes.services();
     let kind = text(object, "/spec/type").to_owned();
@@ -63,10 +67,10 @@ pub(crate) fn allocate(ask: &Ask, object: &mut Value, old: Option<&Value>) -> Re
         keep_address(object, old);
     }
     let taken = Taken { services: &services, own_key: &own_key, is_stored: old.is_some() };
-    address(ask, object, &kind, &taken, old)?;
-    node_ports(ask, object, &kind, &taken, old)?;
+    address(context, object, &kind, &taken, old)?;
+    node_ports(context, object, &kind, &taken, old)?;
     let id = services.claim(own_key, Allocation::of(object));
-    Ok(Some(Claim(ask.api.clone(), id)))
+    Ok(Some(Claim(context.api.clone(), id)))
 }
 
 /// What was given stays, unless the client says otherwise.
@@ -84,12 +88,12 @@ fn keep_address(object: &mut Value, old: &Value) {
     }
 }
 
-fn invalid(ask: &Ask, object: &Value, error: FieldError) -> Failure {
-    Failure::invalid(ask.named_kind(text(object, "/metadata/name")), &[error])
+fn invalid(context: &RequestContext, object: &Value, error: FieldError) -> Failure {
+    Failure::invalid(context.named_kind(text(object, "/metadata/name")), &[error])
 }
 
 fn address(
-    ask: &Ask,
+    context: &RequestContext,
     object: &mut Value,
     kind: &str,
     taken: &Taken<'_>,
@@ -100,7 +104,7 @@ fn address(
         return Ok(());
     }
     let address = match asked.as_str() {
-        "" => free_address(ask.api.rng(), taken)
+        "" => free_address(context.api.rng(), taken)
             .ok_or_else(|| Failure::internal("no more service addresses are free"))?,
         "None" => asked,
         _ => {
@@ -109,7 +113,7 @@ fn address(
                 let spec = Path::new("spec");
                 let why = format!("failed to allocate IP {asked}: provided IP is already allocated");
                 let error = FieldError::invalid(&spec.field("clusterIPs"), &json!([asked]), why);
-                return Err(invalid(ask, object, error));
+                return Err(invalid(context, object, error));
             }
             asked
         }
@@ -152,7 +156,7 @@ fn free_port(rng: &Rng, protocol: &str, taken: &Taken<'_>, own: &HashSet<NodePor
 }
 
 fn node_ports(
-    ask: &Ask,
+    context: &RequestContext,
     object: &mut Value,
     kind: &str,
     taken: &Taken<'_>,
@@ -162,7 +166,7 @@ fn node_ports(
         object.pointer("/spec/allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true);
     let wants = kind == "NodePort" || (kind == "LoadBalancer" && allocates);
     let name = text(object, "/metadata/name").to_owned();
-    let fail = |error: FieldError| Failure::invalid(ask.named_kind(&name), &[error]);
+    let fail = |error: FieldError| Failure::invalid(context.named_kind(&name), &[error]);
     let Some(ports) = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut) else { return Ok(()) };
     // What this service has been given so far.
     let mut own: HashSet<NodePort> = HashSet::new();
@@ -178,7 +182,7 @@ fn node_ports(
         match port.get("nodePort").and_then(Value::as_i64) {
             Some(0) | None => {
                 if wants {
-                    let free = before.or_else(|| free_port(ask.api.rng(), &protocol, taken, &own));
+                    let free = before.or_else(|| free_port(context.api.rng(), &protocol, taken, &own));
                     let free = free.ok_or_else(|| Failure::internal("no more node ports are free"))?;
                     own.insert((protocol, free));
                     json::as_map(port).insert("nodePort".into(), free.into());

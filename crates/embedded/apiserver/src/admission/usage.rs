@@ -1,4 +1,4 @@
-//! What quotas count: which objects, and how much each of them uses.
+//! Usage of quota by objects: which resources, how much, in which scopes.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Whether other servers answer, and what they serve.
+//! Availability and discovery of aggregated API servers.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     json::{self, items, text, texts, timestamp},
     outbound,
     store::key_of,
-    verbs::{Ask, update},
+    verbs::{RequestContext, update},
 };
 
 /// How long a server may take to say what it has.
@@ -37,8 +37,8 @@ pub(crate) fn start(api: &Api) {
                     return;
                 }
             }
-            let places = ["core/services", "core/endpoints", "discovery.k8s.io/endpointslices"];
-            let mut changes = places.map(|place| task_api.store().follow(&place.into()));
+            let buckets = ["core/services", "core/endpoints", "discovery.k8s.io/endpointslices"];
+            let mut changes = buckets.map(|bucket| task_api.store().follow(&bucket.into()));
             let names: BTreeSet<String> = task_api.services().all(&task_api).keys().cloned().collect();
             for name in names {
                 check(&task_api, &name).await;
@@ -58,7 +58,7 @@ pub(crate) fn start(api: &Api) {
 /// Finds out whether a server answers, and writes it down.
 pub(super) async fn check(api: &Api, name: &str) {
     let Some(service) = api.services().all(api).get(name).cloned() else { return };
-    let (is_available, reason, message) = match ask(api, &service).await {
+    let (is_available, reason, message) = match discover(api, &service).await {
         Ok(resources) => {
             api.services().learn(name, Some(resources));
             (true, "Passed", "all checks passed".to_owned())
@@ -77,7 +77,7 @@ pub(super) async fn check(api: &Api, name: &str) {
     if known.is_some_and(|known| shown(known) == (true, true)) {
         return;
     }
-    let ask = Ask::internal(api, &resource, "", name).below("status");
+    let context = RequestContext::internal(api, &resource, "", name).for_subresource("status");
     let change = move |mut service: Value| async move {
         let status_map = json::child(json::as_map(&mut service), "status");
         let conditions = status_map.entry("conditions").or_insert_with(|| json!([]));
@@ -91,7 +91,7 @@ pub(super) async fn check(api: &Api, name: &str) {
         }
         Ok(service)
     };
-    if let Err(failure) = Box::pin(update::update(&ask, false, update::Made::Changed, change)).await
+    if let Err(failure) = Box::pin(update::update(&context, false, update::Made::Changed, change)).await
         && failure.code() != 404
     {
         tracing::debug!("the state of APIService {name} was not written: {failure}");
@@ -99,7 +99,7 @@ pub(super) async fn check(api: &Api, name: &str) {
 }
 
 /// The resources of a server, or the reason why it is not available.
-async fn ask(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static str, String)> {
+async fn discover(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static str, String)> {
     let reference = service.pointer("/spec/service").cloned().unwrap_or_default();
     let (namespace, name) = (text(&reference, "/namespace"), text(&reference, "/name"));
     let shown = format!("service/{name} in {namespace:?}");

@@ -1,4 +1,4 @@
-//! APIs that other servers serve: requests for their groups are passed on.
+//! Aggregated APIs: requests for groups of other servers are forwarded.
 
 mod availability;
 mod services;
@@ -18,17 +18,17 @@ use crate::{
     auth::Caller,
     json::text,
     outbound::{self, Target, Trust},
-    request::body::Answer,
+    request::body::ResponseBody,
     status::Failure,
 };
 
 pub(crate) use availability::start;
-pub(crate) use services::{Services, publish, settle};
+pub(crate) use services::{Services, publish, refresh_service};
 
 /// How long another server may take to begin its response, connecting included.
 const HEAD_DEADLINE: Duration = Duration::from_mins(1);
 
-/// Sends a request to the server of an APIService, as somebody.
+/// Sends a request to the server of an APIService, as a user.
 async fn send(
     api: &Api,
     service: &Value,
@@ -39,10 +39,10 @@ async fn send(
     let address = outbound::endpoint(api, &reference)?;
     let bundle = STANDARD.decode(text(service, "/spec/caBundle"));
     let bundle = bundle.map_err(|error| format!("spec.caBundle is not base64: {error}"))?;
-    let is_blind = service.pointer("/spec/insecureSkipTLSVerify") == Some(&Value::Bool(true));
+    let skips_verification = service.pointer("/spec/insecureSkipTLSVerify") == Some(&Value::Bool(true));
     let name = format!("{}.{}.svc", text(&reference, "/name"), text(&reference, "/namespace"));
-    let trust = if is_blind { Trust::Anybody } else { Trust::Bundle(&bundle) };
-    identify(&mut request, caller);
+    let trust = if skips_verification { Trust::Unverified } else { Trust::Bundle(&bundle) };
+    set_user_headers(&mut request, caller);
     if let Ok(host) = HeaderValue::from_str(&name) {
         request.headers_mut().insert(header::HOST, host);
     }
@@ -50,7 +50,7 @@ async fn send(
 }
 
 /// Says who asks.
-fn identify(request: &mut Request<Full<Bytes>>, caller: &Caller) {
+fn set_user_headers(request: &mut Request<Full<Bytes>>, caller: &Caller) {
     let mut add = |key: &str, value: &str| {
         if let (Ok(key), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), HeaderValue::from_str(value)) {
             request.headers_mut().append(key, value);
@@ -80,13 +80,13 @@ fn escaped(key: &str) -> String {
 }
 
 /// Passes a request on, and its answer back.
-pub(crate) async fn pass_on(
+pub(crate) async fn forward(
     api: &Api,
     service: &Value,
     caller: &Caller,
     parts: &Parts,
     body: Bytes,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<ResponseBody>, Failure> {
     let unavailable = |why: &str| {
         tracing::debug!("APIService {} is not available: {why}", text(service, "/metadata/name"));
         Failure::plain(503, "service unavailable\n")
@@ -113,5 +113,5 @@ pub(crate) async fn pass_on(
     head.headers.remove(header::TRANSFER_ENCODING);
     head.headers.remove(header::CONNECTION);
     let pieces = BodyStream::new(body).filter_map(|frame| async move { frame.ok()?.into_data().ok() });
-    Ok(Response::from_parts(head, Answer::stream(pieces)))
+    Ok(Response::from_parts(head, ResponseBody::stream(pieces)))
 }

@@ -120,7 +120,7 @@ pub(super) fn is_remote(service: &Value) -> bool {
 }
 
 /// Keeps an APIService that was written in order.
-pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
+pub(crate) async fn refresh_service(api: &Api, name: &str) -> Result<(), Failure> {
     if api.services().all(api).contains_key(name) {
         availability::check(api, name).await;
         return Ok(());
@@ -181,10 +181,10 @@ pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
         writes.push((name.into(), Expect::Absent, Some(Put::new("v1".into(), &service, 0))));
     }
     let writes = writes.into_iter().map(|(key, expect, put)| {
-        api.write(Write { bucket: BUCKET.into(), key, expect, put, homes: Vec::new() })
+        api.write(Write { bucket: BUCKET.into(), key, expect, put, parents: Vec::new() })
     });
     for outcome in futures::future::join_all(writes).await {
-        // Somebody else who wrote it was here for the same reason.
+        // Another writer had the same reason.
         if let Err(WriteError::Failed(why)) = outcome {
             return Err(Failure::internal(why));
         }

@@ -20,7 +20,7 @@ use crate::{
     store::Store,
 };
 
-/// How long the end of the server waits for requests under way.
+/// How long the end of the server waits for requests in progress.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
 impl Api {
@@ -105,7 +105,7 @@ impl Api {
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
-        // Requests under way are answered, unless they take too long.
+        // Requests in progress are answered, unless they take too long.
         let _ = tokio::time::timeout(STOP_DEADLINE, self.0.tasks.wait()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The API server without a socket: its state, and who may reach what of it.
+//! The API server without a socket: its state.
 
 mod lifecycle;
 

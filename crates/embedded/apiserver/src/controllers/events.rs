@@ -1,4 +1,4 @@
-//! Events are forgotten after an hour.
+//! Expiry of Event objects after an hour.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub(super) fn start(api: &Api) {
                 if last_written(&event, task_api.now()).is_some_and(|written| written < oldest) {
                     let expect = Expect::Version(entry.rv);
                     let write =
-                        Write { bucket: Arc::from(BUCKET), key, expect, put: None, homes: Vec::new() };
+                        Write { bucket: Arc::from(BUCKET), key, expect, put: None, parents: Vec::new() };
                     let _ = task_api.write(write).await;
                 }
             }
@@ -37,7 +37,7 @@ pub(super) fn start(api: &Api) {
     });
 }
 
-/// When an event was written last, as far as anybody can tell: a time that is yet to come was made up.
+/// When an event was written last, as far as it is known; times in the future are ignored.
 fn last_written(event: &Value, now: Timestamp) -> Option<Timestamp> {
     let changed = items(event, "/metadata/managedFields").iter().map(|fields| text(fields, "/time"));
     let times = changed.chain([text(event, "/metadata/creationTimestamp")]);

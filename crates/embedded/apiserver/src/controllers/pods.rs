@@ -1,5 +1,5 @@
 //! Pods that are being deleted are removed by the agent of their node, once their processes have ended. Where there is
-//! no such node, nobody else would: they go when their grace period is over.
+//! no such node, this controller removes them: they go when their grace period is over.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{
     json::text,
     request::options::DeleteOptions,
     status::Failure,
-    store::{Entry, Happened, split_key},
-    verbs::{self, Ask},
+    store::{ChangeType, Entry, split_key},
+    verbs::{self, RequestContext},
 };
 
 const BUCKET: &str = "core/pods";
@@ -47,15 +47,15 @@ pub(super) fn start(api: &Api) {
         api,
         changes,
         queue,
-        move |queue, bucket, event| match (&**bucket, event.happened) {
-            (BUCKET, Happened::Modified) => {
+        move |queue, bucket, event| match (&**bucket, event.change) {
+            (BUCKET, ChangeType::Modified) => {
                 let before = event.previous.as_deref().and_then(Leaving::of);
                 let leaving = Leaving::of(&event.entry);
                 if let Some(leaving) = leaving.filter(|leaving| before.as_ref() != Some(leaving)) {
                     note(&noting, queue, &event.key, &leaving);
                 }
             }
-            (NODES, Happened::Deleted) => note_all(&noting, queue, Some(&event.key)),
+            (NODES, ChangeType::Deleted) => note_all(&noting, queue, Some(&event.key)),
             _ => {}
         },
         move |key| {
@@ -101,5 +101,7 @@ async fn remove(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>) -> Result<()
         uid: Some(entry.head.uid.to_string()),
         ..DeleteOptions::default()
     };
-    verbs::delete::delete(&Ask::internal(api, &resource, namespace, name), &options).await.map(drop)
+    verbs::delete::delete(&RequestContext::internal(api, &resource, namespace, name), &options)
+        .await
+        .map(drop)
 }

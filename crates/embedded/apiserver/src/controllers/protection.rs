@@ -1,5 +1,5 @@
 //! Claims and volumes are protected by a finalizer as long as they are in use: claims by pods, volumes by claims. Those
-//! that are being deleted go when nobody uses them any more.
+//! that are being deleted go when they are no longer used.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{
     api::Api,
     json::{self, items, text},
     status::Failure,
-    store::{Event, Happened, split_key},
-    verbs::{Ask, update},
+    store::{ChangeType, Event, split_key},
+    verbs::{RequestContext, update},
 };
 
 const CLAIMS: &str = "core/persistentvolumeclaims";
@@ -52,12 +52,12 @@ fn leaving(api: &Api, bucket: &'static str, prefix: &str) -> Vec<Protected> {
 
 fn note(api: &Api, queue: &Queue<Protected>, bucket: &str, event: &Event) {
     match bucket {
-        CLAIMS | VOLUMES if event.happened == Happened::Modified && event.entry.head.is_terminating => {
+        CLAIMS | VOLUMES if event.change == ChangeType::Modified && event.entry.head.is_terminating => {
             let bucket = if bucket == CLAIMS { CLAIMS } else { VOLUMES };
             queue.add((bucket, Arc::clone(&event.key)));
         }
         // A pod that ended or went may have been the last to use a claim.
-        PODS if event.happened != Happened::Added => {
+        PODS if event.change != ChangeType::Added => {
             let namespace = format!("{}/", split_key(&event.key).0);
             for claim in leaving(api, CLAIMS, &namespace) {
                 queue.add(claim);
@@ -84,8 +84,8 @@ async fn release(api: &Api, bucket: &'static str, key: &str) -> Result<(), Failu
     }
     let (namespace, name) = split_key(key);
     let plural = if bucket == CLAIMS { "persistentvolumeclaims" } else { "persistentvolumes" };
-    let ask = Ask::internal(api, &api.built_in("", plural)?, namespace, name);
-    Box::pin(update::update(&ask, false, update::Made::Changed, move |mut object: Value| async move {
+    let context = RequestContext::internal(api, &api.built_in("", plural)?, namespace, name);
+    Box::pin(update::update(&context, false, update::Made::Changed, move |mut object: Value| async move {
         if let Some(finalizers) =
             json::metadata(&mut object).get_mut("finalizers").and_then(Value::as_array_mut)
         {

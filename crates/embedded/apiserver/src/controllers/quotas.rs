@@ -1,4 +1,4 @@
-//! What the quotas of a namespace count, counted anew whenever something in it goes or changes.
+//! The quota controller: recounts `status.used` whenever an object of the namespace is changed or deleted.
 //!
 //! Admission adds what it lets in; only a recount sees what has gone, and heals what was miscounted.
 
@@ -17,8 +17,8 @@ use crate::{
     json,
     resources::bucket,
     status::Failure,
-    store::{Event, Happened, Id, split_key},
-    verbs::{Ask, update},
+    store::{ChangeType, Event, Id, split_key},
+    verbs::{RequestContext, update},
 };
 
 const QUOTAS: &str = "core/resourcequotas";
@@ -52,7 +52,7 @@ fn namespace_of(key: &str) -> Arc<str> {
 
 fn note(queue: &Queue<Arc<str>>, bucket: &Arc<str>, event: &Arc<Event>) {
     // What is new was counted when it was admitted.
-    if event.key.contains('/') && (event.happened != Happened::Added || &**bucket == QUOTAS) {
+    if event.key.contains('/') && (event.change != ChangeType::Added || &**bucket == QUOTAS) {
         queue.add(namespace_of(&event.key));
     }
 }
@@ -73,9 +73,9 @@ async fn recount(api: &Api, namespace: &str) -> Result<(), Failure> {
 
 async fn count(api: &Api, namespace: &str, name: &str) -> Result<(), Failure> {
     let resource = api.built_in("", "resourcequotas")?;
-    let ask = Ask::internal(api, &resource, namespace, name).below("status");
-    let _turn = api.ledger().turn(namespace).await;
-    Box::pin(update::update(&ask, false, update::Made::Changed, move |mut quota: Value| async move {
+    let context = RequestContext::internal(api, &resource, namespace, name).for_subresource("status");
+    let _lock = api.ledger().lock_namespace(namespace).await;
+    Box::pin(update::update(&context, false, update::Made::Changed, move |mut quota: Value| async move {
         let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
         let used = used(api, namespace, &quota, None);
         json::as_map(&mut quota).insert("status".into(), json!({ "hard": hard, "used": used }));

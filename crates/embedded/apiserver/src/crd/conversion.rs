@@ -1,4 +1,4 @@
-//! Objects of custom kinds, from one version to another.
+//! Conversion of custom resources between versions.
 
 use serde_json::{Value, json};
 

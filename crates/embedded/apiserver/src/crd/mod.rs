@@ -17,7 +17,7 @@ use crate::{
     store::Entry,
 };
 
-pub(crate) use establish::settle;
+pub(crate) use establish::establish;
 
 /// Where definitions are kept.
 pub(crate) const BUCKET: &str = "apiextensions.k8s.io/customresourcedefinitions";
@@ -31,7 +31,7 @@ pub struct CustomVersion {
     pub definition: String,
     /// Whether the definition is being deleted.
     pub is_terminating: bool,
-    /// The stored definition; the schema is only read out of it once somebody needs it.
+    /// The stored definition; the schema is only read out of it once it is needed.
     source: Arc<Entry>,
     /// The name of the version.
     version: String,

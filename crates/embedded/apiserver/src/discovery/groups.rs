@@ -12,11 +12,11 @@ use serde_json::json;
 
 use super::hash;
 use super::header_text;
-use super::json_answer;
+use super::json_response;
 use super::tagged;
 
 use crate::api::Api;
-use crate::request::body::Answer;
+use crate::request::body::ResponseBody;
 use crate::request::negotiate::media_ranges;
 use crate::resources::Group;
 use crate::resources::GroupVersion;
@@ -43,7 +43,7 @@ pub(super) fn groups(
     registry: &Arc<Registry>,
     headers: &HeaderMap,
     is_core: bool,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<ResponseBody>, Failure> {
     let accept = header_text(headers, &header::ACCEPT).unwrap_or("*/*");
     for range in media_ranges(accept) {
         let wants = range.parameter("as") == Some("APIGroupDiscoveryList")
@@ -67,7 +67,7 @@ pub(super) fn groups(
         groups.extend(remote_groups(api));
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     };
-    let mut response = json_answer(headers, &value)?;
+    let mut response = json_response(headers, &value)?;
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     Ok(response)
 }
@@ -108,12 +108,12 @@ fn aggregated_groups(
     registry: &Arc<Registry>,
     headers: &HeaderMap,
     is_core: bool,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let cached = api.documents().cached(registry);
     let [core, others] = &cached.aggregated;
     let remote = if is_core { Vec::new() } else { remote_aggregated(api) };
     if !remote.is_empty() {
-        // What other servers have changes without anybody telling this one.
+        // What other servers have changes without notice.
         let (bytes, tag) = aggregated_document(registry, is_core, remote);
         return tagged(headers, AGGREGATED, bytes, &tag, "public");
     }

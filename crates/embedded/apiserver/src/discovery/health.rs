@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::GIT_VERSION;
 use super::MINOR;
-use super::text_answer;
+use super::text_response;
 
 use crate::api::Api;
-use crate::request::body::Answer;
+use crate::request::body::ResponseBody;
 use crate::request::url::Query;
 
 pub(super) fn version() -> Value {
@@ -30,7 +30,7 @@ fn platform() -> &'static str {
     }
 }
 
-pub(super) fn health(api: &Api, endpoint: &str, check: &str, query: &Query) -> Response<Answer> {
+pub(super) fn health(api: &Api, endpoint: &str, check: &str, query: &Query) -> Response<ResponseBody> {
     let excluded: Vec<&str> = query.all("exclude").collect();
     let checks = [("ping", true), ("log", true), ("etcd", api.store().is_healthy())];
     let checks =
@@ -43,12 +43,12 @@ pub(super) fn health(api: &Api, endpoint: &str, check: &str, query: &Query) -> R
         lines += &line;
     }
     if !is_well {
-        return text_answer(500, format!("{lines}{endpoint} check failed\n"));
+        return text_response(500, format!("{lines}{endpoint} check failed\n"));
     }
     if query.is_set("verbose") {
-        return text_answer(200, format!("{lines}{endpoint} check passed\n"));
+        return text_response(200, format!("{lines}{endpoint} check passed\n"));
     }
-    text_answer(200, "ok")
+    text_response(200, "ok")
 }
 
 pub(super) fn metrics(api: &Api) -> String {

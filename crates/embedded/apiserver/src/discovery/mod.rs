@@ -20,11 +20,11 @@ use serde_json::json;
 use crate::api::Api;
 use crate::auth::tokens;
 use crate::encoding::response;
-use crate::request::body::Answer;
+use crate::request::body::ResponseBody;
 use crate::request::negotiate::Offer;
 use crate::request::negotiate::negotiate;
-use crate::request::url::Place;
 use crate::request::url::Query;
+use crate::request::url::Route;
 use crate::resources::Registry;
 use crate::status::Failure;
 
@@ -83,17 +83,17 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<
 pub(crate) fn serve(
     api: &Api,
     parts: &Parts,
-    place: &Place,
+    route: &Route,
     query: &Query,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<ResponseBody>, Failure> {
     let registry = api.registry();
     let path = parts.uri.path();
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(Failure::method_not_allowed());
     }
-    match place {
-        Place::Groups { is_core } => groups(api, &registry, &parts.headers, *is_core),
-        Place::Group(name) => {
+    match route {
+        Route::Groups { is_core } => groups(api, &registry, &parts.headers, *is_core),
+        Route::Group(name) => {
             let group = registry.group(name).filter(|group| !group.name.is_empty()).map(legacy_group);
             let mut value = group
                 .or_else(|| remote_groups(api).into_iter().find(|group| group["name"] == **name))
@@ -101,31 +101,31 @@ pub(crate) fn serve(
             let map = crate::json::as_map(&mut value);
             map.insert("kind".into(), "APIGroup".into());
             map.insert("apiVersion".into(), "v1".into());
-            json_answer(&parts.headers, &value)
+            json_response(&parts.headers, &value)
         }
-        Place::Version { group, version } => {
+        Route::Version { group, version } => {
             let found = registry.group(group).ok_or_else(Failure::no_page)?;
             let found = found
                 .versions
                 .iter()
                 .find(|one| *one.version == **version)
                 .ok_or_else(Failure::no_resource)?;
-            json_answer(&parts.headers, &resource_list(group, found))
+            json_response(&parts.headers, &resource_list(group, found))
         }
-        Place::Resource(_) => Err(Failure::no_resource()),
-        Place::Other => other(api, &registry, parts, path, query),
+        Route::Resource(_) => Err(Failure::no_resource()),
+        Route::Other => other(api, &registry, parts, path, query),
     }
 }
 
-fn json_answer(headers: &HeaderMap, value: &Value) -> Result<Response<Answer>, Failure> {
+fn json_response(headers: &HeaderMap, value: &Value) -> Result<Response<ResponseBody>, Failure> {
     let offer = Offer { has_protobuf: false, is_watch: false, is_resource: false };
     let accepted = negotiate(header_text(headers, &header::ACCEPT), offer)?;
     let bytes = response::encode(value, accepted.format, false)?;
-    Ok(response::answer(200, accepted.format.content_type(false), bytes))
+    Ok(response::with_body(200, accepted.format.content_type(false), bytes))
 }
 
-fn text_answer(code: u16, text: impl Into<Bytes>) -> Response<Answer> {
-    response::answer(code, "text/plain; charset=utf-8", text)
+fn text_response(code: u16, text: impl Into<Bytes>) -> Response<ResponseBody> {
+    response::with_body(code, "text/plain; charset=utf-8", text)
 }
 
 fn other(
@@ -134,7 +134,7 @@ fn other(
     parts: &Parts,
     path: &str,
     query: &Query,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<ResponseBody>, Failure> {
     let trimmed = path.trim_end_matches('/');
     let (first, rest) = match trimmed.strip_prefix('/').unwrap_or_default().split_once('/') {
         Some((first, rest)) => (first, rest),
@@ -160,11 +160,11 @@ fn other(
                 ]
                 .map(str::to_owned),
             );
-            json_answer(&parts.headers, &json!({"paths": paths}))
+            json_response(&parts.headers, &json!({"paths": paths}))
         }
-        "version" if rest.is_empty() => json_answer(&parts.headers, &version()),
+        "version" if rest.is_empty() => json_response(&parts.headers, &version()),
         "healthz" | "livez" | "readyz" => Ok(health(api, first, rest, query)),
-        "metrics" if rest.is_empty() => Ok(text_answer(200, metrics(api))),
+        "metrics" if rest.is_empty() => Ok(text_response(200, metrics(api))),
         "openapi" if rest == "v2" => openapi_v2(api, registry, parts),
         "openapi" if rest == "v3" || rest.starts_with("v3/") => {
             let document = rest.strip_prefix("v3").unwrap_or_default().trim_start_matches('/');
@@ -172,9 +172,9 @@ fn other(
         }
         "openid" if rest == "v1/jwks" => {
             let keys = api.tokens().key_set();
-            Ok(response::answer(200, "application/jwk-set+json", keys.to_string()))
+            Ok(response::with_body(200, "application/jwk-set+json", keys.to_string()))
         }
-        ".well-known" if rest == "openid-configuration" => json_answer(
+        ".well-known" if rest == "openid-configuration" => json_response(
             &parts.headers,
             &json!({"issuer": tokens::ISSUER, "jwks_uri": format!("https://{}/openid/v1/jwks", api.address()),
                 "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
@@ -191,13 +191,13 @@ fn tagged(
     bytes: Bytes,
     tag: &str,
     cache: &'static str,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let is_known = header_text(headers, &header::IF_NONE_MATCH)
         .is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
     let mut response = if is_known {
-        response::answer(304, content_type, "")
+        response::with_body(304, content_type, "")
     } else {
-        response::answer(200, content_type, bytes)
+        response::with_body(200, content_type, bytes)
     };
     let out = response.headers_mut();
     if let Ok(tag) = HeaderValue::from_str(tag) {

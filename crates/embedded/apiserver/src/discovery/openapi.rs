@@ -13,13 +13,13 @@ use serde_json::json;
 use super::GIT_VERSION;
 use super::hash;
 use super::header_text;
-use super::json_answer;
+use super::json_response;
 use super::tagged;
 
 use crate::api::Api;
 use crate::encoding::response;
 use crate::model;
-use crate::request::body::Answer;
+use crate::request::body::ResponseBody;
 use crate::request::negotiate::Format;
 use crate::request::negotiate::media_ranges;
 use crate::request::url::Query;
@@ -53,7 +53,7 @@ pub(super) fn openapi_v3(
     parts: &Parts,
     name: &str,
     query: &Query,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<ResponseBody>, Failure> {
     if name.is_empty() {
         let mut paths = serde_json::Map::new();
         for group in &registry.groups {
@@ -67,7 +67,7 @@ pub(super) fn openapi_v3(
                 );
             }
         }
-        return json_answer(&parts.headers, &json!({"paths": paths}));
+        return json_response(&parts.headers, &json!({"paths": paths}));
     }
     let version = registry
         .groups
@@ -77,7 +77,7 @@ pub(super) fn openapi_v3(
     let id = version.map(|(_, version)| openapi_hash(version)).ok_or_else(Failure::no_page)?;
     let asked = query.get("hash");
     if asked.is_some_and(|asked| asked != id) {
-        let mut response = response::answer(301, "text/plain", "");
+        let mut response = response::with_body(301, "text/plain", "");
         if let Ok(location) = HeaderValue::from_str(&format!("/openapi/v3/{name}?hash={id}")) {
             response.headers_mut().insert(header::LOCATION, location);
         }
@@ -105,7 +105,7 @@ pub(super) fn openapi_v2(
     api: &Api,
     registry: &Arc<Registry>,
     parts: &Parts,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<ResponseBody>, Failure> {
     let accept = header_text(&parts.headers, &header::ACCEPT).unwrap_or("*/*");
     let mut is_protobuf = None;
     for range in media_ranges(accept) {

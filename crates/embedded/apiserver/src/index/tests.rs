@@ -37,7 +37,7 @@ async fn a_service_write_parses_that_service_only() {
         let service = service(&format!("s{n}"), &format!("10.96.{}.{}", n / 250 + 10, n % 250), 0);
         let put = Some(Put::new("v1".into(), &service, 0));
         let (bucket, key) = (Arc::from("core/services"), Arc::from(format!("default/s{n}")));
-        let write = Write { bucket, key, expect: Expect::Absent, put, homes: Vec::new() };
+        let write = Write { bucket, key, expect: Expect::Absent, put, parents: Vec::new() };
         api.store().write(write).await.unwrap();
     }
     let indexes = api.store().indexes();
@@ -64,7 +64,7 @@ async fn a_status_update_counts_that_pod_only() {
         template["metadata"]["name"] = format!("p{n}").into();
         let put = Some(Put::new("v1".into(), &template, 0));
         let (bucket, key) = (Arc::from("core/pods"), Arc::from(format!("default/p{n}")));
-        let write = Write { bucket, key, expect: Expect::Absent, put, homes: Vec::new() };
+        let write = Write { bucket, key, expect: Expect::Absent, put, parents: Vec::new() };
         api.store().write(write).await.unwrap();
     }
     let indexes = api.store().indexes();
@@ -164,7 +164,7 @@ fn agree(store: &Store) -> bool {
                 key,
                 expect: Expect::Absent,
                 put: Some(put),
-                homes: Vec::new(),
+                parents: Vec::new(),
             };
             block_on(rebuilt.write(write)).unwrap();
         }
@@ -192,7 +192,7 @@ proptest! {
                     let key: Arc<str> = format!("n{namespace}/o{name}").into();
                     let expect = store.get(bucket, &key).map_or(Expect::Absent, |entry| Expect::Version(entry.rv));
                     let put = Some(Put::new("v1".into(), &object(bucket, variant), 0));
-                    let write = Write { bucket: bucket.into(), key, expect, put, homes: Vec::new() };
+                    let write = Write { bucket: bucket.into(), key, expect, put, parents: Vec::new() };
                     block_on(store.write(write)).unwrap();
                 }
                 Step::Delete { bucket, namespace, name } => {

@@ -13,7 +13,7 @@ use crate::json;
 use crate::resources::Model;
 use crate::resources::Resource;
 use crate::status::Failure;
-use crate::verbs::Ask;
+use crate::verbs::RequestContext;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -25,47 +25,51 @@ fn node(resource: &Resource) -> Node<'_> {
     }
 }
 
-/// Top-level fields that a request cannot change, and so nobody owns through it.
-fn ignored(ask: &Ask, object: &Value) -> Vec<String> {
-    match ask.subresource.as_str() {
+/// Top-level fields that a request cannot change, and so cannot own.
+fn ignored(context: &RequestContext, object: &Value) -> Vec<String> {
+    match context.subresource.as_str() {
         "status" => {
             let keys = object.as_object().into_iter().flat_map(Map::keys);
             keys.filter(|key| !matches!(key.as_str(), "status" | "apiVersion" | "kind")).cloned().collect()
         }
-        _ if ask.resource.has_status() => vec!["status".to_owned()],
+        _ if context.resource.has_status() => vec!["status".to_owned()],
         _ => Vec::new(),
     }
 }
 
 /// Records who owns the fields of a written object.
-pub(crate) fn own(ask: &Ask, new: &mut Value, old: Option<&Value>) {
-    let now = json::timestamp(ask.now);
-    let ignored = ignored(ask, new);
+pub(crate) fn own(context: &RequestContext, new: &mut Value, old: Option<&Value>) {
+    let now = json::timestamp(context.now);
+    let ignored = ignored(context, new);
     let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
     let writer = Writer {
-        manager: &ask.manager,
-        api_version: &ask.resource.api_version,
-        subresource: &ask.subresource,
+        manager: &context.manager,
+        api_version: &context.resource.api_version,
+        subresource: &context.subresource,
         now: &now,
         ignored: &ignored,
     };
-    apply::update(old, new, node(&ask.resource), &writer);
+    apply::update(old, new, node(&context.resource), &writer);
 }
 
 /// Server-side apply.
-pub(crate) fn apply(ask: &Ask, live: Option<&Value>, config: &Value) -> Result<Value, Failure> {
-    let now = json::timestamp(ask.now);
-    let ignored = ignored(ask, live.unwrap_or(config));
+pub(crate) fn apply(
+    context: &RequestContext,
+    live: Option<&Value>,
+    config: &Value,
+) -> Result<Value, Failure> {
+    let now = json::timestamp(context.now);
+    let ignored = ignored(context, live.unwrap_or(config));
     let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
     let writer = Writer {
-        manager: &ask.manager,
-        api_version: &ask.resource.api_version,
-        subresource: &ask.subresource,
+        manager: &context.manager,
+        api_version: &context.resource.api_version,
+        subresource: &context.subresource,
         now: &now,
         ignored: &ignored,
     };
-    let force = ask.options.force.unwrap_or(false);
-    apply::apply(live, config, node(&ask.resource), &writer, force).map_err(|error| match error {
+    let force = context.options.force.unwrap_or(false);
+    apply::apply(live, config, node(&context.resource), &writer, force).map_err(|error| match error {
         ApplyError::Conflict(conflicts) => {
             Failure::from_status(&conflicts.status(), 409, conflicts.to_string())
         }
@@ -76,12 +80,12 @@ pub(crate) fn apply(ask: &Ask, live: Option<&Value>, config: &Value) -> Result<V
 
 /// Makes an applied object what it would be had it been sent as a whole: numbers and quantities as they are written,
 /// nothing of a wrong type.
-pub(crate) fn fit_applied(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
-    let resource = &ask.resource;
+pub(crate) fn fit_applied(context: &RequestContext, object: &mut Value) -> Result<(), Failure> {
+    let resource = &context.resource;
     let failed = |error: &dyn std::fmt::Display| {
         Failure::untyped(format!(
             "failed to create typed patch object ({}/{}; {}, Kind={}): {error}",
-            ask.namespace, ask.name, resource.api_version, resource.kind
+            context.namespace, context.name, resource.api_version, resource.kind
         ))
     };
     if resource.as_custom().is_some() {

@@ -8,21 +8,21 @@ use serde_json::Value;
 use super::strategy::is_definition;
 use crate::json;
 use crate::resources::Model;
-use crate::verbs::Ask;
+use crate::verbs::RequestContext;
 
 /// What is wrong with a new object.
-pub(crate) fn validate_create(ask: &Ask, object: &Value) -> Vec<FieldError> {
-    validate(ask, object, None)
+pub(crate) fn validate_create(context: &RequestContext, object: &Value) -> Vec<FieldError> {
+    validate(context, object, None)
 }
 
 /// What is wrong with a changed object.
-pub(crate) fn validate_update(ask: &Ask, new: &Value, old: &Value) -> Vec<FieldError> {
-    validate(ask, new, Some(old))
+pub(crate) fn validate_update(context: &RequestContext, new: &Value, old: &Value) -> Vec<FieldError> {
+    validate(context, new, Some(old))
 }
 
-fn validate(ask: &Ask, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    match &ask.resource.model {
-        Model::BuiltIn(kind) => match ask.subresource.as_str() {
+fn validate(context: &RequestContext, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    match &context.resource.model {
+        Model::BuiltIn(kind) => match context.subresource.as_str() {
             // These change what the object itself may not.
             "binding" | "finalize" => Vec::new(),
             "resize" => kind.validate(new, None),
@@ -34,24 +34,24 @@ fn validate(ask: &Ask, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             _ => {
                 // Schemas are dear to check; what did not change was checked when it was written.
                 let is_unchanged = old.is_some_and(|old| old.get("spec") == new.get("spec"));
-                let mut errors = if is_definition(&ask.resource) && is_unchanged {
+                let mut errors = if is_definition(&context.resource) && is_unchanged {
                     old.into_iter().flat_map(|old| meta::validate_update(new, old)).collect()
                 } else {
                     kind.validate(new, old)
                 };
                 // Definitions may have finalizers without a slash, as the one that empties them.
-                if is_definition(&ask.resource) {
+                if is_definition(&context.resource) {
                     errors.retain(|error| !error.path.starts_with("metadata.finalizers["));
                 }
                 errors
             }
         },
         Model::Custom(custom) => {
-            let mut errors = meta::validate(new, NameRule::Subdomain, ask.resource.is_namespaced, false);
+            let mut errors = meta::validate(new, NameRule::Subdomain, context.resource.is_namespaced, false);
             errors.extend(old.into_iter().flat_map(|old| meta::validate_update(new, old)));
             let (found, warnings) = custom.validate(new, old);
             for warning in warnings {
-                ask.warn(warning);
+                context.warn(warning);
             }
             errors.extend(found);
             errors

@@ -1,4 +1,4 @@
-//! Which representation a client gets.
+//! Content negotiation.
 
 use crate::status::Failure;
 

@@ -1,4 +1,4 @@
-//! How many requests are under way at the same time.
+//! Limits of concurrent requests.
 //!
 //! Whoever may do everything is never turned away: somebody must be able to find out what is going on. Neither are
 //! watches and the like, which last as long as their clients want; connections are what limits those.
@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     auth::{Caller, MASTERS},
-    request::url::{self, Place, Query},
+    request::url::{self, Query, Route},
 };
 
 /// As many as kube-apiserver serves at a time unless told otherwise.
@@ -58,7 +58,7 @@ fn is_long<B>(request: &Request<B>) -> bool {
     if ["/healthz", "/livez", "/readyz"].iter().any(|health| path.starts_with(health)) {
         return true;
     }
-    let Some(Place::Resource(path)) = url::place(path) else { return false };
+    let Some(Route::Resource(path)) = url::route(path) else { return false };
     let lasts = ["attach", "exec", "log", "portforward", "proxy"];
     path.is_watch
         || (path.name.is_none() && Query::parse(request.uri().query()).is_set("watch"))

@@ -20,7 +20,7 @@ use crate::{
     api::Api,
     auth::{Caller, tokens},
     encoding::response,
-    request::body::Answer,
+    request::body::ResponseBody,
     status::Failure,
 };
 use certificates::Authority;
@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 4096;
 /// A connection without a request for this long is closed; so is one whose headers take as long.
 const IDLE_DEADLINE: Duration = Duration::from_mins(5);
 const TOO_MANY: &str = "Too many requests, please try again later.\n";
-/// How long requests under way may take when the server stops.
+/// How long requests in progress may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Why the API cannot be served.
@@ -139,7 +139,7 @@ async fn respond(
     limits: &RequestLimits,
     certificate: Option<&Caller>,
     request: Request<Incoming>,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let version = request.version();
     let caller = match authenticate(api, certificate, request.headers()) {
         Ok(caller) => caller,
@@ -157,16 +157,16 @@ async fn respond(
         Err(failure) => return unread(version, &failure),
     };
     let is_head = parts.method == http::Method::HEAD;
-    let mut response = api.answer(&parts, permitted, body).await;
+    let mut response = api.respond(&parts, permitted, body).await;
     if is_head {
-        *response.body_mut() = Answer::whole(Bytes::new());
+        *response.body_mut() = ResponseBody::whole(Bytes::new());
     }
     response
 }
 
 /// The answer where there is no room. Clients come back after a second.
-fn too_many() -> Response<Answer> {
-    let mut response = Response::new(Answer::whole(Bytes::from_static(TOO_MANY.as_bytes())));
+fn too_many() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::whole(Bytes::from_static(TOO_MANY.as_bytes())));
     *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
     let headers = response.headers_mut();
     headers.insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
@@ -176,7 +176,7 @@ fn too_many() -> Response<Answer> {
 
 /// The answer to a request whose body was not read to its end. The connection is of no further use, and a client
 /// that is not told so would send its next request into the void.
-fn unread(version: http::Version, failure: &Failure) -> Response<Answer> {
+fn unread(version: http::Version, failure: &Failure) -> Response<ResponseBody> {
     let mut response = response::failure(failure);
     if version < http::Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));

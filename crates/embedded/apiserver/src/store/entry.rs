@@ -1,4 +1,4 @@
-//! What is kept of an object: its bytes, and the few fields that are asked for all the time.
+//! A stored object: its encoded body and the metadata that selectors and garbage collection read.
 
 use std::{
     borrow::Cow,
@@ -179,7 +179,7 @@ impl Entry {
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum ChangeType {
     /// It was created.
     Added,
     /// It was changed.
@@ -194,7 +194,7 @@ pub struct Event {
     /// Resource version of the change.
     pub rv: u64,
     /// What happened.
-    pub happened: Happened,
+    pub change: ChangeType,
     /// `namespace/name`, or the name of a cluster-wide object.
     pub key: Arc<str>,
     /// The object after the change; for a deletion the last state, under the version of the deletion.

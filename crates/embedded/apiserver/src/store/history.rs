@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    entry::{Entry, Event, Happened},
+    entry::{ChangeType, Entry, Event},
     state::TooOld,
 };
 
@@ -88,7 +88,7 @@ impl History {
 fn cost(event: &Event) -> usize {
     let superseded = event.previous.as_ref().map_or(0, |previous| previous.size());
     // The last state of a deleted object is a copy that shares the body with the one before.
-    let last = if event.happened == Happened::Deleted { event.entry.size_without_body() } else { 0 };
+    let last = if event.change == ChangeType::Deleted { event.entry.size_without_body() } else { 0 };
     let frame = event.entry.body.len() + FRAME_OVERHEAD;
     size_of::<Event>() + event.key.len() + superseded + last + frame
 }

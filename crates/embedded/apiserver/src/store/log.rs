@@ -322,7 +322,9 @@ impl Directory {
                     length - good,
                     aside.display()
                 );
-                file.set_len(good).and_then(|()| file.sync_all()).map_err(self.failed("mend the log in"))?;
+                file.set_len(good)
+                    .and_then(|()| file.sync_all())
+                    .map_err(self.failed("repair the log in"))?;
             }
         }
         let segment = match segments.last() {
@@ -424,7 +426,7 @@ fn replay(state: &mut State, record: Record) {
     }
 }
 
-/// Secrets are in there: nobody else on the machine reads them.
+/// Secrets are in there: other users of the machine must not read them.
 #[cfg(unix)]
 fn restrict(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use crate::index::Indexes;
-pub use entry::{Entry, Event, Happened, Head, Put, key_of, split_key};
+pub use entry::{ChangeType, Entry, Event, Head, Put, key_of, split_key};
 use state::State;
 pub use state::{Listed, TooOld};
 
@@ -72,9 +72,9 @@ pub enum WriteError {
     /// The object is not in the state the caller expected.
     #[error("the object has been modified")]
     Conflict,
-    /// An object that this one cannot be without is gone or going.
-    #[error("what the object belongs to is gone or being deleted")]
-    Homeless,
+    /// The namespace or definition of the object is gone or being deleted.
+    #[error("the namespace or definition of the object is gone or being deleted")]
+    MissingParent,
     /// The disk failed, and with it the store: nothing is written any more.
     #[error("the store failed: {0}")]
     Failed(String),
@@ -104,20 +104,20 @@ pub struct Write {
     /// The new state; `None` deletes.
     pub put: Option<Put>,
     /// Objects that must be there, and stay: the namespace of a new object, the definition of its kind.
-    pub homes: Vec<Id>,
+    pub parents: Vec<Id>,
 }
 
 impl Write {
     /// Replaces an object as of a version.
     pub fn replace(bucket: &Arc<str>, key: Arc<str>, version: u64, put: Put) -> Self {
         let expect = Expect::Version(version);
-        Self { bucket: Arc::clone(bucket), key, expect, put: Some(put), homes: Vec::new() }
+        Self { bucket: Arc::clone(bucket), key, expect, put: Some(put), parents: Vec::new() }
     }
 
     /// Removes an object as of a version.
     pub fn remove(bucket: &Arc<str>, key: Arc<str>, version: u64) -> Self {
         let expect = Expect::Version(version);
-        Self { bucket: Arc::clone(bucket), key, expect, put: None, homes: Vec::new() }
+        Self { bucket: Arc::clone(bucket), key, expect, put: None, parents: Vec::new() }
     }
 }
 
@@ -225,8 +225,8 @@ fn decide(
 ) -> Result<(Change, Arc<Entry>), WriteError> {
     let current = find(&(Arc::clone(&write.bucket), Arc::clone(&write.key)));
     let current = current.as_ref();
-    if write.homes.iter().any(|home| find(home).is_none_or(|home| home.head.is_terminating)) {
-        return Err(WriteError::Homeless);
+    if write.parents.iter().any(|parent| find(parent).is_none_or(|parent| parent.head.is_terminating)) {
+        return Err(WriteError::MissingParent);
     }
     match (write.expect, current) {
         (Expect::Absent, None) => {}

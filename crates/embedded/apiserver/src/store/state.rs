@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     Id,
-    entry::{Entry, Event, Happened},
+    entry::{ChangeType, Entry, Event},
     history::History,
 };
 use crate::index::Indexes;
@@ -43,7 +43,7 @@ impl Bucket {
     }
 }
 
-/// Everything.
+/// All buckets.
 #[derive(Debug)]
 pub(super) struct State {
     /// The newest published version.
@@ -134,9 +134,9 @@ impl State {
         self.live_bytes += entry.as_ref().map_or(0, |entry| entry.body.len() as u64);
         self.live_bytes =
             self.live_bytes.saturating_sub(previous.as_ref().map_or(0, |entry| entry.body.len() as u64));
-        let (happened, entry) = match (entry, &previous) {
-            (Some(entry), None) => (Happened::Added, entry),
-            (Some(entry), Some(_)) => (Happened::Modified, entry),
+        let (change, entry) = match (entry, &previous) {
+            (Some(entry), None) => (ChangeType::Added, entry),
+            (Some(entry), Some(_)) => (ChangeType::Modified, entry),
             (None, Some(last)) => {
                 let last = Entry {
                     rv,
@@ -145,17 +145,17 @@ impl State {
                     head: last.head.clone(),
                     epoch: last.epoch,
                 };
-                (Happened::Deleted, Arc::new(last))
+                (ChangeType::Deleted, Arc::new(last))
             }
             (None, None) => return None,
         };
-        let event = Arc::new(Event { rv, happened, key, entry, previous, at: now, frame: OnceLock::new() });
+        let event = Arc::new(Event { rv, change, key, entry, previous, at: now, frame: OnceLock::new() });
         let before = bucket.history.bytes();
         bucket.history.push(Arc::clone(&event), now);
         self.history_bytes = self.history_bytes + bucket.history.bytes() - before;
         bucket.head.send_replace(rv);
         self.shorten_histories();
-        let stored = (happened != Happened::Deleted).then_some(&event.entry);
+        let stored = (change != ChangeType::Deleted).then_some(&event.entry);
         self.indexes.note(bucket_name, &event.key, stored, |namespace| self.objects_in(namespace));
         Some(event)
     }

@@ -11,7 +11,7 @@ fn write(bucket: &str, key: &str, expect: Expect, value: Option<&str>) -> Write 
             let object = json!({"metadata": {"name": "x", "labels": {"a": value}}, "data": {"v": value}});
             Put::new("v1".into(), &object, 0)
         }),
-        homes: Vec::new(),
+        parents: Vec::new(),
     }
 }
 
@@ -175,11 +175,11 @@ fn an_object_is_spliced_back_together() {
 async fn nothing_is_written_where_it_would_have_no_home() {
     let path = directory("homes");
     for store in [Store::in_memory(), Store::open(&path).unwrap()] {
-        let homeless = || Write {
-            homes: vec![("homes".into(), "home".into())],
+        let missing_parent = || Write {
+            parents: vec![("homes".into(), "home".into())],
             ..write("b", "k", Expect::Absent, Some("1"))
         };
-        assert_eq!(store.write(homeless()).await.unwrap_err(), WriteError::Homeless);
+        assert_eq!(store.write(missing_parent()).await.unwrap_err(), WriteError::MissingParent);
         let home = store.write(write("homes", "home", Expect::Absent, Some("1"))).await.unwrap();
         let leaving = json!({"metadata": {"name": "home", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
         let leave = Write {
@@ -187,9 +187,9 @@ async fn nothing_is_written_where_it_would_have_no_home() {
             ..write("homes", "home", Expect::Version(home.rv), None)
         };
         // Both at once: the second must see the first, though it is not published yet.
-        let (left, written) = tokio::join!(store.write(leave), store.write(homeless()));
+        let (left, written) = tokio::join!(store.write(leave), store.write(missing_parent()));
         assert!(left.is_ok());
-        assert_eq!(written.unwrap_err(), WriteError::Homeless);
+        assert_eq!(written.unwrap_err(), WriteError::MissingParent);
     }
     let _ = std::fs::remove_dir_all(path);
 }

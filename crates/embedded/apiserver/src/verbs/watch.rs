@@ -1,4 +1,4 @@
-//! Watches: what is there, then what happens, for as long as the client listens.
+//! Watch: initial objects, then events, for as long as the client reads.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::stream;
 use tokio::{sync::watch as channel, time::Instant};
 
-use super::{Ask, filter::Filter};
+use super::{RequestContext, filter::Filter};
 use crate::{
     api::Api,
     encoding::response::{self, EventType},
@@ -16,7 +16,7 @@ use crate::{
     },
     resources::Resource,
     status::Failure,
-    store::{Entry, Event, Happened},
+    store::{ChangeType, Entry, Event},
 };
 
 /// How many events are taken at a time.
@@ -50,30 +50,30 @@ struct Watch {
     allow_bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    has_said_goodbye: bool,
+    sent_final_bookmark: bool,
     is_over: bool,
     cut: tokio_util::sync::CancellationToken,
 }
 
 /// Starts a watch.
 pub(crate) async fn watch(
-    ask: &Ask,
+    context: &RequestContext,
     options: &ListOptions,
     accepted: Accepted,
     include_object: quintet_objects::table::IncludeObject,
 ) -> Result<impl futures::Stream<Item = Bytes> + Send + 'static, Failure> {
-    let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    let filter = Filter::new(&ask.resource, namespace, options)?;
-    let store = ask.api.store();
+    let namespace = Some(context.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let filter = Filter::new(&context.resource, namespace, options)?;
+    let store = context.api.store();
     let now = Instant::now();
     let mut watch = Watch {
-        api: ask.api.clone(),
-        resource: Arc::clone(&ask.resource),
+        api: context.api.clone(),
+        resource: Arc::clone(&context.resource),
         filter,
         accepted,
         include_object,
         cursor: options.resource_version.unwrap_or(0),
-        changes: store.follow(&ask.resource.bucket),
+        changes: store.follow(&context.resource.bucket),
         initial: Vec::new().into_iter(),
         marks_initial: false,
         ready: VecDeque::new(),
@@ -81,15 +81,15 @@ pub(crate) async fn watch(
         allow_bookmarks: options.allow_bookmarks,
         next_bookmark: now + BOOKMARK_EVERY,
         end: now + options.timeout.unwrap_or(TIMEOUT),
-        has_said_goodbye: false,
+        sent_final_bookmark: false,
         is_over: false,
-        cut: ask.api.watch_cut(),
+        cut: context.api.watch_cut(),
     };
     let from_start = options.resource_version.unwrap_or(0) == 0;
     let initial = options.send_initial_events.unwrap_or(from_start);
     if initial {
         if let Some(rv) = options.resource_version.filter(|rv| *rv > 0) {
-            super::list::wait_for(ask, rv).await?;
+            super::list::wait_for(context, rv).await?;
         }
         let listed = store.list(&watch.resource.bucket, &watch.filter.prefix, None, None);
         let (entries, rv) = listed.map_err(|_| Failure::internal("the present cannot be listed"))?;
@@ -139,7 +139,7 @@ impl Watch {
                 return None;
             }
             // What happened before its definition went is still told.
-            let is_defined = self.renew_resource();
+            let is_defined = self.refresh_resource();
             self.changes.borrow_and_update();
             let is_complete = match self.collect().await {
                 Ok(is_complete) => is_complete,
@@ -156,9 +156,9 @@ impl Watch {
             if !is_defined {
                 return None;
             }
-            let goodbye = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
-            let wake = match (self.allow_bookmarks, self.has_said_goodbye) {
-                (true, false) => self.next_bookmark.min(goodbye),
+            let final_bookmark = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
+            let wake = match (self.allow_bookmarks, self.sent_final_bookmark) {
+                (true, false) => self.next_bookmark.min(final_bookmark),
                 _ => self.end,
             };
             tokio::select! {
@@ -171,7 +171,7 @@ impl Watch {
                         return None;
                     }
                     if self.allow_bookmarks {
-                        self.has_said_goodbye |= now >= goodbye;
+                        self.sent_final_bookmark |= now >= final_bookmark;
                         self.next_bookmark = now + BOOKMARK_EVERY;
                         self.push_bookmark(false);
                     }
@@ -198,7 +198,7 @@ impl Watch {
     }
 
     /// Shows objects as they are defined by now; whether they still are.
-    fn renew_resource(&mut self) -> bool {
+    fn refresh_resource(&mut self) -> bool {
         if self.resource.as_custom().is_none() {
             return true;
         }
@@ -240,10 +240,10 @@ impl Watch {
     /// Sends a change as this client sees it: objects enter and leave what it selects.
     async fn send(&mut self, event: &Arc<Event>) -> Result<(), Failure> {
         if self.filter.is_open() {
-            let kind = match event.happened {
-                Happened::Added => EventType::Added,
-                Happened::Modified => EventType::Modified,
-                Happened::Deleted => EventType::Deleted,
+            let kind = match event.change {
+                ChangeType::Added => EventType::Added,
+                ChangeType::Modified => EventType::Modified,
+                ChangeType::Deleted => EventType::Deleted,
             };
             if self.accepted == response::PLAIN && Api::reads_raw(&self.resource, &event.entry) {
                 let frame =
@@ -255,7 +255,7 @@ impl Watch {
         }
         let matches = |entry: &Entry| self.filter.matches(&self.resource, &event.key, entry);
         let was = event.previous.as_ref().is_some_and(|previous| matches(previous));
-        let is = event.happened != Happened::Deleted && matches(&event.entry);
+        let is = event.change != ChangeType::Deleted && matches(&event.entry);
         match (was, is) {
             (false, false) => Ok(()),
             (false, true) => self.push(EventType::Added, &event.entry).await,
