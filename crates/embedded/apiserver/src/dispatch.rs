@@ -30,9 +30,9 @@ use crate::{
     verbs::{self, Output, RequestContext, patch::PatchType},
 };
 
-/// Longest a read may take, and any request whatever the client asks for.
+/// The longest deadline of a read, and of any request with a `timeout` parameter.
 const READ_DEADLINE: Duration = Duration::from_mins(1);
-/// Longest a write may take.
+/// The longest deadline of a write.
 const WRITE_DEADLINE: Duration = Duration::from_secs(34);
 
 impl Api {
@@ -45,7 +45,7 @@ impl Api {
         }
     }
 
-    /// Answers a request that is permitted.
+    /// Serves an authorized request.
     pub(crate) async fn respond(
         &self,
         parts: &http::request::Parts,
@@ -62,14 +62,14 @@ impl Api {
         compression::compress(parts, response).await
     }
 
-    /// The answer to a request that is not.
+    /// The response to a request that is not authorized.
     pub(crate) fn refuse(&self, failure: &Failure) -> Response<ResponseBody> {
         let mut response = response::failure(failure);
         self.sign(&mut response);
         response
     }
 
-    /// Adds what every answer has.
+    /// Adds the headers of every response.
     fn sign(&self, response: &mut Response<ResponseBody>) {
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
@@ -291,7 +291,8 @@ impl Call<'_> {
             }
             "list" => {
                 let mut options = ListOptions::parse(&self.query, false)?;
-                if let Some(rv) = stale.filter(|_| options.continue_token.is_none()) {
+                let is_known = |rv: &u64| self.api.store().keeps(&resource.bucket, *rv);
+                if let Some(rv) = stale.filter(is_known).filter(|_| options.continue_token.is_none()) {
                     options.since = Since::Exactly(rv);
                 }
                 let page = verbs::list::list(&context, &options).await?;

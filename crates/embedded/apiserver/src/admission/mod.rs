@@ -3,6 +3,7 @@
 mod allocate;
 mod conditions;
 mod limits;
+mod matching;
 mod plugins;
 mod policies;
 mod quota;
@@ -56,7 +57,7 @@ pub(crate) async fn mutate(
     Ok(())
 }
 
-/// Lets those who may change objects refuse that one goes.
+/// Runs mutating webhooks on a deletion, which they may deny.
 pub(crate) async fn mutate_deletion(
     context: &RequestContext,
     options: &DeleteOptions,

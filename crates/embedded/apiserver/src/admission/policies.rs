@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Operation, conditions,
-    webhooks::{in_version_of, matching_resource},
+    matching::{in_version_of, matching_resource},
 };
 use crate::{
     api::Api,

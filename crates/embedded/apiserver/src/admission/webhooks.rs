@@ -8,7 +8,10 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
-use super::Operation;
+use super::{
+    Operation,
+    matching::{in_version_of, matching_resource},
+};
 use crate::{
     api::Api,
     json::{self, items, text, texts},
@@ -17,7 +20,7 @@ use crate::{
     request::options::Propagation,
     resources::Resource,
     status::Failure,
-    verbs::{RequestContext, filter::selects},
+    verbs::RequestContext,
 };
 
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
@@ -25,7 +28,7 @@ const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigur
 /// Answers of webhooks are objects; longer ones are none.
 const ANSWER_AT_MOST: usize = 8 << 20;
 
-/// The hooks of all configurations, in the order they are asked.
+/// The hooks of all configurations, in the order they are called.
 #[derive(Debug, Default)]
 pub(crate) struct Webhooks {
     mutating: RwLock<(u64, Arc<[Value]>)>,
@@ -57,7 +60,7 @@ impl Webhooks {
         !self.hooks(api, MUTATING).is_empty()
     }
 
-    /// Sends a review to where a client configuration points, and reads the answer.
+    /// Sends a review to where a client configuration points, and reads the response.
     pub(crate) async fn call(
         &self,
         api: &Api,
@@ -123,133 +126,6 @@ async fn exchange(api: &Api, client_config: &Value, url: &str, review: &Value) -
     serde_json::from_slice(&body).map_err(|error| call(&error))
 }
 
-/// The resource as which a hook, or whatever else is bound to rules and selectors, wants to see a request: the one that
-/// was asked for, or another version of it that the rules name. `None` if it is not about the request.
-pub(super) fn matching_resource(
-    context: &RequestContext,
-    hook: &Value,
-    operation: Operation<'_>,
-    object: Option<&Value>,
-    old: Option<&Value>,
-) -> Option<Arc<Resource>> {
-    if *context.resource.group == *"admissionregistration.k8s.io" {
-        return None;
-    }
-    let name = match (context.name.as_str(), object) {
-        ("", Some(object)) => text(object, "/metadata/name"),
-        (name, _) => name,
-    };
-    let named = |list: &str| -> Option<Arc<Resource>> {
-        let names = |resource: &Resource| {
-            items(hook, list).iter().any(|rule| matches_rule(context, rule, operation, resource, name))
-        };
-        if items(hook, list).is_empty() {
-            return None;
-        }
-        if names(&context.resource) {
-            return Some(Arc::clone(&context.resource));
-        }
-        if text(hook, "/matchPolicy") == "Exact" {
-            return None;
-        }
-        let registry = context.api.registry();
-        let mut others = registry.all().filter(|other| other.bucket == context.resource.bucket);
-        others.find(|other| names(other)).cloned()
-    };
-    let seen = named("/rules")?;
-    let is_meant = named("/excludeResourceRules").is_none()
-        && matches_namespace(context, hook, object, old)
-        && matches_object(hook, object, old);
-    is_meant.then_some(seen)
-}
-
-/// Whether a rule names what is done to a resource.
-fn matches_rule(
-    context: &RequestContext,
-    rule: &Value,
-    operation: Operation<'_>,
-    resource: &Resource,
-    name: &str,
-) -> bool {
-    let has = |key: &str, wanted: &str| texts(rule, key).any(|one| one == "*" || one == wanted);
-    let matches_resource = texts(rule, "/resources").any(|one| match one.split_once('/') {
-        None => context.subresource.is_empty() && (one == "*" || one == &*resource.plural),
-        Some((parent, sub)) => {
-            (parent == "*" || parent == &*resource.plural) && (sub == "*" || sub == context.subresource)
-        }
-    });
-    let matches_scope = match text(rule, "/scope") {
-        "Namespaced" => resource.is_namespaced,
-        "Cluster" => !resource.is_namespaced,
-        _ => true,
-    };
-    has("/operations", operation.name())
-        && has("/apiGroups", &resource.group)
-        && has("/apiVersions", &resource.version)
-        && matches_resource
-        && matches_scope
-        && (items(rule, "/resourceNames").is_empty() || texts(rule, "/resourceNames").any(|one| one == name))
-}
-
-fn labels_head(labels: Option<&Value>) -> crate::store::Head {
-    let object = json!({"metadata": {"labels": labels.cloned().unwrap_or_default()}});
-    crate::store::Put::new("v1".into(), &object, 0).head
-}
-
-fn matches_namespace(
-    context: &RequestContext,
-    hook: &Value,
-    object: Option<&Value>,
-    old: Option<&Value>,
-) -> bool {
-    let selector = hook.get("namespaceSelector");
-    let Some(selector) = selector.and_then(|selector| model::label_selector(Some(selector))) else {
-        return true;
-    };
-    if selector.selects_all() {
-        return true;
-    }
-    if context.resource.is("", "namespaces") {
-        let labels = object.or(old).and_then(|object| object.pointer("/metadata/labels"));
-        return selects(&selector, &labels_head(labels));
-    }
-    if !context.resource.is_namespaced {
-        return true;
-    }
-    let namespace = context.api.store().get("core/namespaces", &context.namespace);
-    namespace.is_some_and(|namespace| selects(&selector, &namespace.head))
-}
-
-fn matches_object(hook: &Value, object: Option<&Value>, old: Option<&Value>) -> bool {
-    let selector = hook.get("objectSelector");
-    let Some(selector) = selector.and_then(|selector| model::label_selector(Some(selector))) else {
-        return true;
-    };
-    selector.selects_all()
-        || [object, old]
-            .into_iter()
-            .flatten()
-            .any(|object| selects(&selector, &labels_head(object.pointer("/metadata/labels"))))
-}
-
-/// An object in the version a hook wants.
-pub(super) async fn in_version_of(
-    context: &RequestContext,
-    seen: &Resource,
-    object: Option<&Value>,
-) -> Result<Value, Failure> {
-    let Some(object) = object else { return Ok(Value::Null) };
-    if seen.api_version == context.resource.api_version {
-        return Ok(object.clone());
-    }
-    match context.resource.as_custom() {
-        Some(custom) => {
-            crate::crd::conversion::convert(&context.api, custom, object.clone(), &seen.api_version).await
-        }
-        None => Ok(model::convert_built_in(seen, object.clone())),
-    }
-}
-
 /// The options of a request, as hooks and expressions see them.
 pub(super) fn options(context: &RequestContext, operation: Operation<'_>) -> Value {
     let mut options = match operation {
@@ -290,7 +166,7 @@ enum Phase {
     Validating,
 }
 
-/// Asks one hook.
+/// Calls one hook.
 async fn call_hook(
     context: &RequestContext,
     (hook, phase): (&Value, Phase),
@@ -346,7 +222,7 @@ async fn call_hook(
     }
 }
 
-/// The response of a well-formed answer.
+/// The response of a well-formed review.
 fn check_answer(answer: &Value, uid: &str, version: &str, phase: Phase) -> Result<Value, String> {
     let bad = |why: String| format!("received invalid webhook response: {why}");
     let Some(response) = answer.get("response").filter(|response| response.is_object()) else {
@@ -415,7 +291,7 @@ pub(super) async fn mutate(
     old: Option<&Value>,
 ) -> Result<(), Failure> {
     let hooks = context.api.webhooks().hooks(&context.api, MUTATING);
-    // Objects as each hook left them, to know which have to be asked again.
+    // Objects as each hook left them, to know which have to be called again.
     let mut asked: Vec<(usize, Value)> = Vec::new();
     for (index, hook) in hooks.iter().enumerate() {
         if run_mutating(context, hook, operation, object, old).await? {
