@@ -1,4 +1,4 @@
-//! A `kube::Client` straight onto the request path: no socket, no TLS, the same answers.
+//! A `kube::Client` straight onto the request path: no socket, no TLS, the same responses.
 
 use std::{
     convert::Infallible,

@@ -1,9 +1,9 @@
 //! Writes with everything that follows from them, as units that cancellation cannot split.
 //!
 //! A request is cancelled when its client disconnects or its deadline passes: its future is dropped at whatever await
-//! point it had reached. A write that was handed to the store happens nevertheless. So a task that cannot be cancelled owns
-//! the write together with what the write holds (service addresses, quota) and what must follow it (a definition is
-//! established, a namespace gets its service account).
+//! point it had reached. A write that was handed to the store happens nevertheless. So a task that cannot be cancelled
+//! owns the write together with what the write holds (service addresses, quota) and what must follow it (a definition
+//! is established, a namespace gets its service account).
 
 use std::sync::Arc;
 

@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
 
 use crate::request::body::ResponseBody;
 
-/// Shorter answers cost more to compress than to send.
+/// Shorter responses cost more to compress than to send.
 const FROM: usize = 128 << 10;
 
-/// The answer to a read, compressed if it is long and the client said that it may be. Watches never are: each of
+/// The response to a read, compressed if it is long and the client accepts gzip. Watches never are: each of
 /// their events has to arrive at once.
 pub(crate) async fn compress(parts: &Parts, response: Response<ResponseBody>) -> Response<ResponseBody> {
     let is_long = matches!(response.body(), ResponseBody::Whole(Some(bytes)) if bytes.len() > FROM);

@@ -20,7 +20,7 @@ pub(crate) const BODY_AT_MOST: usize = 3 << 20;
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const ACCEPTED_CUSTOM: &str = "application/json, application/yaml";
 
-/// More fields that were given twice are not told: a body can have very many, at very long paths.
+/// No more duplicate fields are reported: a body can have very many, at very long paths.
 const DUPLICATES_AT_MOST: usize = 100;
 const PATH_AT_MOST: usize = 1024;
 

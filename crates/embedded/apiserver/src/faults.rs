@@ -28,7 +28,7 @@ pub enum Fault {
     Conflict,
     /// A read shows the state of this many changes ago, as far as that is still known.
     Stale(u64),
-    /// It is carried out, but the client is told this instead of what came of it.
+    /// It is carried out, but the client gets this failure instead of the outcome.
     Lost(Failure),
     /// A watch breaks off after this many events.
     Break(u64),

@@ -17,7 +17,7 @@ use crate::{
 
 /// Services get addresses in 10.96.0.0/16; the first belongs to the API itself.
 const NETWORK: [u8; 2] = [10, 96];
-/// Addresses below this are only given to those who ask for them by name.
+/// Addresses below this are only allocated on explicit request.
 const RESERVED: u16 = 256;
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 

@@ -67,7 +67,7 @@ pub(super) fn fill(context: &RequestContext, pod: &mut Value) {
     }
 }
 
-/// Refuses a pod that asks for more or less than it may.
+/// Rejects a pod that requests more or less than its limits allow.
 pub(super) fn check_pod(context: &RequestContext, pod: &Value) -> Result<(), Failure> {
     let ranges = ranges(context);
     let mut problems = Vec::new();

@@ -258,7 +258,7 @@ fn grant(
 
 /// Containers of a pod that do not say how much they want of something that is limited.
 fn containers_without<'a>(pod: &'a Value, resource: &str) -> Vec<&'a str> {
-    // Only these must be said; a pod without a device does not ask for one.
+    // Only these must be set; a pod without a device does not request one.
     let must_be_said = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"]
         .contains(&resource);
     if !must_be_said {

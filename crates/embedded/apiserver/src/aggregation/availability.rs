@@ -19,7 +19,7 @@ use crate::{
 
 /// How long a server may take to say what it has.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// How often servers are asked again when nothing about them has changed.
+/// How often availability is checked when nothing changes.
 const ASK_EVERY: Duration = Duration::from_secs(30);
 /// Lists of resources are short; longer ones are none.
 const ANSWER_AT_MOST: usize = 4 << 20;
@@ -55,7 +55,7 @@ pub(crate) fn start(api: &Api) {
     });
 }
 
-/// Finds out whether a server answers, and writes it down.
+/// Checks the availability of a server and writes its `Available` condition.
 pub(super) async fn check(api: &Api, name: &str) {
     let Some(service) = api.services().all(api).get(name).cloned() else { return };
     let (is_available, reason, message) = match discover(api, &service).await {

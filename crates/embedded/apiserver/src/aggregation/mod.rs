@@ -49,7 +49,7 @@ async fn send(
     outbound::send(&Target { address, name, trust }, request).await
 }
 
-/// Says who asks.
+/// Sets the headers that identify the user (`X-Remote-User` and others).
 fn set_user_headers(request: &mut Request<Full<Bytes>>, caller: &Caller) {
     let mut add = |key: &str, value: &str| {
         if let (Ok(key), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), HeaderValue::from_str(value)) {
@@ -79,7 +79,7 @@ fn escaped(key: &str) -> String {
     key.bytes().map(escape).collect()
 }
 
-/// Passes a request on, and its answer back.
+/// Forwards a request, and returns the response.
 pub(crate) async fn forward(
     api: &Api,
     service: &Value,
@@ -96,7 +96,7 @@ pub(crate) async fn forward(
     *request.method_mut() = parts.method.clone();
     *request.uri_mut() = path.parse().map_err(Failure::internal)?;
     for (key, value) in &parts.headers {
-        // Who asks is for this server to say; what belongs to this connection stays here.
+        // Identity headers are set here; hop-by-hop headers are not forwarded.
         let is_own = key.as_str().starts_with("x-remote-")
             || key.as_str().starts_with("impersonate-")
             || [header::AUTHORIZATION, header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH]

@@ -53,7 +53,7 @@ type ByName = HashMap<String, Arc<Value>>;
 pub(crate) struct Services {
     /// The APIServices of other servers, and the version of the store they are of.
     remote: RwLock<(u64, Arc<ByName>)>,
-    /// Resources of those that answered last time they were asked, by name.
+    /// Resources of servers that were available at the last check, by name.
     resources: RwLock<HashMap<String, Arc<[Value]>>>,
 }
 
@@ -106,7 +106,7 @@ impl Services {
         sorted.into_iter().map(shown).collect()
     }
 
-    /// Remembers what a server has; `None` if it does not answer.
+    /// Caches the resources of a server; `None` if it is unavailable.
     pub(super) fn learn(&self, name: &str, resources: Option<Vec<Value>>) {
         match resources {
             Some(resources) => self.resources.write().insert(name.to_owned(), resources.into()),

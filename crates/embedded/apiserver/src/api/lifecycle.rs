@@ -105,7 +105,7 @@ impl Api {
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
-        // Requests in progress are answered, unless they take too long.
+        // Requests in progress are completed, unless they take too long.
         let _ = tokio::time::timeout(STOP_DEADLINE, self.0.tasks.wait()).await;
     }
 }

@@ -186,7 +186,7 @@ impl Api {
         found.ok_or_else(|| Failure::internal(format!("{plural} are not served")))
     }
 
-    /// Carries out a change, unless a fault is in the way.
+    /// Carries out a change without follow-ups; see [`Self::commit`].
     pub(crate) async fn write(&self, write: Write) -> Result<Arc<Entry>, WriteError> {
         self.store().write(write).await
     }

@@ -56,7 +56,7 @@ impl Graph {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// Takes note of a change; says what has to be looked at for it.
+    /// Applies a change to the graph; returns the objects to reconcile for it.
     fn follow(&mut self, bucket: &Arc<str>, event: &Event) -> Vec<ObjectId> {
         let id = (Arc::clone(bucket), Arc::clone(&event.key));
         let head = &event.entry.head;
@@ -222,7 +222,7 @@ impl Collector {
         Owner::Present
     }
 
-    /// Removes the finalizer of an owner once no dependent holds it back; they are looked at by themselves.
+    /// Removes the finalizer of an owner once no dependent holds it back; they are reconciled by themselves.
     async fn foreground(&self, context: &RequestContext, uid: &str) -> Result<(), Failure> {
         if self.dependents_of(uid).iter().any(|(bucket, key)| self.blocks(bucket, key, uid)) {
             return Ok(());

@@ -98,7 +98,7 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
     let mut left = Left::default();
     for (bucket, resource) in registry.by_bucket().into_iter().filter(|(_, resource)| resource.is_namespaced)
     {
-        // What is on its way is not asked again: pods get their time, and finalizers theirs.
+        // Objects that are terminating are left alone: pods have a grace period, and finalizers take their time.
         let staying = objects(&bucket).into_iter().filter(|(_, entry)| !entry.head.is_terminating);
         let deletions = staying.map(|(key, _)| delete_one(api, &resource, key));
         // One that cannot go must not keep the others from going.

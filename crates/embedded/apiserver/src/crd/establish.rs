@@ -19,7 +19,7 @@ pub(crate) async fn establish(api: &Api, name: &str) -> Result<(), Failure> {
         return aggregation::publish(api).await;
     };
     if entry.head.is_terminating {
-        // Its objects are removed by those who follow such definitions.
+        // Its objects are removed by the finalization controller (`removal`).
         refresh(api);
         return Ok(());
     }

@@ -184,7 +184,7 @@ fn other(
     }
 }
 
-/// An answer that a client may already have.
+/// A response with an ETag, `304 Not Modified` if the client has it.
 fn tagged(
     headers: &HeaderMap,
     content_type: &'static str,

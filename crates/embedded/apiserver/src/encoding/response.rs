@@ -143,7 +143,7 @@ pub(crate) struct Representation {
     pub(crate) is_pretty: bool,
 }
 
-/// An answer with a body.
+/// A response with a body.
 pub(crate) fn with_body(
     code: u16,
     content_type: &'static str,
@@ -156,7 +156,7 @@ pub(crate) fn with_body(
     response
 }
 
-/// A value as an answer.
+/// A value as a response.
 pub(crate) fn value(
     code: u16,
     value: &Value,
@@ -174,7 +174,7 @@ pub(crate) fn value(
     Ok(with_body(code, format.content_type(false), bytes))
 }
 
-/// A failure as an answer.
+/// A failure as a response.
 pub(crate) fn failure(failure: &Failure) -> Response<ResponseBody> {
     let mut response = if failure.is_plain() {
         with_body(failure.code(), "text/plain; charset=utf-8", failure.message().to_owned())
@@ -189,7 +189,7 @@ pub(crate) fn failure(failure: &Failure) -> Response<ResponseBody> {
     response
 }
 
-/// One object as an answer.
+/// One object as a response.
 pub(crate) async fn object(
     api: &Api,
     resource: &Resource,
@@ -228,7 +228,7 @@ pub(crate) async fn object(
     value(code, &object, wanted)
 }
 
-/// A page of a list as an answer.
+/// A page of a list as a response.
 pub(crate) async fn list(
     api: &Api,
     resource: &Resource,
@@ -322,7 +322,7 @@ fn list_json(resource: &Resource, page: &Page, is_custom: bool) -> Vec<u8> {
 /// Longest text of all warnings together before each is cut.
 const WARNINGS_AT_MOST: usize = 4096;
 
-/// Adds warnings to the headers of an answer.
+/// Adds warnings to the headers of a response.
 pub(crate) fn warnings(headers: &mut HeaderMap, warnings: &[String]) {
     let is_long = warnings.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_AT_MOST;
     let mut left = WARNINGS_AT_MOST;

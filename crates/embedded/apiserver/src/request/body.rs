@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream::BoxStream};
 use http_body::{Body, Frame, SizeHint};
 
-/// The body of an answer.
+/// The body of a response.
 pub enum ResponseBody {
     /// All of it; `None` once it was sent.
     Whole(Option<Bytes>),

@@ -126,7 +126,7 @@ impl Cluster {
         self.authority.kubeconfig(&self.url())
     }
 
-    /// Ends watches, answers what was asked, and releases the data.
+    /// Ends watches, completes requests in progress, and releases the data directory.
     pub async fn stop(self) {
         self.api.stop().await;
         let _ = self.server.await;

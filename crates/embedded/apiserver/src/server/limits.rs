@@ -52,7 +52,7 @@ impl RequestLimits {
     }
 }
 
-/// Whether a request lasts as long as the client wants, or asks no more than how the server is.
+/// Whether a request lasts as long as the client wants, or is a health check.
 fn is_long<B>(request: &Request<B>) -> bool {
     let path = request.uri().path();
     if ["/healthz", "/livez", "/readyz"].iter().any(|health| path.starts_with(health)) {

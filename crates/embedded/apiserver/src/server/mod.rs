@@ -164,7 +164,7 @@ async fn respond(
     response
 }
 
-/// The answer where there is no room. Clients come back after a second.
+/// `429 Too Many Requests`: clients retry after a second.
 fn too_many() -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::whole(Bytes::from_static(TOO_MANY.as_bytes())));
     *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
@@ -174,8 +174,8 @@ fn too_many() -> Response<ResponseBody> {
     response
 }
 
-/// The answer to a request whose body was not read to its end. The connection is of no further use, and a client
-/// that is not told so would send its next request into the void.
+/// The response to a request whose body was not read to its end. The connection is of no further use, and a client
+/// that is not told so would send its next request on it.
 fn unread(version: http::Version, failure: &Failure) -> Response<ResponseBody> {
     let mut response = response::failure(failure);
     if version < http::Version::HTTP_2 {

@@ -5,7 +5,7 @@
 //! temporary name, synced and renamed, so that it is either whole or not there; segments that it covers
 //! are removed afterwards.
 //!
-//! What is synced together is one record, a batch. A crash can tear only the last one: it was never answered, and
+//! What is synced together is one record, a batch. A crash can tear only the last one: it was never acknowledged, and
 //! is cut off. A bad record with a good batch behind it was whole once: that is damage, and nothing is thrown away.
 
 use std::{

@@ -19,10 +19,10 @@ use crate::index::Indexes;
 /// All histories together keep no more bytes.
 const HISTORY_BYTES_AT_MOST: usize = 256 << 20;
 
-/// The changes asked for are no longer kept.
+/// The requested changes are no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooOld {
-    /// The oldest version that can be asked for.
+    /// The oldest version that is available.
     pub oldest: u64,
 }
 

@@ -122,7 +122,7 @@ async fn damage_in_the_middle_throws_nothing_away() {
         assert!(matches!(Store::open(&path), Err(StoreError::Damaged { .. })), "byte {flipped}");
         assert_eq!(std::fs::read(&log).unwrap(), bytes, "it is left as it is");
     }
-    // The last batch was perhaps never answered.
+    // The last batch was perhaps never acknowledged.
     let mut bytes = whole.clone();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&log, &bytes).unwrap();

@@ -25,7 +25,7 @@ use crate::{
 
 type Outcome = Result<Response<ResponseBody>, Failure>;
 
-/// Subresources that are streams, however they are asked for.
+/// Streaming subresources, which accept every verb.
 pub(crate) fn takes_any_verb(subresource: &str) -> bool {
     matches!(subresource, "exec" | "attach" | "portforward")
 }

@@ -84,7 +84,7 @@ pub(crate) async fn delete(context: &RequestContext, options: &DeleteOptions) ->
     Err(Failure::modified(context.named()))
 }
 
-/// Deletes what a list would show; answers with that list.
+/// Deletes the objects that a list would return, and returns them.
 pub(crate) async fn delete_collection(
     context: &RequestContext,
     list: &ListOptions,
@@ -200,7 +200,7 @@ fn asked_grace(seconds: i64) -> i64 {
     if seconds < 0 { 1 } else { seconds }
 }
 
-/// The answer when nothing is left.
+/// The response to a completed deletion.
 fn deleted_response(context: &RequestContext, old: Value) -> Output {
     if context.resource.as_built_in().is_some_and(|kind| kind.returns_deleted) {
         return Output::Value(old);

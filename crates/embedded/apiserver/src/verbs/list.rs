@@ -70,7 +70,7 @@ pub(crate) async fn wait_for(context: &RequestContext, rv: u64) -> Result<(), Fa
     waited.map_err(|_| Failure::future_version(rv, store.version()))
 }
 
-/// Lists what the request asks for.
+/// Serves a list request.
 pub(crate) async fn list(context: &RequestContext, options: &ListOptions) -> Result<Page, Failure> {
     let namespace = Some(context.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let filter = Filter::new(&context.resource, namespace, options)?;

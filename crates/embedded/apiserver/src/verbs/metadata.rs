@@ -96,7 +96,7 @@ pub(crate) fn set_identity(context: &RequestContext, object: &mut Value) {
     metadata.insert("creationTimestamp".into(), timestamp(context.now).into());
 }
 
-/// Makes up a name if the object asks for one; whether it did.
+/// Generates a name from `generateName`; returns whether it did.
 pub(crate) fn generate_name(context: &RequestContext, object: &mut Value) -> bool {
     let metadata = metadata(object);
     let is_named = metadata.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());

@@ -29,7 +29,7 @@ use crate::{
     store::{Entry, Id, key_of},
 };
 
-/// More are never shown: together they would be longer than the headers of an answer.
+/// More are never shown: together they would be longer than the headers of a response.
 const WARNINGS_AT_MOST: usize = 1024;
 
 /// An authorized request for a resource.

@@ -24,7 +24,7 @@ use crate::{
 
 /// Pages in which links are rewritten are read as a whole; longer ones are none.
 const PAGE_AT_MOST: usize = 8 << 20;
-/// Where nodes answer.
+/// The default port of kubelets.
 const NODE_PORT: u16 = 10_250;
 
 /// Whom a name means: `[scheme:]name[:port]`.
@@ -53,7 +53,7 @@ struct Destination {
     is_secure: bool,
 }
 
-/// Passes a request on, and its answer back.
+/// Forwards a request, and returns the response.
 pub(crate) async fn serve(
     api: &Api,
     path: &ResourcePath,
@@ -179,7 +179,7 @@ fn node(api: &Api, asked: &ProxyTarget<'_>) -> Result<Destination, Failure> {
     Ok(Destination { address: (address.to_owned(), number), is_secure })
 }
 
-/// Headers that belong to one connection, or that say who asks this server.
+/// Headers that belong to one connection, or that carry credentials for this server.
 fn is_own(name: &HeaderName) -> bool {
     let own = [
         header::AUTHORIZATION,
@@ -218,7 +218,7 @@ fn forwarded(headers: &HeaderMap, host: &str, port: u16, raw: &str) -> HeaderMap
     out
 }
 
-/// An answer with links that lead back through this server.
+/// The response, with links rewritten to lead through the proxy.
 async fn answer(
     response: Response<hyper::body::Incoming>,
     prefix: &str,

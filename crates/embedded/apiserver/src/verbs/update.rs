@@ -15,7 +15,7 @@ use crate::{
     store::{Entry, Write, WriteError},
 };
 
-/// Writers that lose a race this often in a row are told so.
+/// Attempts before a conflict is returned to the client.
 const ATTEMPTS: usize = 50;
 
 /// How the new object was made, which decides who owns its fields.

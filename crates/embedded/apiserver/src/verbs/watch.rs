@@ -23,7 +23,7 @@ use crate::{
 const BATCH: usize = 256;
 /// How many bytes are sent at once, about.
 const PIECE: usize = 64 << 10;
-/// How often a quiet watch tells its version.
+/// The interval of bookmarks on a quiet watch.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// Bookmarks come this long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -125,7 +125,7 @@ impl Watch {
         Ok(())
     }
 
-    /// The next piece of the answer; `None` at the end.
+    /// The next piece of the response; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             // Also a watch that is never idle comes to its end.
@@ -138,7 +138,7 @@ impl Watch {
             if self.is_over {
                 return None;
             }
-            // What happened before its definition went is still told.
+            // Events from before the definition was deleted are still sent.
             let is_defined = self.refresh_resource();
             self.changes.borrow_and_update();
             let is_complete = match self.collect().await {
