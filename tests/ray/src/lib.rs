@@ -30,7 +30,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api as Objects, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use quintet_api::{crd, ray::v1::RayCluster};
-use quintet_apiserver::{Api, Chance, Clock};
+use quintet_apiserver::{Api, Clock, Rng};
 use serde_json::Value;
 
 /// When every world begins.
@@ -87,7 +87,7 @@ impl World {
     /// The world of a seed.
     pub fn new(template: &Api, seed: u64) -> Self {
         let clock = Clock::simulated(START.parse().unwrap());
-        let api = template.fork(clock, Chance::seeded(seed));
+        let api = template.fork(clock, Rng::seeded(seed));
         let begun = tokio::time::Instant::now();
         Self { api, dice: Dice::new(seed), seed, begun, broken: Arc::default() }
     }

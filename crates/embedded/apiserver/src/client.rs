@@ -1,4 +1,4 @@
-//! A `kube::Client` straight onto the request path: no socket, no TLS, the same answers.
+//! A `kube::Client` straight onto the request path: no socket, no TLS, the same responses.
 
 use std::{
     convert::Infallible,
@@ -12,9 +12,12 @@ use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use tower::Service;
 
-use crate::{api::Api, auth::Caller, decode::BODY_AT_MOST, request::body::Answer, show, status::Failure};
+use crate::{
+    api::Api, auth::Caller, decode::BODY_AT_MOST, encoding::response, request::body::ResponseBody,
+    status::Failure,
+};
 
-/// An API as somebody sees it.
+/// The API in process, for one user.
 #[derive(Clone, Debug)]
 pub struct InProcess {
     api: Api,
@@ -22,7 +25,7 @@ pub struct InProcess {
 }
 
 impl Service<Request<Body>> for InProcess {
-    type Response = Response<Answer>;
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -35,7 +38,7 @@ impl Service<Request<Body>> for InProcess {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let Ok(body) = Limited::new(body, BODY_AT_MOST).collect().await else {
-                return Ok(show::failure(&Failure::too_large(BODY_AT_MOST)));
+                return Ok(response::failure(&Failure::too_large(BODY_AT_MOST)));
             };
             Ok(api.handle(Request::from_parts(parts, body.to_bytes()), caller).await)
         })
@@ -43,7 +46,7 @@ impl Service<Request<Body>> for InProcess {
 }
 
 impl Api {
-    /// A client that acts as somebody, without a socket.
+    /// A client that acts as a user, without a socket.
     pub fn client(&self, caller: Caller) -> kube::Client {
         kube::Client::new(InProcess { api: self.clone(), caller }, "default")
     }

@@ -1,4 +1,4 @@
-//! Long answers, compressed for those who can read them so.
+//! Compression of long responses.
 
 use std::io::Write as _;
 
@@ -6,15 +6,15 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
 
-use crate::request::body::Answer;
+use crate::request::body::ResponseBody;
 
-/// Shorter answers cost more to compress than to send.
+/// Shorter responses cost more to compress than to send.
 const FROM: usize = 128 << 10;
 
-/// The answer to a read, compressed if it is long and the client said that it may be. Watches never are: each of
+/// The response to a read, compressed if it is long and the client accepts gzip. Watches never are: each of
 /// their events has to arrive at once.
-pub(crate) async fn compress(parts: &Parts, response: Response<Answer>) -> Response<Answer> {
-    let is_long = matches!(response.body(), Answer::Whole(Some(bytes)) if bytes.len() > FROM);
+pub(crate) async fn compress(parts: &Parts, response: Response<ResponseBody>) -> Response<ResponseBody> {
+    let is_long = matches!(response.body(), ResponseBody::Whole(Some(bytes)) if bytes.len() > FROM);
     if !is_long
         || parts.method != Method::GET
         || !accepts_gzip(&parts.headers)
@@ -23,15 +23,15 @@ pub(crate) async fn compress(parts: &Parts, response: Response<Answer>) -> Respo
         return response;
     }
     let (mut head, body) = response.into_parts();
-    let Answer::Whole(Some(bytes)) = body else { return Response::from_parts(head, body) };
+    let ResponseBody::Whole(Some(bytes)) = body else { return Response::from_parts(head, body) };
     let plain = bytes.clone();
     // Megabytes take milliseconds; other requests need not wait for them.
     let Ok(Some(packed)) = tokio::task::spawn_blocking(move || gzip(&plain)).await else {
-        return Response::from_parts(head, Answer::whole(bytes));
+        return Response::from_parts(head, ResponseBody::whole(bytes));
     };
     head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     head.headers.remove(header::CONTENT_LENGTH);
-    Response::from_parts(head, Answer::whole(packed))
+    Response::from_parts(head, ResponseBody::whole(packed))
 }
 
 fn gzip(bytes: &[u8]) -> Option<Bytes> {
@@ -60,7 +60,7 @@ mod tests {
     async fn packed(accept: &str, method: &str, length: usize) -> Option<Vec<u8>> {
         let request = Request::builder().method(method).header("accept-encoding", accept);
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let response = Response::new(Answer::whole(vec![b'a'; length]));
+        let response = Response::new(ResponseBody::whole(vec![b'a'; length]));
         let response = compress(&parts, response).await;
         let is_packed = response.headers().get("content-encoding").is_some_and(|value| value == "gzip");
         let bytes = response.into_body().collect().await.unwrap().to_bytes();

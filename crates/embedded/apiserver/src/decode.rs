@@ -1,4 +1,4 @@
-//! Bodies of requests, from bytes to objects.
+//! Decoding of request bodies.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{
     request::{negotiate::PROTOBUF, options::FieldValidation},
     resources::Resource,
     status::Failure,
-    verbs::Ask,
+    verbs::RequestContext,
 };
 
 /// The largest body of a request.
@@ -20,12 +20,12 @@ pub(crate) const BODY_AT_MOST: usize = 3 << 20;
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const ACCEPTED_CUSTOM: &str = "application/json, application/yaml";
 
-/// More fields that were given twice are not told: a body can have very many, at very long paths.
+/// No more duplicate fields are reported: a body can have very many, at very long paths.
 const DUPLICATES_AT_MOST: usize = 100;
 const PATH_AT_MOST: usize = 1024;
 
 /// Where in a document the reader is.
-struct Place<'a> {
+struct JsonPath<'a> {
     /// Nothing at the top.
     outer: Option<&'a Self>,
     step: Step<'a>,
@@ -37,7 +37,7 @@ enum Step<'a> {
     Item(usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for JsonPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(outer) = self.outer {
             outer.fmt(f)?;
@@ -55,7 +55,7 @@ impl fmt::Display for Place<'_> {
 
 /// A JSON value, and the fields that were given more than once.
 struct Tracked<'a> {
-    place: Place<'a>,
+    path: JsonPath<'a>,
     duplicates: &'a mut Vec<String>,
 }
 
@@ -109,8 +109,8 @@ impl<'de> Visitor<'de> for Tracked<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
-            let place = Place { outer: Some(&self.place), step: Step::Item(list.len()) };
-            match items.next_element_seed(Tracked { place, duplicates: self.duplicates })? {
+            let path = JsonPath { outer: Some(&self.path), step: Step::Item(list.len()) };
+            match items.next_element_seed(Tracked { path, duplicates: self.duplicates })? {
                 Some(item) => list.push(item),
                 None => return Ok(list.into()),
             }
@@ -120,11 +120,11 @@ impl<'de> Visitor<'de> for Tracked<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = members.next_key::<String>()? {
-            let place = Place { outer: Some(&self.place), step: Step::Member(&key) };
+            let path = JsonPath { outer: Some(&self.path), step: Step::Member(&key) };
             if map.contains_key(&key) && self.duplicates.len() < DUPLICATES_AT_MOST {
-                self.duplicates.push(place.to_string().chars().take(PATH_AT_MOST).collect());
+                self.duplicates.push(path.to_string().chars().take(PATH_AT_MOST).collect());
             }
-            let value = members.next_value_seed(Tracked { place, duplicates: self.duplicates })?;
+            let value = members.next_value_seed(Tracked { path, duplicates: self.duplicates })?;
             map.insert(key, value);
         }
         Ok(map.into())
@@ -135,8 +135,8 @@ impl<'de> Visitor<'de> for Tracked<'_> {
 fn json(bytes: &[u8], duplicates: Option<&mut Vec<String>>) -> Result<Value, serde_json::Error> {
     let Some(duplicates) = duplicates else { return serde_json::from_slice(bytes) };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let place = Place { outer: None, step: Step::Top };
-    let value = Tracked { place, duplicates }.deserialize(&mut deserializer)?;
+    let path = JsonPath { outer: None, step: Step::Top };
+    let value = Tracked { path, duplicates }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
@@ -195,15 +195,19 @@ pub(crate) fn any(
 }
 
 /// Reads the object of a POST or PUT: of the kind the request is for, with known fields only.
-pub(crate) fn object(ask: &Ask, content_type: Option<&str>, bytes: &[u8]) -> Result<Value, Failure> {
-    let resource = &ask.resource;
-    let (group, version, kind) = expected(ask);
+pub(crate) fn object(
+    context: &RequestContext,
+    content_type: Option<&str>,
+    bytes: &[u8],
+) -> Result<Value, Failure> {
+    let resource = &context.resource;
+    let (group, version, kind) = expected(context);
     let is_custom = resource.as_custom().is_some();
     if is_custom && media_type(content_type) == PROTOBUF {
         return Err(Failure::unsupported_body(ACCEPTED_CUSTOM));
     }
     let mut duplicates = Vec::new();
-    let tracked = (ask.options.field_validation != FieldValidation::Ignore).then_some(&mut duplicates);
+    let tracked = (context.options.field_validation != FieldValidation::Ignore).then_some(&mut duplicates);
     let wanted = crate::resources::api_version(&group, &version);
     let mut object = any(content_type, bytes, Some((&wanted, &kind)), tracked).map_err(|failure| match failure.code() {
         400 => Failure::bad_request(format!(
@@ -249,14 +253,14 @@ pub(crate) fn object(ask: &Ask, content_type: Option<&str>, bytes: &[u8]) -> Res
         map.insert("apiVersion".into(), wanted.as_str().into());
         map.insert("kind".into(), kind.as_str().into());
     }
-    let unknown = fit(ask, &mut object, &wanted, &kind).map_err(|error| {
+    let unknown = fit(context, &mut object, &wanted, &kind).map_err(|error| {
         Failure::bad_request(format!(
             "{kind} in version {} cannot be handled as a {kind}: {error}",
             quoted(&version)
         ))
     })?;
     let complaints = complaints(&duplicates, &unknown);
-    match ask.options.field_validation {
+    match context.options.field_validation {
         FieldValidation::Strict if !complaints.is_empty() => Err(Failure::bad_request(format!(
             "{kind} in version {} cannot be handled as a {kind}: strict decoding error: {}",
             quoted(&version),
@@ -264,7 +268,7 @@ pub(crate) fn object(ask: &Ask, content_type: Option<&str>, bytes: &[u8]) -> Res
         ))),
         FieldValidation::Warn => {
             for complaint in complaints {
-                ask.warn(complaint);
+                context.warn(complaint);
             }
             Ok(object)
         }
@@ -273,17 +277,18 @@ pub(crate) fn object(ask: &Ask, content_type: Option<&str>, bytes: &[u8]) -> Res
 }
 
 /// Group, version and kind that the body must be of.
-fn expected(ask: &Ask) -> (String, String, String) {
-    if let Some(sub) = ask.resource.subresource(&ask.subresource)
+fn expected(context: &RequestContext) -> (String, String, String) {
+    if let Some(sub) = context.resource.subresource(&context.subresource)
         && !sub.kind.is_empty()
         && sub.name != "status"
     {
-        let group = if sub.version.is_empty() { ask.resource.group.to_string() } else { sub.group.clone() };
+        let group =
+            if sub.version.is_empty() { context.resource.group.to_string() } else { sub.group.clone() };
         let version =
-            if sub.version.is_empty() { ask.resource.version.to_string() } else { sub.version.clone() };
+            if sub.version.is_empty() { context.resource.version.to_string() } else { sub.version.clone() };
         return (group, version, sub.kind.clone());
     }
-    let resource = &ask.resource;
+    let resource = &context.resource;
     (resource.group.to_string(), resource.version.to_string(), resource.kind.to_string())
 }
 
@@ -293,9 +298,14 @@ fn complaints(duplicates: &[String], unknown: &[String]) -> Vec<String> {
 }
 
 /// Makes an object fit its kind; returns the fields that were dropped.
-fn fit(ask: &Ask, object: &mut Value, api_version: &str, kind: &str) -> Result<Vec<String>, String> {
-    match ask.resource.as_custom() {
-        Some(custom) if kind == &*ask.resource.kind => model::fit_custom(custom, object),
+fn fit(
+    context: &RequestContext,
+    object: &mut Value,
+    api_version: &str,
+    kind: &str,
+) -> Result<Vec<String>, String> {
+    match context.resource.as_custom() {
+        Some(custom) if kind == &*context.resource.kind => model::fit_custom(custom, object),
         _ => {
             let Some(schema) = types::kind(api_version, kind) else { return Ok(Vec::new()) };
             types::decode(schema, object).map(|decoded| decoded.unknown).map_err(|error| error.to_string())
@@ -304,8 +314,8 @@ fn fit(ask: &Ask, object: &mut Value, api_version: &str, kind: &str) -> Result<V
 }
 
 /// Makes a patched object fit its kind.
-pub(crate) fn patched(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
-    let resource = &ask.resource;
+pub(crate) fn patched(context: &RequestContext, object: &mut Value) -> Result<(), Failure> {
+    let resource = &context.resource;
     let invalid = |shown: String, why: String| {
         let body = format!("Invalid value: {}: {why}", quoted(&shown));
         Failure::new(422, "Invalid", format!(" \"\" is invalid: patch: {body}")).with_cause(
@@ -314,16 +324,16 @@ pub(crate) fn patched(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
             "patch",
         )
     };
-    let unknown = fit(ask, object, &resource.api_version, &resource.kind)
+    let unknown = fit(context, object, &resource.api_version, &resource.kind)
         .map_err(|error| invalid(object.to_string(), error))?;
     let complaints = complaints(&[], &unknown);
-    match ask.options.field_validation {
+    match context.options.field_validation {
         FieldValidation::Strict if !complaints.is_empty() => {
             Err(invalid(object.to_string(), format!("strict decoding error: {}", complaints.join(", "))))
         }
         FieldValidation::Warn => {
             for complaint in complaints {
-                ask.warn(complaint);
+                context.warn(complaint);
             }
             Ok(())
         }

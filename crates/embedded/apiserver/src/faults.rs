@@ -1,4 +1,4 @@
-//! Failures on purpose, for simulations. Nothing here happens unless a program turns it on.
+//! Fault injection for simulations. Off unless a program turns it on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,26 +17,26 @@ pub struct Met<'a> {
     pub name: &'a str,
 }
 
-/// What goes wrong with a request.
+/// A fault of one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// It takes this long.
     Delay(Duration),
     /// It fails with this.
     Fail(Failure),
-    /// Somebody else was faster.
+    /// Another writer was faster.
     Conflict,
     /// A read shows the state of this many changes ago, as far as that is still known.
     Stale(u64),
-    /// It is carried out, but the client is told this instead of what came of it.
+    /// It is carried out, but the client gets this failure instead of the outcome.
     Lost(Failure),
     /// A watch breaks off after this many events.
     Break(u64),
 }
 
-/// What a fault leaves to do for the request itself.
+/// Effects of a fault while the request is served.
 #[derive(Debug, Default)]
-pub(crate) struct Twist {
+pub(crate) struct Injected {
     pub(crate) stale: Option<u64>,
     pub(crate) lost: Option<Failure>,
     pub(crate) breaks_after: Option<u64>,
@@ -66,19 +66,19 @@ impl Faults {
     }
 
     /// Lets a request go wrong; what is left of that when it is served.
-    pub(crate) async fn meet(&self, verb: &str, resource: &str, name: &str) -> Result<Twist, Failure> {
+    pub(crate) async fn meet(&self, verb: &str, resource: &str, name: &str) -> Result<Injected, Failure> {
         let decide = self.0.read().clone();
         match decide.and_then(|decide| decide(Met { verb, resource, name })) {
-            None => Ok(Twist::default()),
+            None => Ok(Injected::default()),
             Some(Fault::Delay(time)) => {
                 tokio::time::sleep(time).await;
-                Ok(Twist::default())
+                Ok(Injected::default())
             }
             Some(Fault::Fail(failure)) => Err(failure),
             Some(Fault::Conflict) => Err(Failure::modified(Named { group: "", resource, name })),
-            Some(Fault::Stale(changes)) => Ok(Twist { stale: Some(changes), ..Twist::default() }),
-            Some(Fault::Lost(failure)) => Ok(Twist { lost: Some(failure), ..Twist::default() }),
-            Some(Fault::Break(events)) => Ok(Twist { breaks_after: Some(events), ..Twist::default() }),
+            Some(Fault::Stale(changes)) => Ok(Injected { stale: Some(changes), ..Injected::default() }),
+            Some(Fault::Lost(failure)) => Ok(Injected { lost: Some(failure), ..Injected::default() }),
+            Some(Fault::Break(events)) => Ok(Injected { breaks_after: Some(events), ..Injected::default() }),
         }
     }
 }

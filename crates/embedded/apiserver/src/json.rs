@@ -1,4 +1,4 @@
-//! Small ways into objects.
+//! Access to fields of JSON objects.
 
 use serde_json::{Map, Value};
 

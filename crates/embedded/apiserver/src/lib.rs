@@ -7,7 +7,7 @@
 //! HTTPS (server) ─┐
 //!                 ├─> api: authorize ─> verbs: decode, default, admit, check ─> store: log, watchers
 //! kube::Client ───┘                                                               │
-//!                       collector: dependents, namespaces  <─────────────────────┘
+//!                       controllers: garbage, namespaces  <─────────────────────┘
 //! ```
 //!
 //! Built-in kinds and custom resources take the same path; what a kind is comes from `quintet-objects`.
@@ -21,12 +21,12 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use quintet_apiserver::{Api, Chance, Clock, faults::{Fault, Met}};
+//! use quintet_apiserver::{Api, Rng, Clock, faults::{Fault, Met}};
 //!
 //! let template = Api::in_memory(&[/* CustomResourceDefinitions as JSON */]).await?;
 //! for seed in 0..3 {
 //!     let clock = Clock::simulated("2026-01-01T00:00:00Z".parse()?);
-//!     let api = template.fork(clock, Chance::seeded(seed));
+//!     let api = template.fork(clock, Rng::seeded(seed));
 //!     // Every update meets a conflict; see `Fault` for what else can go wrong.
 //!     api.faults().decide(|met: Met<'_>| (met.verb == "update").then_some(Fault::Conflict));
 //!     let client: kube::Client = api.admin_client();
@@ -42,30 +42,31 @@ mod admission;
 mod aggregation;
 pub mod api;
 pub mod auth;
-mod chance;
+mod bootstrap;
 mod client;
-mod clock;
-mod collector;
+mod commit;
 mod compression;
+mod controllers;
 pub mod crd;
 mod decode;
 mod discovery;
+mod dispatch;
+mod encoding;
 pub mod faults;
+mod index;
 mod json;
 mod model;
 mod outbound;
 pub mod request;
 pub mod resources;
 pub mod server;
-mod show;
 pub mod status;
 pub mod store;
 mod verbs;
 
 pub use api::{Api, Converter, Parts};
 pub use auth::{Caller, tokens::Tokens};
-pub use chance::Chance;
 pub use client::InProcess;
-pub use clock::Clock;
+pub use quintet_foundation::{clock::Clock, rng::Rng};
 pub use server::cluster::{Cluster, Settings, StartError};
 pub use store::Store;

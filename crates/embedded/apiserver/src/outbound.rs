@@ -1,6 +1,6 @@
 //! Requests that the server makes: to webhooks, and to the servers of other APIs.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,6 +18,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
+use tokio_rustls::client::TlsStream;
 
 use crate::{
     api::Api,
@@ -25,14 +26,17 @@ use crate::{
     store::key_of,
 };
 
+/// Longest a connection may take to be set up, TLS handshake included.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
 /// Whose certificates are believed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trust<'a> {
     /// Those of these authorities, as PEM.
     Bundle(&'a [u8]),
-    /// Anybody's, because somebody said so.
-    Anybody,
-    /// Nobody has one: the connection is not encrypted.
+    /// Any certificate: `insecureSkipTLSVerify`.
+    Unverified,
+    /// No TLS.
     Unencrypted,
 }
 
@@ -46,11 +50,26 @@ pub(crate) struct Target<'a> {
     pub(crate) trust: Trust<'a>,
 }
 
-/// Sends a request on a connection of its own and returns the answer as soon as its head is there.
+/// Sends a request on a connection of its own and returns the response as soon as its head is there. Connecting has a
+/// deadline; how long the response may take is for the caller to say.
 pub(crate) async fn send(
     target: &Target<'_>,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Incoming>, String> {
+    let (host, port) = &target.address;
+    let connected = tokio::time::timeout(CONNECT_DEADLINE, connect(target)).await;
+    match connected.map_err(|_| format!("dial tcp {host}:{port}: i/o timeout"))?? {
+        Connection::Plain(stream) => exchange(stream, request).await,
+        Connection::Tls(stream) => exchange(*stream, request).await,
+    }
+}
+
+enum Connection {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+async fn connect(target: &Target<'_>) -> Result<Connection, String> {
     let (host, port) = &target.address;
     let stream = TcpStream::connect((host.as_str(), *port))
         .await
@@ -58,14 +77,14 @@ pub(crate) async fn send(
     let _ = stream.set_nodelay(true);
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verified = match target.trust {
-        Trust::Unencrypted => return exchange(stream, request).await,
-        Trust::Anybody => Verified::Nobody(provider),
-        Trust::Bundle(bundle) => Verified::Bundle(bundle, provider),
+        Trust::Unencrypted => return Ok(Connection::Plain(stream)),
+        Trust::Unverified => Verification::None(provider),
+        Trust::Bundle(bundle) => Verification::Bundle(bundle, provider),
     };
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config(verified)?));
     let name = ServerName::try_from(target.name.clone()).map_err(|error| error.to_string())?;
     let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
-    exchange(stream, request).await
+    Ok(Connection::Tls(Box::new(stream)))
 }
 
 /// Sends a request on a connection that is there.
@@ -86,25 +105,25 @@ async fn exchange(
 }
 
 /// How an encrypted connection is verified.
-enum Verified<'a> {
+enum Verification<'a> {
     Bundle(&'a [u8], Arc<CryptoProvider>),
-    Nobody(Arc<CryptoProvider>),
+    None(Arc<CryptoProvider>),
 }
 
-fn config(verified: Verified<'_>) -> Result<ClientConfig, String> {
-    let (Verified::Bundle(_, provider) | Verified::Nobody(provider)) = &verified;
+fn config(verified: Verification<'_>) -> Result<ClientConfig, String> {
+    let (Verification::Bundle(_, provider) | Verification::None(provider)) = &verified;
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     Ok(match verified {
-        Verified::Bundle(bundle, _) => {
+        Verification::Bundle(bundle, _) => {
             let mut roots = RootCertStore::empty();
             for certificate in CertificateDer::pem_slice_iter(bundle).flatten() {
                 let _ = roots.add(certificate);
             }
             builder.with_root_certificates(roots).with_no_client_auth()
         }
-        Verified::Nobody(provider) => builder
+        Verification::None(provider) => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
             .with_no_client_auth(),
@@ -118,7 +137,7 @@ pub(crate) fn endpoint(api: &Api, service: &Value) -> Result<(String, u16), Stri
     let Some(entry) = api.store().get("core/services", &key) else {
         return Err(format!("service {name:?} not found"));
     };
-    let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let object = entry.parse();
     let wanted = service.get("port").and_then(Value::as_i64).unwrap_or(443);
     let ports = items(&object, "/spec/ports");
     let Some(port) = ports.iter().find(|port| port.get("port").and_then(Value::as_i64) == Some(wanted))
@@ -140,20 +159,19 @@ pub(crate) fn ready(api: &Api, namespace: &str, service: &str, port: &str) -> Op
         u16::try_from(found.get("port")?.as_u64()?).ok()
     };
     let endpoints = api.store().get("core/endpoints", &key_of(namespace, service));
-    let endpoints: Value =
-        endpoints.and_then(|entry| serde_json::from_slice(&entry.body).ok()).unwrap_or_default();
-    let listed = items(&endpoints, "/subsets").iter().find_map(|subset| {
+    let endpoints = endpoints.map(|entry| entry.parse());
+    let subsets = endpoints.as_ref().map(|endpoints| items(endpoints, "/subsets"));
+    let listed = subsets.into_iter().flatten().find_map(|subset| {
         let address = items(subset, "/addresses").first()?;
         Some((text(address, "/ip").to_owned(), named(items(subset, "/ports"))?))
     });
     listed.or_else(|| {
-        let slices =
-            api.store().list("discovery.k8s.io/endpointslices", &format!("{namespace}/"), None, None);
-        slices.ok()?.0.iter().find_map(|(_, entry)| {
+        let slices = api.store().objects("discovery.k8s.io/endpointslices", &format!("{namespace}/"));
+        slices.iter().find_map(|(_, entry)| {
             if entry.head.label("kubernetes.io/service-name") != Some(service) {
                 return None;
             }
-            let slice: Value = serde_json::from_slice(&entry.body).ok()?;
+            let slice = entry.parse();
             let is_ready =
                 |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
             let endpoint = items(&slice, "/endpoints").iter().find(is_ready)?;
@@ -163,7 +181,7 @@ pub(crate) fn ready(api: &Api, namespace: &str, service: &str, port: &str) -> Op
     })
 }
 
-/// Believes anybody: for APIServices with `insecureSkipTLSVerify` only.
+/// Accepts any certificate: for APIServices with `insecureSkipTLSVerify` only.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -84,6 +84,15 @@ pub fn bucket(group: &str, plural: &str) -> String {
     format!("{}/{plural}", if group.is_empty() { "core" } else { group })
 }
 
+/// Group and plural of a bucket, the reverse of [`bucket`].
+pub(crate) fn split_bucket(bucket: &str) -> (&str, &str) {
+    match bucket.split_once('/') {
+        Some(("core", plural)) => ("", plural),
+        Some((group, plural)) => (group, plural),
+        None => ("", bucket),
+    }
+}
+
 impl Resource {
     fn built_in(kind: &'static builtin::Kind) -> Self {
         let (storage_group, storage_version) = kind.storage;

@@ -132,7 +132,7 @@ impl Failure {
         Self::plain(404, "404 page not found\n")
     }
 
-    /// A failure told in plain text.
+    /// A failure as plain text.
     pub fn plain(code: u16, text: &str) -> Self {
         let mut failure = Self::new(code, "", text);
         failure.0.is_plain = true;
@@ -163,7 +163,7 @@ impl Failure {
         Self::new(409, "Conflict", message).about(named)
     }
 
-    /// Somebody else changed the object in between.
+    /// The object changed in between.
     pub fn modified(named: Named<'_>) -> Self {
         Self::conflict(
             named,
@@ -186,7 +186,7 @@ impl Failure {
         Self::new(422, "Invalid", message).about(named).with_cause(reason, body, field)
     }
 
-    /// The caller or an admission rule says no.
+    /// `403 Forbidden`, by authorization or admission.
     pub fn forbidden(named: Named<'_>, why: &str) -> Self {
         let name = if named.name.is_empty() { String::new() } else { format!(" {}", quoted(named.name)) };
         let message = if named.resource.is_empty() {
@@ -237,12 +237,12 @@ impl Failure {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// The version asked for is no longer kept.
+    /// `410 Gone`: the requested version is no longer kept.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// The version asked for has not happened yet.
+    /// The requested version is in the future.
     pub fn future_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         Self::new(504, "Timeout", message)
@@ -277,7 +277,7 @@ impl Failure {
         &self.0.message
     }
 
-    /// Whether the answer is plain text.
+    /// Whether the response is plain text.
     pub fn is_plain(&self) -> bool {
         self.0.is_plain
     }

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authorization.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What was answered is there after `kill -9`.
+//! Acknowledged writes survive `kill -9`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -41,7 +41,7 @@ fn writer() {
                         key: key.as_str().into(),
                         expect: Expect::Absent,
                         put: Some(Put::new("v1".into(), &object, 0)),
-                        homes: Vec::new(),
+                        parents: Vec::new(),
                     };
                     let entry = store.write(write).await.unwrap();
                     let mut out = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! Requests nobody should send: each gets a proper answer, none hurts.
+//! Hostile requests: each gets a proper response.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Requests that ask for more than there is: levels, copies, time, warnings.
+//! Limits: nesting, size, time, warnings.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod support;

@@ -4,7 +4,7 @@
 #[path = "support/requests.rs"]
 mod requests;
 
-use quintet_apiserver::{Api, Chance, Clock};
+use quintet_apiserver::{Api, Clock, Rng};
 use requests::{answered, parse};
 
 /// The requests of `tests/requests`, one of each kind.
@@ -19,7 +19,7 @@ fn valid() -> Vec<Vec<u8>> {
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    fn for_subresource(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % limit.max(1)
     }
@@ -51,17 +51,17 @@ const PIECES: [&[u8]; 20] = [
 
 fn damage(text: &[u8], random: &mut Random) -> Vec<u8> {
     let mut text = text.to_vec();
-    for _ in 0..=random.below(3) {
-        let at = random.below(text.len() + 1);
-        let end = (at + random.below(8)).min(text.len());
-        match random.below(4) {
+    for _ in 0..=random.for_subresource(3) {
+        let at = random.for_subresource(text.len() + 1);
+        let end = (at + random.for_subresource(8)).min(text.len());
+        match random.for_subresource(4) {
             0 => drop(text.drain(at..end)),
-            1 => drop(text.splice(at..end, PIECES[random.below(PIECES.len())].iter().copied())),
+            1 => drop(text.splice(at..end, PIECES[random.for_subresource(PIECES.len())].iter().copied())),
             2 => {
-                let copy = text[at..end].repeat(1 + random.below(20));
+                let copy = text[at..end].repeat(1 + random.for_subresource(20));
                 drop(text.splice(at..at, copy));
             }
-            _ if at < text.len() => text[at] ^= 1 << random.below(8),
+            _ if at < text.len() => text[at] ^= 1 << random.for_subresource(8),
             _ => {}
         }
     }
@@ -77,14 +77,14 @@ async fn damaged_requests_are_answered() {
     let range = range.as_deref().and_then(|range| range.split_once(".."));
     let range =
         range.and_then(|(first, last)| Some(first.parse().ok()?..last.parse().ok()?)).unwrap_or(0..3000_u64);
-    let mut api = template.fork(Clock::system(), Chance::seeded(0));
+    let mut api = template.fork(Clock::system(), Rng::seeded(0));
     for seed in range {
         if seed % 500 == 0 {
             api.stop().await;
-            api = template.fork(Clock::system(), Chance::seeded(seed));
+            api = template.fork(Clock::system(), Rng::seeded(seed));
         }
         let mut random = Random(seed);
-        let request = damage(&valid[random.below(valid.len())], &mut random);
+        let request = damage(&valid[random.for_subresource(valid.len())], &mut random);
         if let Some(request) = parse(&request) {
             answered(&api, request, &format!("seed {seed}")).await;
         }

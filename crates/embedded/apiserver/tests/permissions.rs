@@ -1,4 +1,4 @@
-//! Ways to get more than was granted, all of them closed.
+//! Privilege escalation is prevented.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;

@@ -1,9 +1,9 @@
-//! What happens to pods on their way through the API.
+//! Pods: defaults, binding, eviction, deletion.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
-use quintet_apiserver::{Chance, Clock};
+use quintet_apiserver::{Clock, Rng};
 use serde_json::{Value, json};
 use support::{api, send, send_typed};
 
@@ -139,7 +139,7 @@ async fn jobs_orphan_their_pods_by_default() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_goes_in_time_if_its_node_does_not_exist() {
     let start = "2026-01-01T00:00:00Z".parse().unwrap();
-    let api = api().await.fork(Clock::simulated(start), Chance::seeded(1));
+    let api = api().await.fork(Clock::simulated(start), Rng::seeded(1));
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}});
     send(&api, "POST", "/api/v1/nodes", node).await.expect(201);
     for (name, node) in [("lost", "nowhere"), ("kept", "here")] {

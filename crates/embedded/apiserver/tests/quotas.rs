@@ -19,7 +19,7 @@ async fn used(api: &quintet_apiserver::Api) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_creates_never_share_the_last_place() {
+async fn concurrent_creates_never_exceed_a_quota() {
     let api = api().await;
     let before = api.store().count("core/configmaps");
     let own = send(&api, "GET", MAPS, None).await.expect(200)["items"].as_array().unwrap().len();
@@ -51,7 +51,7 @@ async fn concurrent_creates_never_share_the_last_place() {
 }
 
 #[tokio::test]
-async fn a_create_that_fails_gives_its_share_back() {
+async fn a_failed_create_releases_its_quota() {
     let api = api().await;
     send(&api, "POST", MAPS, json!({"metadata": {"name": "taken"}})).await.expect(201);
     let own = send(&api, "GET", MAPS, None).await.expect(200)["items"].as_array().unwrap().len();

@@ -1,4 +1,4 @@
-//! What was begun is finished: after a restart, after failures, and whoever else writes at the same time.
+//! Recovery: after restarts, failures and concurrent writes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "tasks of a test or benchmark end with it")]
 
@@ -95,7 +95,7 @@ async fn what_follows_from_a_write_is_done_at_the_next_start() {
         key: key.into(),
         expect: Expect::Absent,
         put: Some(Put::new("v1".into(), object, 0)),
-        homes: Vec::new(),
+        parents: Vec::new(),
     };
     // As if the process had ended between the write and what follows from it.
     let mut crd = definition();
@@ -114,7 +114,7 @@ async fn what_follows_from_a_write_is_done_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn the_collector_tries_again() {
+async fn garbage_collection_is_retried() {
     let api = api().await;
     send(&api, "POST", HOOKS, broken_hook(&["configmaps"])).await.expect(201);
     let owner = json!({"metadata": {"name": "owner"}});

@@ -1,4 +1,4 @@
-//! The same objects in other clothes, and what the server says about itself.
+//! Representations of objects, and discovery.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! Many small worlds: forks of one API, each with a time, a chance and faults of its own.
+//! Simulations: forks of one API, each with its own clock, seed and faults.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
@@ -13,7 +13,7 @@ use kube::api::{
     Api as Objects, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchParams,
 };
 use quintet_apiserver::{
-    Api, Chance, Clock,
+    Api, Clock, Rng,
     faults::{Fault, Met},
     status::Failure,
 };
@@ -32,7 +32,7 @@ fn widgets() -> Value {
 }
 
 fn fork(template: &Api, seed: u64) -> Api {
-    template.fork(Clock::simulated(START.parse().unwrap()), Chance::seeded(seed))
+    template.fork(Clock::simulated(START.parse().unwrap()), Rng::seeded(seed))
 }
 
 /// A short history in a world; everything that is in it afterwards.

@@ -1,4 +1,4 @@
-//! Admission webhooks, asked over HTTPS.
+//! Admission webhooks over HTTPS.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -7,7 +7,7 @@ mod requests;
 use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
-use quintet_apiserver::{Api, Chance, Clock};
+use quintet_apiserver::{Api, Rng, Clock};
 use tokio::runtime::Runtime;
 
 /// Requests to one API; then a fresh one takes its place, so that what they stored does not pile up.
@@ -24,7 +24,7 @@ impl Server {
     fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let template = runtime.block_on(Api::in_memory(&[])).expect("an API");
-        let api = runtime.block_on(async { template.fork(Clock::system(), Chance::seeded(0)) });
+        let api = runtime.block_on(async { template.fork(Clock::system(), Rng::seeded(0)) });
         Self { runtime, template, api, answered: 0 }
     }
 
@@ -35,7 +35,7 @@ impl Server {
             let Self { runtime, template, api, answered } = self;
             *api = runtime.block_on(async {
                 api.stop().await;
-                template.fork(Clock::system(), Chance::seeded(*answered))
+                template.fork(Clock::system(), Rng::seeded(*answered))
             });
         }
         self.runtime.block_on(requests::answered(&self.api, request, "fuzzing"));

@@ -1,4 +1,4 @@
-//! Match conditions of webhooks: expressions that decide whether a hook is asked at all.
+//! Match conditions: CEL expressions that decide whether a webhook is called.
 
 use quintet_objects::cel::Condition;
 use serde_json::{Value, json};
@@ -8,17 +8,17 @@ use crate::{
     json::{items, text},
     resources::Resource,
     status::{Failure, Named},
-    verbs::Ask,
+    verbs::RequestContext,
 };
 
 /// A request as expressions see it that are about a version of its resource.
 pub(super) fn request(
-    ask: &Ask,
+    context: &RequestContext,
     seen: &Resource,
     operation: Operation<'_>,
     [object, old]: &[Value; 2],
 ) -> Value {
-    let name = match ask.name.as_str() {
+    let name = match context.name.as_str() {
         "" if object.is_null() => text(old, "/metadata/name"),
         "" => text(object, "/metadata/name"),
         name => name,
@@ -27,17 +27,17 @@ pub(super) fn request(
     let place =
         |of: &Resource| json!({"group": &*of.group, "version": &*of.version, "resource": &*of.plural});
     json!({
-        "kind": kind(seen), "requestKind": kind(&ask.resource), "resource": place(seen),
-        "requestResource": place(&ask.resource),
-        "subResource": ask.subresource, "requestSubResource": ask.subresource, "name": name,
-        "namespace": ask.namespace, "operation": operation.name(), "userInfo": ask.caller.to_value(),
-        "dryRun": ask.options.is_dry_run, "options": super::webhooks::options(ask, operation),
+        "kind": kind(seen), "requestKind": kind(&context.resource), "resource": place(seen),
+        "requestResource": place(&context.resource),
+        "subResource": context.subresource, "requestSubResource": context.subresource, "name": name,
+        "namespace": context.namespace, "operation": operation.name(), "userInfo": context.caller.to_value(),
+        "dryRun": context.options.is_dry_run, "options": super::webhooks::options(context, operation),
     })
 }
 
 /// Whether all conditions of a hook hold. One that is false is enough to skip the hook, whatever the others say.
 pub(super) fn hold(
-    ask: &Ask,
+    context: &RequestContext,
     seen: &Resource,
     hook: &Value,
     operation: Operation<'_>,
@@ -47,7 +47,7 @@ pub(super) fn hold(
     if conditions.is_empty() {
         return Ok(true);
     }
-    let request = request(ask, seen, operation, shown);
+    let request = request(context, seen, operation, shown);
     let [object, old] = shown;
     let variables = [("object", object), ("oldObject", old), ("request", &request)];
     let mut problem = None;
@@ -68,7 +68,7 @@ pub(super) fn hold(
         Some(_) if text(hook, "/failurePolicy") == "Ignore" => Ok(false),
         Some(why) => {
             let name = text(&request, "/name");
-            Err(Failure::forbidden(Named { name, ..ask.named() }, &why))
+            Err(Failure::forbidden(Named { name, ..context.named() }, &why))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! LimitRanges: what containers get when they do not say, and the most and least they may ask for.
+//! LimitRange admission: defaults, minimum and maximum of containers.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,13 @@ use super::usage::{pod_total, quantity};
 use crate::{
     json::{self, items, text},
     status::{Failure, Named},
-    verbs::Ask,
+    verbs::RequestContext,
 };
 
-fn ranges(ask: &Ask) -> Vec<Value> {
-    let prefix = format!("{}/", ask.namespace);
-    let listed = ask.api.store().list("core/limitranges", &prefix, None, None).map(|(entries, _)| entries);
-    let listed = listed.unwrap_or_default();
-    listed.iter().map(|(_, entry)| serde_json::from_slice(&entry.body).unwrap_or_default()).collect()
+fn ranges(context: &RequestContext) -> Vec<Value> {
+    let prefix = format!("{}/", context.namespace);
+    let listed = context.api.store().objects("core/limitranges", &prefix);
+    listed.iter().map(|(_, entry)| entry.parse()).collect()
 }
 
 fn limits<'a>(ranges: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -27,8 +26,8 @@ fn limits<'a>(ranges: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Va
 }
 
 /// Fills in requests and limits, and notes which in an annotation.
-pub(super) fn fill(ask: &Ask, pod: &mut Value) {
-    let ranges = ranges(ask);
+pub(super) fn fill(context: &RequestContext, pod: &mut Value) {
+    let ranges = ranges(context);
     if ranges.is_empty() {
         return;
     }
@@ -68,9 +67,9 @@ pub(super) fn fill(ask: &Ask, pod: &mut Value) {
     }
 }
 
-/// Refuses a pod that asks for more or less than it may.
-pub(super) fn check_pod(ask: &Ask, pod: &Value) -> Result<(), Failure> {
-    let ranges = ranges(ask);
+/// Rejects a pod that requests more or less than its limits allow.
+pub(super) fn check_pod(context: &RequestContext, pod: &Value) -> Result<(), Failure> {
+    let ranges = ranges(context);
     let mut problems = Vec::new();
     for limit in limits(&ranges, "Container") {
         let containers = items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
@@ -83,13 +82,13 @@ pub(super) fn check_pod(ask: &Ask, pod: &Value) -> Result<(), Failure> {
         let total = |kind| Amounts(pod_total(pod, kind));
         problems.extend(bounds(limit, "Pod", &total("requests"), &total("limits")));
     }
-    refuse(ask, pod, &problems)
+    refuse(context, pod, &problems)
 }
 
 /// Refuses a claim for more or less storage than it may be for.
-pub(super) fn check_claim(ask: &Ask, claim: &Value) -> Result<(), Failure> {
+pub(super) fn check_claim(context: &RequestContext, claim: &Value) -> Result<(), Failure> {
     const KIND: &str = "PersistentVolumeClaim";
-    let ranges = ranges(ask);
+    let ranges = ranges(context);
     let requests = Amounts::of(claim.pointer("/spec/resources/requests"));
     let mut problems = Vec::new();
     for limit in limits(&ranges, KIND) {
@@ -106,16 +105,16 @@ pub(super) fn check_claim(ask: &Ask, claim: &Value) -> Result<(), Failure> {
             Some(format!("maximum {resource} usage per {KIND} is {}{why}", shown(most)))
         }));
     }
-    refuse(ask, claim, &problems)
+    refuse(context, claim, &problems)
 }
 
-fn refuse(ask: &Ask, object: &Value, problems: &[String]) -> Result<(), Failure> {
+fn refuse(context: &RequestContext, object: &Value, problems: &[String]) -> Result<(), Failure> {
     let why = match problems {
         [] => return Ok(()),
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     };
-    Err(Failure::forbidden(Named { name: text(object, "/metadata/name"), ..ask.named() }, &why))
+    Err(Failure::forbidden(Named { name: text(object, "/metadata/name"), ..context.named() }, &why))
 }
 
 /// How much of each resource.

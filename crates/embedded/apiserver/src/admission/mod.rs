@@ -1,8 +1,9 @@
-//! Admission: what the server and its webhooks add to a request, and what they refuse.
+//! Admission: built-in plugins, policies and webhooks.
 
 mod allocate;
 mod conditions;
 mod limits;
+mod matching;
 mod plugins;
 mod policies;
 mod quota;
@@ -11,13 +12,13 @@ pub(crate) mod webhooks;
 
 use serde_json::Value;
 
-use crate::{request::options::DeleteOptions, status::Failure, verbs::Ask};
+use crate::{request::options::DeleteOptions, status::Failure, verbs::RequestContext};
 
-pub(crate) use allocate::{Allocations, allocate};
-pub(crate) use plugins::homeless;
+pub(crate) use allocate::{Claim, allocate};
+pub(crate) use plugins::missing_parent;
 pub(crate) use policies::Policies;
-pub(crate) use quota::{Ledger, reserve};
-pub(crate) use usage::{Usage, counted_by, usage};
+pub(crate) use quota::{Ledger, Reservation, reserve};
+pub(crate) use usage::{ScopeTraits, Usage, counted_by, depends_on_content, usage};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]
@@ -39,36 +40,40 @@ impl Operation<'_> {
 
 /// Changes an object on its way in.
 pub(crate) async fn mutate(
-    ask: &Ask,
+    context: &RequestContext,
     operation: Operation<'_>,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Failure> {
-    plugins::check_namespace(ask, operation, object)?;
-    plugins::mutate(ask, operation, object)?;
-    let before = ask.api.webhooks().has_mutating(&ask.api).then(|| object.clone());
+    plugins::check_namespace(context, operation, object)?;
+    plugins::mutate(context, operation, object)?;
+    let before = context.api.webhooks().has_mutating(&context.api).then(|| object.clone());
     let Some(before) = before else { return Ok(()) };
-    webhooks::mutate(ask, operation, object, old).await?;
+    webhooks::mutate(context, operation, object, old).await?;
     if *object != before {
         // What webhooks added is completed as if the client had sent it.
-        plugins::mutate(ask, operation, object)?;
+        plugins::mutate(context, operation, object)?;
     }
     Ok(())
 }
 
-/// Lets those who may change objects refuse that one goes.
-pub(crate) async fn mutate_deletion(ask: &Ask, options: &DeleteOptions, old: &Value) -> Result<(), Failure> {
-    webhooks::mutate_deletion(ask, Operation::Delete(options), old).await
+/// Runs mutating webhooks on a deletion, which they may deny.
+pub(crate) async fn mutate_deletion(
+    context: &RequestContext,
+    options: &DeleteOptions,
+    old: &Value,
+) -> Result<(), Failure> {
+    webhooks::mutate_deletion(context, Operation::Delete(options), old).await
 }
 
 /// Refuses what must not be.
 pub(crate) async fn validate(
-    ask: &Ask,
+    context: &RequestContext,
     operation: Operation<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<(), Failure> {
-    plugins::validate(ask, operation, object, old)?;
-    policies::validate(ask, operation, object, old).await?;
-    webhooks::validate(ask, operation, object, old).await
+    plugins::validate(context, operation, object, old)?;
+    policies::validate(context, operation, object, old).await?;
+    webhooks::validate(context, operation, object, old).await
 }

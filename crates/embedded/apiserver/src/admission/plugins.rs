@@ -8,36 +8,40 @@ use crate::{
     json::{self, items, text},
     status::{Failure, Named},
     store::key_of,
-    verbs::{Ask, metadata},
+    verbs::{RequestContext, metadata},
 };
 
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 const TOKEN_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-fn forbidden(ask: &Ask, object: &Value, why: &str) -> Failure {
+fn forbidden(context: &RequestContext, object: &Value, why: &str) -> Failure {
     let name = text(object, "/metadata/name");
     let name = if name.is_empty() { text(object, "/metadata/generateName") } else { name };
-    Failure::forbidden(Named { name, ..ask.named() }, why)
+    Failure::forbidden(Named { name, ..context.named() }, why)
 }
 
 /// Objects are only created in namespaces that are there to stay.
-pub(super) fn check_namespace(ask: &Ask, operation: Operation<'_>, object: &Value) -> Result<(), Failure> {
-    if !ask.resource.is_namespaced || !matches!(operation, Operation::Create) {
+pub(super) fn check_namespace(
+    context: &RequestContext,
+    operation: Operation<'_>,
+    object: &Value,
+) -> Result<(), Failure> {
+    if !context.resource.is_namespaced || !matches!(operation, Operation::Create) {
         return Ok(());
     }
     let reviews = ["localsubjectaccessreviews"];
-    if reviews.contains(&&*ask.resource.plural) {
+    if reviews.contains(&&*context.resource.plural) {
         return Ok(());
     }
-    let namespace = &ask.namespace;
-    let Some(entry) = ask.api.store().get("core/namespaces", namespace) else {
+    let namespace = &context.namespace;
+    let Some(entry) = context.api.store().get("core/namespaces", namespace) else {
         return Err(Failure::not_found(Named { group: "", resource: "namespaces", name: namespace }));
     };
     if entry.head.is_terminating {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        return Err(forbidden(ask, object, &why).with_cause(
+        return Err(forbidden(context, object, &why).with_cause(
             "NamespaceTerminating",
             &format!("namespace {namespace} is being terminated"),
             "metadata.namespace",
@@ -46,32 +50,36 @@ pub(super) fn check_namespace(ask: &Ask, operation: Operation<'_>, object: &Valu
     Ok(())
 }
 
-fn definition_leaves(ask: &Ask, object: &Value) -> Failure {
-    forbidden(ask, object, "create not allowed while custom resource definition is terminating")
+fn definition_leaves(context: &RequestContext, object: &Value) -> Failure {
+    forbidden(context, object, "create not allowed while custom resource definition is terminating")
 }
 
 /// Why an object could not be stored whose namespace or definition began to go after they were checked.
-pub(crate) fn homeless(ask: &Ask, object: &Value) -> Failure {
-    match check_namespace(ask, Operation::Create, object) {
+pub(crate) fn missing_parent(context: &RequestContext, object: &Value) -> Failure {
+    match check_namespace(context, Operation::Create, object) {
         Err(failure) => failure,
-        Ok(()) => definition_leaves(ask, object),
+        Ok(()) => definition_leaves(context, object),
     }
 }
 
 /// Completes an object.
-pub(super) fn mutate(ask: &Ask, operation: Operation<'_>, object: &mut Value) -> Result<(), Failure> {
-    let resource = &ask.resource;
-    if !ask.subresource.is_empty() {
+pub(super) fn mutate(
+    context: &RequestContext,
+    operation: Operation<'_>,
+    object: &mut Value,
+) -> Result<(), Failure> {
+    let resource = &context.resource;
+    if !context.subresource.is_empty() {
         return Ok(());
     }
     let is_create = matches!(operation, Operation::Create);
     match (&*resource.group, &*resource.plural) {
         ("", "pods") if is_create => {
-            limits::fill(ask, object);
-            service_account(ask, object)?;
-            priority(ask, object)?;
+            limits::fill(context, object);
+            service_account(context, object)?;
+            priority(context, object)?;
             tolerations(object);
-            runtime_class(ask, object)?;
+            runtime_class(context, object)?;
         }
         ("", "nodes") if is_create => {
             let taints = json::child(json::as_map(object), "spec");
@@ -85,10 +93,10 @@ pub(super) fn mutate(ask: &Ask, operation: Operation<'_>, object: &mut Value) ->
         }
         ("", "persistentvolumeclaims") if is_create => {
             protect(object, "kubernetes.io/pvc-protection");
-            default_storage_class(ask, object);
+            default_storage_class(context, object);
         }
         ("", "persistentvolumes") if is_create => protect(object, "kubernetes.io/pv-protection"),
-        ("networking.k8s.io", "ingresses") if is_create => default_ingress_class(ask, object),
+        ("networking.k8s.io", "ingresses") if is_create => default_ingress_class(context, object),
         _ => {}
     }
     Ok(())
@@ -96,39 +104,40 @@ pub(super) fn mutate(ask: &Ask, operation: Operation<'_>, object: &mut Value) ->
 
 /// Refuses what must not be.
 pub(super) fn validate(
-    ask: &Ask,
+    context: &RequestContext,
     operation: Operation<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<(), Failure> {
-    if let (Operation::Delete(_), "", "namespaces") = (operation, &*ask.resource.group, &*ask.resource.plural)
-        && IMMORTAL.contains(&ask.name.as_str())
+    if let (Operation::Delete(_), "", "namespaces") =
+        (operation, &*context.resource.group, &*context.resource.plural)
+        && IMMORTAL.contains(&context.name.as_str())
     {
-        return Err(Failure::forbidden(ask.named(), "this namespace may not be deleted"));
+        return Err(Failure::forbidden(context.named(), "this namespace may not be deleted"));
     }
-    if let Some(custom) = ask.resource.as_custom() {
+    if let Some(custom) = context.resource.as_custom() {
         if matches!(operation, Operation::Create) && custom.is_terminating {
-            return Err(definition_leaves(ask, object.unwrap_or(&Value::Null)));
+            return Err(definition_leaves(context, object.unwrap_or(&Value::Null)));
         }
         if let Some(warning) = &custom.deprecation {
-            ask.warn(warning.as_str());
+            context.warn(warning.as_str());
         }
     }
     let Some(object) = object else { return Ok(()) };
-    if ask.subresource.is_empty() {
-        rbac::check_escalation(ask, object, old)?;
-        match (&*ask.resource.group, &*ask.resource.plural, operation) {
-            ("", "pods", Operation::Create) => limits::check_pod(ask, object)?,
+    if context.subresource.is_empty() {
+        rbac::check_escalation(context, object, old)?;
+        match (&*context.resource.group, &*context.resource.plural, operation) {
+            ("", "pods", Operation::Create) => limits::check_pod(context, object)?,
             // Whatever is asked of one that goes, it must be able to go.
             ("", "persistentvolumeclaims", Operation::Create | Operation::Update)
                 if !old.is_some_and(metadata::is_terminating) =>
             {
-                limits::check_claim(ask, object)?;
+                limits::check_claim(context, object)?;
             }
             _ => {}
         }
-    } else if ask.resource.is("", "pods") && ask.subresource == "resize" {
-        limits::check_pod(ask, object)?;
+    } else if context.resource.is("", "pods") && context.subresource == "resize" {
+        limits::check_pod(context, object)?;
     }
     Ok(())
 }
@@ -144,7 +153,7 @@ fn list_of<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     }
 }
 
-fn service_account(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
+fn service_account(context: &RequestContext, object: &mut Value) -> Result<(), Failure> {
     if object.pointer("/metadata/annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some())
     {
         return Ok(());
@@ -153,14 +162,15 @@ fn service_account(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
         "" => "default".to_owned(),
         name => name.to_owned(),
     };
-    let Some(entry) = ask.api.store().get("core/serviceaccounts", &key_of(&ask.namespace, &name)) else {
+    let Some(entry) = context.api.store().get("core/serviceaccounts", &key_of(&context.namespace, &name))
+    else {
         let why = format!(
             "error looking up service account {}/{name}: serviceaccount {name:?} not found",
-            ask.namespace
+            context.namespace
         );
-        return Err(forbidden(ask, object, &why));
+        return Err(forbidden(context, object, &why));
     };
-    let account: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let account = entry.parse();
     let spec = json::child(json::as_map(object), "spec");
     spec.insert("serviceAccountName".into(), name.as_str().into());
     spec.insert("serviceAccount".into(), name.as_str().into());
@@ -190,7 +200,8 @@ fn service_account(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
         .iter()
         .map(|volume| text(volume, "/name").to_owned())
         .find(|name| name.starts_with("kube-api-access-"));
-    let volume = existing.clone().unwrap_or_else(|| format!("kube-api-access-{}", ask.api.chance().suffix()));
+    let volume =
+        existing.clone().unwrap_or_else(|| format!("kube-api-access-{}", context.api.rng().name_suffix()));
     let mount = json!({"name": volume, "readOnly": true, "mountPath": TOKEN_DIRECTORY});
     let Some(spec) = object.get_mut("spec") else { return Ok(()) };
     for key in ["initContainers", "containers"] {
@@ -211,24 +222,21 @@ fn service_account(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
     Ok(())
 }
 
-fn priority(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
+fn priority(context: &RequestContext, object: &mut Value) -> Result<(), Failure> {
     let name = text(object, "/spec/priorityClassName").to_owned();
     let bucket = "scheduling.k8s.io/priorityclasses";
     let class: Option<(String, Value)> = if name.is_empty() {
-        let classes =
-            ask.api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let classes = context.api.store().objects(bucket, "");
         classes
             .into_iter()
-            .map(|(key, entry)| {
-                (key.to_string(), serde_json::from_slice::<Value>(&entry.body).unwrap_or_default())
-            })
+            .map(|(key, entry)| (key.to_string(), entry.parse()))
             .filter(|(_, class)| class.get("globalDefault") == Some(&Value::Bool(true)))
             .min_by_key(|(_, class)| class.get("value").and_then(Value::as_i64))
     } else {
-        let Some(entry) = ask.api.store().get(bucket, &name) else {
-            return Err(forbidden(ask, object, &format!("no PriorityClass with name {name} was found")));
+        let Some(entry) = context.api.store().get(bucket, &name) else {
+            return Err(forbidden(context, object, &format!("no PriorityClass with name {name} was found")));
         };
-        Some((name, serde_json::from_slice(&entry.body).unwrap_or_default()))
+        Some((name, entry.parse()))
     };
     let spec = json::child(json::as_map(object), "spec");
     let value = class.as_ref().and_then(|(_, class)| class.get("value").cloned()).unwrap_or_else(|| 0.into());
@@ -258,15 +266,15 @@ fn tolerations(object: &mut Value) {
     }
 }
 
-fn runtime_class(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
+fn runtime_class(context: &RequestContext, object: &mut Value) -> Result<(), Failure> {
     let name = text(object, "/spec/runtimeClassName").to_owned();
     if name.is_empty() {
         return Ok(());
     }
-    let Some(entry) = ask.api.store().get("node.k8s.io/runtimeclasses", &name) else {
-        return Err(forbidden(ask, object, &format!("pod rejected: RuntimeClass {name:?} not found")));
+    let Some(entry) = context.api.store().get("node.k8s.io/runtimeclasses", &name) else {
+        return Err(forbidden(context, object, &format!("pod rejected: RuntimeClass {name:?} not found")));
     };
-    let class: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let class = entry.parse();
     let Some(spec) = object.get_mut("spec") else { return Ok(()) };
     if let Some(overhead) = class.pointer("/overhead/podFixed") {
         json::as_map(spec).entry("overhead").or_insert_with(|| overhead.clone());
@@ -298,12 +306,11 @@ fn protect(object: &mut Value, finalizer: &str) {
 }
 
 /// The newest object of a bucket that an annotation makes the default.
-fn annotated_default(ask: &Ask, bucket: &str, annotation: &str) -> Option<String> {
-    let classes =
-        ask.api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+fn annotated_default(context: &RequestContext, bucket: &str, annotation: &str) -> Option<String> {
+    let classes = context.api.store().objects(bucket, "");
     classes
         .into_iter()
-        .map(|(key, entry)| (key, serde_json::from_slice::<Value>(&entry.body).unwrap_or_default()))
+        .map(|(key, entry)| (key, entry.parse()))
         .filter(|(_, class)| {
             class.pointer("/metadata/annotations").and_then(|a| a.get(annotation)) == Some(&"true".into())
         })
@@ -311,7 +318,7 @@ fn annotated_default(ask: &Ask, bucket: &str, annotation: &str) -> Option<String
         .map(|(name, _)| name.to_string())
 }
 
-fn default_storage_class(ask: &Ask, object: &mut Value) {
+fn default_storage_class(context: &RequestContext, object: &mut Value) {
     let has_class = object.pointer("/spec/storageClassName").is_some()
         || object
             .pointer("/metadata/annotations")
@@ -320,17 +327,17 @@ fn default_storage_class(ask: &Ask, object: &mut Value) {
         return;
     }
     let annotation = "storageclass.kubernetes.io/is-default-class";
-    if let Some(name) = annotated_default(ask, "storage.k8s.io/storageclasses", annotation) {
+    if let Some(name) = annotated_default(context, "storage.k8s.io/storageclasses", annotation) {
         json::child(json::as_map(object), "spec").insert("storageClassName".into(), name.into());
     }
 }
 
-fn default_ingress_class(ask: &Ask, object: &mut Value) {
+fn default_ingress_class(context: &RequestContext, object: &mut Value) {
     if object.pointer("/spec/ingressClassName").is_some() {
         return;
     }
     let annotation = "ingressclass.kubernetes.io/is-default-class";
-    if let Some(name) = annotated_default(ask, "networking.k8s.io/ingressclasses", annotation) {
+    if let Some(name) = annotated_default(context, "networking.k8s.io/ingressclasses", annotation) {
         json::child(json::as_map(object), "spec").insert("ingressClassName".into(), name.into());
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Operation, conditions,
-    webhooks::{as_seen, seen_by},
+    matching::{in_version_of, matching_resource},
 };
 use crate::{
     api::Api,
@@ -20,7 +20,7 @@ use crate::{
     resources::Resource,
     status::{Failure, Named},
     store::{key_of, split_key},
-    verbs::{Ask, filter::selects},
+    verbs::{RequestContext, filter::selects},
 };
 
 const POLICIES: &str = "admissionregistration.k8s.io/validatingadmissionpolicies";
@@ -54,9 +54,7 @@ impl Policies {
             }
         }
         let listed = |bucket: &str| -> Vec<Value> {
-            let listed = api.store().list(bucket, "", None, None).map(|(entries, _)| entries);
-            let entries = listed.unwrap_or_default();
-            entries.iter().filter_map(|(_, entry)| serde_json::from_slice(&entry.body).ok()).collect()
+            api.store().objects(bucket, "").iter().map(|(_, entry)| entry.parse()).collect()
         };
         let bindings = listed(BINDINGS);
         let policies = listed(POLICIES);
@@ -107,7 +105,7 @@ impl Bound {
     /// The resource as which the policy sees a request; `None` if it is not about it.
     fn concerns(
         &self,
-        ask: &Ask,
+        context: &RequestContext,
         operation: Operation<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
@@ -120,45 +118,49 @@ impl Bound {
             {
                 map.insert("rules".into(), rules.clone());
             }
-            seen_by(ask, &constraints, operation, object, old).is_some()
+            matching_resource(context, &constraints, operation, object, old).is_some()
         });
-        seen_by(ask, &self.constraints, operation, object, old).filter(|_| is_bound)
+        matching_resource(context, &self.constraints, operation, object, old).filter(|_| is_bound)
     }
 
     /// What the binding configures the policy with: nothing, or each of some objects.
-    async fn params(&self, ask: &Ask) -> Result<Vec<Value>, String> {
+    async fn params(&self, context: &RequestContext) -> Result<Vec<Value>, String> {
         let reference = self.binding.pointer("/spec/paramRef");
         let (Some((api_version, kind)), Some(reference)) = (&self.param_kind, reference) else {
             return Ok(vec![Value::Null]);
         };
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let registry = ask.api.registry();
+        let registry = context.api.registry();
         let resource = registry.by_kind(group, version, kind).ok_or_else(|| {
             format!("failed to configure policy: failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")
         })?;
-        let found = self.find(ask, resource, reference).await?;
+        let found = self.find(context, resource, reference).await?;
         if found.is_empty() && text(reference, "/parameterNotFoundAction") != "Allow" {
             return Err("failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into());
         }
         Ok(found)
     }
 
-    async fn find(&self, ask: &Ask, resource: &Resource, reference: &Value) -> Result<Vec<Value>, String> {
+    async fn find(
+        &self,
+        context: &RequestContext,
+        resource: &Resource,
+        reference: &Value,
+    ) -> Result<Vec<Value>, String> {
         let namespace = match text(reference, "/namespace") {
             _ if !resource.is_namespaced => "",
-            "" if ask.namespace.is_empty() => {
+            "" if context.namespace.is_empty() => {
                 return Err("failed to configure binding: cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".into());
             }
-            "" => &ask.namespace,
+            "" => &context.namespace,
             own => own,
         };
-        let store = ask.api.store();
+        let store = context.api.store();
         let entries = match text(reference, "/name") {
             "" => {
                 let selector = model::label_selector(reference.get("selector"));
                 let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-                let listed = store.list(&resource.bucket, &prefix, None, None);
-                let mut entries = listed.map(|(entries, _)| entries).unwrap_or_default();
+                let mut entries = store.objects(&resource.bucket, &prefix);
                 entries.retain(|(key, entry)| {
                     split_key(key).0 == namespace
                         && selector.as_ref().is_some_and(|selector| selects(selector, &entry.head))
@@ -169,24 +171,24 @@ impl Bound {
         };
         let mut params = Vec::new();
         for entry in entries {
-            params.push(ask.api.load(resource, &entry).await.map_err(|failure| failure.to_string())?);
+            params.push(context.api.load(resource, &entry).await.map_err(|failure| failure.to_string())?);
         }
         Ok(params)
     }
 
     /// Does what the binding says about a refusal.
-    fn act(&self, ask: &Ask, name: &str, refusal: &Refusal) -> Result<(), Failure> {
+    fn act(&self, context: &RequestContext, name: &str, refusal: &Refusal) -> Result<(), Failure> {
         let (policy, binding) = (&self.name, text(&self.binding, "/metadata/name"));
         let Refusal { message, reason } = refusal;
         let acts = |wanted: &str| texts(&self.binding, "/spec/validationActions").any(|one| one == wanted);
         if acts("Warn") {
-            ask.warn(format!("Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"));
+            context.warn(format!("Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"));
         }
         if acts("Audit") {
             tracing::info!(
                 policy,
                 binding,
-                resource = &*ask.resource.plural,
+                resource = &*context.resource.plural,
                 name,
                 "policy violated: {message}"
             );
@@ -203,35 +205,35 @@ impl Bound {
         let why = format!(
             "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
         );
-        let named = Named { name, ..ask.named() };
+        let named = Named { name, ..context.named() };
         Err(Failure::forbidden(named, &why).with_code(code, reason).with_cause("", message, ""))
     }
 }
 
 /// Lets policies refuse a request.
 pub(super) async fn validate(
-    ask: &Ask,
+    context: &RequestContext,
     operation: Operation<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<(), Failure> {
-    let bound = ask.api.policies().bound(&ask.api);
+    let bound = context.api.policies().bound(&context.api);
     let concerning: Vec<(&Bound, Arc<Resource>)> =
-        bound.iter().filter_map(|one| Some((one, one.concerns(ask, operation, object, old)?))).collect();
+        bound.iter().filter_map(|one| Some((one, one.concerns(context, operation, object, old)?))).collect();
     if concerning.is_empty() {
         return Ok(());
     }
-    let namespace = ask.api.store().get("core/namespaces", &ask.namespace);
+    let namespace = context.api.store().get("core/namespaces", &context.namespace);
     let namespace = namespace.map(|entry| entry.to_value("v1", "Namespace")).unwrap_or_default();
     for (one, seen) in concerning {
-        let shown = [as_seen(ask, &seen, object).await?, as_seen(ask, &seen, old).await?];
-        let request = conditions::request(ask, &seen, operation, &shown);
+        let shown = [in_version_of(context, &seen, object).await?, in_version_of(context, &seen, old).await?];
+        let request = conditions::request(context, &seen, operation, &shown);
         let name = text(&request, "/name");
-        let params = match one.params(ask).await {
+        let params = match one.params(context).await {
             Ok(params) => params,
             Err(message) => {
                 if one.policy.is_strict() {
-                    one.act(ask, name, &Refusal { message, reason: "Invalid".into() })?;
+                    one.act(context, name, &Refusal { message, reason: "Invalid".into() })?;
                 }
                 continue;
             }
@@ -244,7 +246,7 @@ pub(super) async fn validate(
                 params,
                 namespace: &namespace,
             });
-            refusals.iter().try_for_each(|refusal| one.act(ask, name, refusal))?;
+            refusals.iter().try_for_each(|refusal| one.act(context, name, refusal))?;
         }
     }
     Ok(())

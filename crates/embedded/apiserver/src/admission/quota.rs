@@ -1,4 +1,4 @@
-//! ResourceQuotas: how much of everything a namespace may have.
+//! ResourceQuota admission.
 //!
 //! What a new object uses is added to `status.used` before the object is stored, in one step with the check that it
 //! fits: of two that fit alone but not together, one is refused. Until the object is stored the ledger speaks for it,
@@ -16,15 +16,15 @@ use serde_json::{Map, Value, json};
 use super::usage::{Usage, quantity, usage};
 use crate::{
     api::Api,
-    collector::quotas::used,
+    controllers::quotas::used,
     json::{self, items, text},
     status::{Failure, Named},
     store::{key_of, split_key},
-    verbs::{Ask, update},
+    verbs::{RequestContext, update},
 };
 
-/// Namespaces that happen to share a turn wait for each other; more turns than this gain nothing.
-const TURNS: usize = 16;
+/// Namespaces share this many locks; more gain nothing.
+const STRIPES: usize = 16;
 
 /// Objects that were counted and are not stored yet.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(crate) struct Ledger {
     /// Namespaces wait to be recounted.
     stale: tokio::sync::Notify,
     /// One reservation or recount at a time in a namespace, so that they do not chase each other.
-    turns: [tokio::sync::Mutex<()>; TURNS],
+    stripes: [tokio::sync::Mutex<()>; STRIPES],
     hasher: RandomState,
 }
 
@@ -87,11 +87,11 @@ impl Ledger {
         }
     }
 
-    /// The right to change what the quotas of a namespace say is used.
-    pub(crate) async fn turn(&self, namespace: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let turn = usize::try_from(self.hasher.hash_one(namespace) % TURNS as u64).unwrap_or(0);
-        match self.turns.get(turn) {
-            Some(turn) => Some(turn.lock().await),
+    /// Locks the quotas of a namespace: whoever holds the lock may change what they say is used.
+    pub(crate) async fn lock_namespace(&self, namespace: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let stripe = usize::try_from(self.hasher.hash_one(namespace) % STRIPES as u64).unwrap_or(0);
+        match self.stripes.get(stripe) {
+            Some(stripe) => Some(stripe.lock().await),
             None => None,
         }
     }
@@ -132,55 +132,57 @@ impl Drop for Reservation {
     }
 }
 
-fn quotas(ask: &Ask) -> Vec<(String, Value)> {
-    if !ask.resource.is_namespaced || !ask.subresource.is_empty() {
+fn quotas(context: &RequestContext) -> Vec<(String, Value)> {
+    if !context.resource.is_namespaced || !context.subresource.is_empty() {
         return Vec::new();
     }
-    let prefix = format!("{}/", ask.namespace);
-    let listed = ask.api.store().list("core/resourcequotas", &prefix, None, None).map(|(entries, _)| entries);
-    let listed = listed.unwrap_or_default();
-    let parse = |body: &[u8]| serde_json::from_slice(body).unwrap_or_default();
-    listed.iter().map(|(key, entry)| (split_key(key).1.to_owned(), parse(&entry.body))).collect()
+    let prefix = format!("{}/", context.namespace);
+    let listed = context.api.store().objects("core/resourcequotas", &prefix);
+    listed.iter().map(|(key, entry)| (split_key(key).1.to_owned(), entry.parse())).collect()
 }
 
 /// Counts a new object against the quotas of its namespace; refuses it if it does not fit.
-pub(crate) async fn reserve(ask: &Ask, object: &Value) -> Result<Option<Reservation>, Failure> {
-    let quotas = quotas(ask);
+pub(crate) async fn reserve(
+    context: &RequestContext,
+    object: &Value,
+) -> Result<Option<Reservation>, Failure> {
+    let quotas = quotas(context);
     if quotas.is_empty() {
         return Ok(None);
     }
-    let usage = &usage(&ask.resource.group, &ask.resource.plural, object);
-    if ask.options.is_dry_run {
+    let usage = &usage(&context.resource.group, &context.resource.plural, object);
+    if context.options.is_dry_run {
         for (name, quota) in &quotas {
-            grant(ask, object, usage, name, quota)?;
+            grant(context, object, usage, name, quota)?;
         }
         return Ok(None);
     }
-    let resource = ask.api.built_in("", "resourcequotas")?;
-    let ledger = ask.api.ledger();
-    let _turn = ledger.turn(&ask.namespace).await;
+    let resource = context.api.built_in("", "resourcequotas")?;
+    let ledger = context.api.ledger();
+    let _lock = ledger.lock_namespace(&context.namespace).await;
     let reservation = {
         let mut state = ledger.state.lock();
         state.next += 1;
         let id = state.next;
-        let key = key_of(&ask.namespace, text(object, "/metadata/name"));
+        let key = key_of(&context.namespace, text(object, "/metadata/name"));
         let reserved = Reserved {
-            namespace: ask.namespace.clone(),
-            bucket: Arc::clone(&ask.resource.bucket),
+            namespace: context.namespace.clone(),
+            bucket: Arc::clone(&context.resource.bucket),
             key,
             usage: usage.clone(),
             was_counted: false,
         };
         state.reserved.insert(id, reserved);
-        Reservation { api: ask.api.clone(), id, is_kept: false }
+        Reservation { api: context.api.clone(), id, is_kept: false }
     };
     for (name, quota) in &quotas {
-        if grant(ask, object, usage, name, quota)?.is_none() {
+        if grant(context, object, usage, name, quota)?.is_none() {
             continue;
         }
-        let one = Ask::internal(&ask.api, &resource, &ask.namespace, name).below("status");
+        let one = RequestContext::internal(&context.api, &resource, &context.namespace, name)
+            .for_subresource("status");
         let change = move |mut quota: Value| async move {
-            if let Some(used) = grant(ask, object, usage, name, &quota)? {
+            if let Some(used) = grant(context, object, usage, name, &quota)? {
                 let hard = quota.pointer("/spec/hard").cloned().unwrap_or_default();
                 let status = json::child(json::as_map(&mut quota), "status");
                 status.insert("hard".into(), hard);
@@ -199,21 +201,21 @@ pub(crate) async fn reserve(ask: &Ask, object: &Value) -> Result<Option<Reservat
 
 /// What a quota says is used once the object is there too; `None` if the quota does not count it.
 fn grant(
-    ask: &Ask,
+    context: &RequestContext,
     object: &Value,
     usage: &Usage,
     quota_name: &str,
     quota: &Value,
 ) -> Result<Option<Map<String, Value>>, Failure> {
     let name = text(object, "/metadata/name");
-    let forbidden = |why: &str| Err(Failure::forbidden(Named { name, ..ask.named() }, why));
+    let forbidden = |why: &str| Err(Failure::forbidden(Named { name, ..context.named() }, why));
     if !usage.is_in_scope(quota) {
         return Ok(None);
     }
     let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
-    if ask.resource.is("", "pods") {
+    if context.resource.is("", "pods") {
         for resource in hard.keys() {
-            let missing = silent_containers(object, resource);
+            let missing = containers_without(object, resource);
             if !missing.is_empty() {
                 let missing = missing.join(",");
                 return forbidden(&format!(
@@ -227,8 +229,9 @@ fn grant(
     }
     let mut counted = quota.pointer("/status/used").and_then(Value::as_object).cloned().unwrap_or_default();
     if !hard.keys().all(|resource| counted.contains_key(resource)) {
-        // Nobody has counted for this quota yet.
-        let present = used(&ask.api, &ask.namespace, quota, Some(object));
+        // The quota was not counted yet.
+        let own = (Arc::clone(&context.resource.bucket), key_of(&context.namespace, name).into());
+        let present = used(&context.api, &context.namespace, quota, Some(&own));
         counted = present.into_iter().map(|(resource, amount)| (resource, amount.into())).collect();
     }
     let (mut requested, mut taken, mut limited) = (Vec::new(), Vec::new(), Vec::new());
@@ -254,8 +257,8 @@ fn grant(
 }
 
 /// Containers of a pod that do not say how much they want of something that is limited.
-fn silent_containers<'a>(pod: &'a Value, resource: &str) -> Vec<&'a str> {
-    // Only these must be said; a pod without a device does not ask for one.
+fn containers_without<'a>(pod: &'a Value, resource: &str) -> Vec<&'a str> {
+    // Only these must be set; a pod without a device does not request one.
     let must_be_said = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"]
         .contains(&resource);
     if !must_be_said {

@@ -1,4 +1,4 @@
-//! What quotas count: which objects, and how much each of them uses.
+//! Usage of quota by objects: which resources, how much, in which scopes.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,19 @@ pub(crate) struct Usage {
     /// By the names of quotas.
     pub(crate) amounts: BTreeMap<String, Quantity>,
     /// What scopes of quotas look at; only pods have any.
-    traits: Option<Traits>,
+    pub(crate) traits: Option<ScopeTraits>,
 }
 
-#[derive(Clone, Debug)]
-struct Traits {
+/// What the scopes of quotas tell apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ScopeTraits {
     has_deadline: bool,
     is_best_effort: bool,
     looks_into_other_namespaces: bool,
     priority_class: String,
 }
 
-impl Traits {
+impl ScopeTraits {
     fn of(pod: &Value) -> Self {
         let containers = items(pod, "/spec/initContainers").iter().chain(items(pod, "/spec/containers"));
         let asks = |container: &Value| {
@@ -52,6 +53,20 @@ impl Traits {
         }
     }
 
+    /// Whether a quota is about objects with these traits, or without any.
+    pub(crate) fn are_in_scope(traits: Option<&Self>, quota: &Value) -> bool {
+        let plain = items(quota, "/spec/scopes").iter().filter_map(Value::as_str);
+        let selected = items(quota, "/spec/scopeSelector/matchExpressions");
+        let mut scopes = plain.map(|scope| (scope, "Exists", &[][..])).chain(
+            selected
+                .iter()
+                .map(|one| (text(one, "/scopeName"), text(one, "/operator"), items(one, "/values"))),
+        );
+        scopes.all(|(scope, operator, values)| {
+            traits.is_some_and(|traits| traits.meets(scope, operator, values))
+        })
+    }
+
     fn meets(&self, scope: &str, operator: &str, values: &[Value]) -> bool {
         match scope {
             "Terminating" => self.has_deadline,
@@ -76,16 +91,7 @@ impl Traits {
 impl Usage {
     /// Whether a quota is about the object at all.
     pub(crate) fn is_in_scope(&self, quota: &Value) -> bool {
-        let plain = items(quota, "/spec/scopes").iter().filter_map(Value::as_str);
-        let selected = items(quota, "/spec/scopeSelector/matchExpressions");
-        let mut scopes = plain.map(|scope| (scope, "Exists", &[][..])).chain(
-            selected
-                .iter()
-                .map(|one| (text(one, "/scopeName"), text(one, "/operator"), items(one, "/values"))),
-        );
-        scopes.all(|(scope, operator, values)| {
-            self.traits.as_ref().is_some_and(|traits| traits.meets(scope, operator, values))
-        })
+        ScopeTraits::are_in_scope(self.traits.as_ref(), quota)
     }
 }
 
@@ -159,6 +165,11 @@ pub(crate) fn counted_by(resource: &str) -> Option<(String, String)> {
     }
 }
 
+/// Whether objects of a kind use more or less by what is in them; all others count as one each.
+pub(crate) fn depends_on_content(group: &str, plural: &str) -> bool {
+    group.is_empty() && matches!(plural, "pods" | "services" | "persistentvolumeclaims")
+}
+
 /// What an object uses up, by the names of quotas. Pods that have ended use nothing but their count.
 pub(crate) fn usage(group: &str, plural: &str, object: &Value) -> Usage {
     let mut used = BTreeMap::new();
@@ -218,5 +229,5 @@ pub(crate) fn usage(group: &str, plural: &str, object: &Value) -> Usage {
         }
         _ => {}
     }
-    Usage { amounts: used, traits: is_pod.then(|| Traits::of(object)) }
+    Usage { amounts: used, traits: is_pod.then(|| ScopeTraits::of(object)) }
 }

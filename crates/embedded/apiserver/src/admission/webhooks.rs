@@ -1,4 +1,4 @@
-//! Webhooks: which of them a request concerns, how they are asked, and what their answers mean.
+//! Admission webhooks: matching, calling, interpreting responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,10 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
-use super::Operation;
+use super::{
+    Operation,
+    matching::{in_version_of, matching_resource},
+};
 use crate::{
     api::Api,
     json::{self, items, text, texts},
@@ -17,7 +20,7 @@ use crate::{
     request::options::Propagation,
     resources::Resource,
     status::Failure,
-    verbs::{Ask, filter::selects},
+    verbs::RequestContext,
 };
 
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
@@ -25,7 +28,7 @@ const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigur
 /// Answers of webhooks are objects; longer ones are none.
 const ANSWER_AT_MOST: usize = 8 << 20;
 
-/// The hooks of all configurations, in the order they are asked.
+/// The hooks of all configurations, in the order they are called.
 #[derive(Debug, Default)]
 pub(crate) struct Webhooks {
     mutating: RwLock<(u64, Arc<[Value]>)>,
@@ -42,11 +45,10 @@ impl Webhooks {
                 return Arc::clone(&cached.1);
             }
         }
-        let configurations =
-            api.store().list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let configurations = api.store().objects(bucket, "");
         let hooks: Arc<[Value]> = configurations
             .iter()
-            .map(|(_, entry)| serde_json::from_slice::<Value>(&entry.body).unwrap_or_default())
+            .map(|(_, entry)| entry.parse())
             .flat_map(|configuration| items(&configuration, "/webhooks").to_vec())
             .collect();
         *cache.write() = (version, Arc::clone(&hooks));
@@ -58,7 +60,7 @@ impl Webhooks {
         !self.hooks(api, MUTATING).is_empty()
     }
 
-    /// Sends a review to where a client configuration points, and reads the answer.
+    /// Sends a review to where a client configuration points, and reads the response.
     pub(crate) async fn call(
         &self,
         api: &Api,
@@ -124,120 +126,8 @@ async fn exchange(api: &Api, client_config: &Value, url: &str, review: &Value) -
     serde_json::from_slice(&body).map_err(|error| call(&error))
 }
 
-/// The resource as which a hook, or whatever else is bound to rules and selectors, wants to see a request: the one that
-/// was asked for, or another version of it that the rules name. `None` if it is not about the request.
-pub(super) fn seen_by(
-    ask: &Ask,
-    hook: &Value,
-    operation: Operation<'_>,
-    object: Option<&Value>,
-    old: Option<&Value>,
-) -> Option<Arc<Resource>> {
-    if *ask.resource.group == *"admissionregistration.k8s.io" {
-        return None;
-    }
-    let name = match (ask.name.as_str(), object) {
-        ("", Some(object)) => text(object, "/metadata/name"),
-        (name, _) => name,
-    };
-    let named = |list: &str| -> Option<Arc<Resource>> {
-        let names = |resource: &Resource| {
-            items(hook, list).iter().any(|rule| matches_rule(ask, rule, operation, resource, name))
-        };
-        if items(hook, list).is_empty() {
-            return None;
-        }
-        if names(&ask.resource) {
-            return Some(Arc::clone(&ask.resource));
-        }
-        if text(hook, "/matchPolicy") == "Exact" {
-            return None;
-        }
-        let registry = ask.api.registry();
-        let mut others = registry.all().filter(|other| other.bucket == ask.resource.bucket);
-        others.find(|other| names(other)).cloned()
-    };
-    let seen = named("/rules")?;
-    let is_meant = named("/excludeResourceRules").is_none()
-        && matches_namespace(ask, hook, object, old)
-        && matches_object(hook, object, old);
-    is_meant.then_some(seen)
-}
-
-/// Whether a rule names what is done to a resource.
-fn matches_rule(ask: &Ask, rule: &Value, operation: Operation<'_>, resource: &Resource, name: &str) -> bool {
-    let has = |key: &str, wanted: &str| texts(rule, key).any(|one| one == "*" || one == wanted);
-    let matches_resource = texts(rule, "/resources").any(|one| match one.split_once('/') {
-        None => ask.subresource.is_empty() && (one == "*" || one == &*resource.plural),
-        Some((parent, sub)) => {
-            (parent == "*" || parent == &*resource.plural) && (sub == "*" || sub == ask.subresource)
-        }
-    });
-    let matches_scope = match text(rule, "/scope") {
-        "Namespaced" => resource.is_namespaced,
-        "Cluster" => !resource.is_namespaced,
-        _ => true,
-    };
-    has("/operations", operation.name())
-        && has("/apiGroups", &resource.group)
-        && has("/apiVersions", &resource.version)
-        && matches_resource
-        && matches_scope
-        && (items(rule, "/resourceNames").is_empty() || texts(rule, "/resourceNames").any(|one| one == name))
-}
-
-fn labels_head(labels: Option<&Value>) -> crate::store::Head {
-    let object = json!({"metadata": {"labels": labels.cloned().unwrap_or_default()}});
-    crate::store::Put::new("v1".into(), &object, 0).head
-}
-
-fn matches_namespace(ask: &Ask, hook: &Value, object: Option<&Value>, old: Option<&Value>) -> bool {
-    let selector = hook.get("namespaceSelector");
-    let Some(selector) = selector.and_then(|selector| model::label_selector(Some(selector))) else {
-        return true;
-    };
-    if selector.selects_all() {
-        return true;
-    }
-    if ask.resource.is("", "namespaces") {
-        let labels = object.or(old).and_then(|object| object.pointer("/metadata/labels"));
-        return selects(&selector, &labels_head(labels));
-    }
-    if !ask.resource.is_namespaced {
-        return true;
-    }
-    let namespace = ask.api.store().get("core/namespaces", &ask.namespace);
-    namespace.is_some_and(|namespace| selects(&selector, &namespace.head))
-}
-
-fn matches_object(hook: &Value, object: Option<&Value>, old: Option<&Value>) -> bool {
-    let selector = hook.get("objectSelector");
-    let Some(selector) = selector.and_then(|selector| model::label_selector(Some(selector))) else {
-        return true;
-    };
-    selector.selects_all()
-        || [object, old]
-            .into_iter()
-            .flatten()
-            .any(|object| selects(&selector, &labels_head(object.pointer("/metadata/labels"))))
-}
-
-/// An object in the version a hook wants.
-pub(super) async fn as_seen(ask: &Ask, seen: &Resource, object: Option<&Value>) -> Result<Value, Failure> {
-    let Some(object) = object else { return Ok(Value::Null) };
-    if seen.api_version == ask.resource.api_version {
-        return Ok(object.clone());
-    }
-    match ask.resource.as_custom() {
-        Some(custom) => {
-            crate::crd::conversion::convert(&ask.api, custom, object.clone(), &seen.api_version).await
-        }
-        None => Ok(model::convert_built_in(seen, object.clone())),
-    }
-}
-
 /// The options of a request, as hooks and expressions see them.
-pub(super) fn options(ask: &Ask, operation: Operation<'_>) -> Value {
+pub(super) fn options(context: &RequestContext, operation: Operation<'_>) -> Value {
     let mut options = match operation {
         Operation::Create => json!({"kind": "CreateOptions"}),
         Operation::Update => json!({"kind": "UpdateOptions"}),
@@ -260,10 +150,10 @@ pub(super) fn options(ask: &Ask, operation: Operation<'_>) -> Value {
     };
     let map = json::as_map(&mut options);
     map.insert("apiVersion".into(), "meta.k8s.io/v1".into());
-    if ask.options.is_dry_run {
+    if context.options.is_dry_run {
         map.insert("dryRun".into(), json!(["All"]));
     }
-    if let Some(manager) = &ask.options.field_manager {
+    if let Some(manager) = &context.options.field_manager {
         map.insert("fieldManager".into(), manager.as_str().into());
     }
     options
@@ -276,9 +166,9 @@ enum Phase {
     Validating,
 }
 
-/// Asks one hook.
-async fn ask_hook(
-    ask: &Ask,
+/// Calls one hook.
+async fn call_hook(
+    context: &RequestContext,
     (hook, phase): (&Value, Phase),
     seen: &Resource,
     operation: Operation<'_>,
@@ -288,8 +178,8 @@ async fn ask_hook(
     let fails = text(hook, "/failurePolicy") != "Ignore";
     let version =
         texts(hook, "/admissionReviewVersions").find(|one| matches!(*one, "v1" | "v1beta1")).unwrap_or("v1");
-    let uid = ask.api.chance().uuid();
-    let resource = &ask.resource;
+    let uid = context.api.rng().uuid();
+    let resource = &context.resource;
     let object_name = text(if object.is_null() { old } else { object }, "/metadata/name");
     let mut request = json!({
         "uid": uid,
@@ -298,29 +188,29 @@ async fn ask_hook(
         "requestKind": {"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind},
         "requestResource": {"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural},
         "operation": operation.name(),
-        "userInfo": ask.caller.to_value(),
+        "userInfo": context.caller.to_value(),
         "object": object,
         "oldObject": old,
-        "dryRun": ask.options.is_dry_run,
-        "options": options(ask, operation),
+        "dryRun": context.options.is_dry_run,
+        "options": options(context, operation),
     });
     let map = json::as_map(&mut request);
-    let name_in_request = if ask.name.is_empty() { object_name } else { &ask.name };
-    for (key, value) in [("name", name_in_request), ("namespace", &ask.namespace)] {
+    let name_in_request = if context.name.is_empty() { object_name } else { &context.name };
+    for (key, value) in [("name", name_in_request), ("namespace", &context.namespace)] {
         if !value.is_empty() {
             map.insert(key.into(), value.into());
         }
     }
-    if !ask.subresource.is_empty() {
-        map.insert("subResource".into(), ask.subresource.as_str().into());
-        map.insert("requestSubResource".into(), ask.subresource.as_str().into());
+    if !context.subresource.is_empty() {
+        map.insert("subResource".into(), context.subresource.as_str().into());
+        map.insert("requestSubResource".into(), context.subresource.as_str().into());
     }
     let api_version = format!("admission.k8s.io/{version}");
     let review = json!({"kind": "AdmissionReview", "apiVersion": api_version, "request": request});
     let timeout =
         Duration::from_secs(hook.get("timeoutSeconds").and_then(Value::as_u64).unwrap_or(10).clamp(1, 30));
     let config = hook.get("clientConfig").cloned().unwrap_or_default();
-    let answer = ask.api.webhooks().call(&ask.api, &config, &review, timeout).await;
+    let answer = context.api.webhooks().call(&context.api, &config, &review, timeout).await;
     let answer = answer.and_then(|answer| check_answer(&answer, &uid, version, phase));
     match answer {
         Ok(response) => Ok(Some(response)),
@@ -332,7 +222,7 @@ async fn ask_hook(
     }
 }
 
-/// The response of a well-formed answer.
+/// The response of a well-formed review.
 fn check_answer(answer: &Value, uid: &str, version: &str, phase: Phase) -> Result<Value, String> {
     let bad = |why: String| format!("received invalid webhook response: {why}");
     let Some(response) = answer.get("response").filter(|response| response.is_object()) else {
@@ -373,9 +263,9 @@ fn check_answer(answer: &Value, uid: &str, version: &str, phase: Phase) -> Resul
 }
 
 /// Turns a denial into a failure.
-fn check_allowed(ask: &Ask, hook: &Value, response: &Value) -> Result<(), Failure> {
+fn check_allowed(context: &RequestContext, hook: &Value, response: &Value) -> Result<(), Failure> {
     for warning in texts(response, "/warnings") {
-        ask.warn(warning);
+        context.warn(warning);
     }
     if response.get("allowed") == Some(&Value::Bool(true)) {
         return Ok(());
@@ -395,43 +285,44 @@ fn check_allowed(ask: &Ask, hook: &Value, response: &Value) -> Result<(), Failur
 
 /// Lets mutating hooks change an object, one after the other.
 pub(super) async fn mutate(
-    ask: &Ask,
+    context: &RequestContext,
     operation: Operation<'_>,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Failure> {
-    let hooks = ask.api.webhooks().hooks(&ask.api, MUTATING);
-    // Objects as each hook left them, to know which have to be asked again.
+    let hooks = context.api.webhooks().hooks(&context.api, MUTATING);
+    // Objects as each hook left them, to know which have to be called again.
     let mut asked: Vec<(usize, Value)> = Vec::new();
     for (index, hook) in hooks.iter().enumerate() {
-        if run_mutating(ask, hook, operation, object, old).await? {
+        if run_mutating(context, hook, operation, object, old).await? {
             asked.push((index, object.clone()));
         }
     }
     for (index, left) in asked {
         let Some(hook) = hooks.get(index) else { continue };
         if text(hook, "/reinvocationPolicy") == "IfNeeded" && *object != left {
-            run_mutating(ask, hook, operation, object, old).await?;
+            run_mutating(context, hook, operation, object, old).await?;
         }
     }
     Ok(())
 }
 
 async fn run_mutating(
-    ask: &Ask,
+    context: &RequestContext,
     hook: &Value,
     operation: Operation<'_>,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<bool, Failure> {
-    let Some(seen) = seen_by(ask, hook, operation, Some(object), old) else { return Ok(false) };
-    let shown = [as_seen(ask, &seen, Some(object)).await?, as_seen(ask, &seen, old).await?];
-    if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
+    let Some(seen) = matching_resource(context, hook, operation, Some(object), old) else { return Ok(false) };
+    let shown =
+        [in_version_of(context, &seen, Some(object)).await?, in_version_of(context, &seen, old).await?];
+    if !super::conditions::hold(context, &seen, hook, operation, &shown)? {
         return Ok(false);
     }
-    let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, &shown);
+    let asked = call_hook(context, (hook, Phase::Mutating), &seen, operation, &shown);
     let Some(response) = asked.await? else { return Ok(false) };
-    check_allowed(ask, hook, &response)?;
+    check_allowed(context, hook, &response)?;
     let patch = text(&response, "/patch");
     if patch.is_empty() {
         return Ok(true);
@@ -442,50 +333,54 @@ async fn run_mutating(
     let patch: Value = serde_json::from_slice(&patch).map_err(|error| failed(error.to_string()))?;
     let [mut patched, _] = shown;
     model::json_patch(&mut patched, &patch).map_err(|failure| failed(failure.message().to_owned()))?;
-    if seen.api_version != ask.resource.api_version {
-        patched = match ask.resource.as_custom() {
+    if seen.api_version != context.resource.api_version {
+        patched = match context.resource.as_custom() {
             Some(custom) => {
-                crate::crd::conversion::convert(&ask.api, custom, patched, &ask.resource.api_version).await?
+                crate::crd::conversion::convert(&context.api, custom, patched, &context.resource.api_version)
+                    .await?
             }
-            None => model::convert_built_in(&ask.resource, patched),
+            None => model::convert_built_in(&context.resource, patched),
         };
     }
-    match ask.resource.as_custom() {
+    match context.resource.as_custom() {
         Some(custom) => {
             model::fit_custom(custom, &mut patched).map_err(failed)?;
         }
         None => {
-            if let Some(schema) = quintet_objects::types::kind(&ask.resource.api_version, &ask.resource.kind)
+            if let Some(schema) =
+                quintet_objects::types::kind(&context.resource.api_version, &context.resource.kind)
             {
                 quintet_objects::types::decode(schema, &mut patched)
                     .map_err(|error| failed(error.to_string()))?;
             }
         }
     }
-    model::default(&ask.resource, &mut patched);
+    model::default(&context.resource, &mut patched);
     *object = patched;
     Ok(true)
 }
 
 /// Lets validating hooks refuse a request, all at once.
 pub(super) async fn validate(
-    ask: &Ask,
+    context: &RequestContext,
     operation: Operation<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<(), Failure> {
-    let hooks = ask.api.webhooks().hooks(&ask.api, VALIDATING);
+    let hooks = context.api.webhooks().hooks(&context.api, VALIDATING);
     if hooks.is_empty() {
         return Ok(());
     }
-    let asks = hooks.iter().filter_map(|hook| Some((hook, seen_by(ask, hook, operation, object, old)?)));
+    let asks = hooks
+        .iter()
+        .filter_map(|hook| Some((hook, matching_resource(context, hook, operation, object, old)?)));
     let asks = asks.map(|(hook, seen)| async move {
-        let shown = [as_seen(ask, &seen, object).await?, as_seen(ask, &seen, old).await?];
-        if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
+        let shown = [in_version_of(context, &seen, object).await?, in_version_of(context, &seen, old).await?];
+        if !super::conditions::hold(context, &seen, hook, operation, &shown)? {
             return Ok(());
         }
-        match ask_hook(ask, (hook, Phase::Validating), &seen, operation, &shown).await? {
-            Some(response) => check_allowed(ask, hook, &response),
+        match call_hook(context, (hook, Phase::Validating), &seen, operation, &shown).await? {
+            Some(response) => check_allowed(context, hook, &response),
             None => Ok(()),
         }
     });
@@ -494,17 +389,21 @@ pub(super) async fn validate(
 }
 
 /// Lets mutating hooks refuse a deletion; there is nothing that they could change.
-pub(super) async fn mutate_deletion(ask: &Ask, operation: Operation<'_>, old: &Value) -> Result<(), Failure> {
-    let hooks = ask.api.webhooks().hooks(&ask.api, MUTATING);
+pub(super) async fn mutate_deletion(
+    context: &RequestContext,
+    operation: Operation<'_>,
+    old: &Value,
+) -> Result<(), Failure> {
+    let hooks = context.api.webhooks().hooks(&context.api, MUTATING);
     for hook in hooks.iter() {
-        let Some(seen) = seen_by(ask, hook, operation, None, Some(old)) else { continue };
-        let shown = [Value::Null, as_seen(ask, &seen, Some(old)).await?];
-        if !super::conditions::hold(ask, &seen, hook, operation, &shown)? {
+        let Some(seen) = matching_resource(context, hook, operation, None, Some(old)) else { continue };
+        let shown = [Value::Null, in_version_of(context, &seen, Some(old)).await?];
+        if !super::conditions::hold(context, &seen, hook, operation, &shown)? {
             continue;
         }
-        let asked = ask_hook(ask, (hook, Phase::Mutating), &seen, operation, &shown);
+        let asked = call_hook(context, (hook, Phase::Mutating), &seen, operation, &shown);
         let Some(response) = asked.await? else { continue };
-        check_allowed(ask, hook, &response)?;
+        check_allowed(context, hook, &response)?;
         if !text(&response, "/patch").is_empty() {
             return Err(Failure::internal(format!(
                 "admission webhook {:?} attempted to modify the object, which is not supported for this operation",

@@ -1,4 +1,4 @@
-//! Whether other servers answer, and what they serve.
+//! Availability and discovery of aggregated API servers.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
     json::{self, items, text, texts, timestamp},
     outbound,
     store::key_of,
-    verbs::{Ask, update},
+    verbs::{RequestContext, update},
 };
 
 /// How long a server may take to say what it has.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// How often servers are asked again when nothing about them has changed.
+/// How often availability is checked when nothing changes.
 const ASK_EVERY: Duration = Duration::from_secs(30);
 /// Lists of resources are short; longer ones are none.
 const ANSWER_AT_MOST: usize = 4 << 20;
@@ -37,8 +37,8 @@ pub(crate) fn start(api: &Api) {
                     return;
                 }
             }
-            let places = ["core/services", "core/endpoints", "discovery.k8s.io/endpointslices"];
-            let mut changes = places.map(|place| task_api.store().follow(&place.into()));
+            let buckets = ["core/services", "core/endpoints", "discovery.k8s.io/endpointslices"];
+            let mut changes = buckets.map(|bucket| task_api.store().follow(&bucket.into()));
             let names: BTreeSet<String> = task_api.services().all(&task_api).keys().cloned().collect();
             for name in names {
                 check(&task_api, &name).await;
@@ -55,10 +55,10 @@ pub(crate) fn start(api: &Api) {
     });
 }
 
-/// Finds out whether a server answers, and writes it down.
+/// Checks the availability of a server and writes its `Available` condition.
 pub(super) async fn check(api: &Api, name: &str) {
     let Some(service) = api.services().all(api).get(name).cloned() else { return };
-    let (is_available, reason, message) = match ask(api, &service).await {
+    let (is_available, reason, message) = match discover(api, &service).await {
         Ok(resources) => {
             api.services().learn(name, Some(resources));
             (true, "Passed", "all checks passed".to_owned())
@@ -77,7 +77,7 @@ pub(super) async fn check(api: &Api, name: &str) {
     if known.is_some_and(|known| shown(known) == (true, true)) {
         return;
     }
-    let ask = Ask::internal(api, &resource, "", name).below("status");
+    let context = RequestContext::internal(api, &resource, "", name).for_subresource("status");
     let change = move |mut service: Value| async move {
         let status_map = json::child(json::as_map(&mut service), "status");
         let conditions = status_map.entry("conditions").or_insert_with(|| json!([]));
@@ -91,7 +91,7 @@ pub(super) async fn check(api: &Api, name: &str) {
         }
         Ok(service)
     };
-    if let Err(failure) = Box::pin(update::update(&ask, false, update::Made::Changed, change)).await
+    if let Err(failure) = Box::pin(update::update(&context, false, update::Made::Changed, change)).await
         && failure.code() != 404
     {
         tracing::debug!("the state of APIService {name} was not written: {failure}");
@@ -99,14 +99,14 @@ pub(super) async fn check(api: &Api, name: &str) {
 }
 
 /// The resources of a server, or the reason why it is not available.
-async fn ask(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static str, String)> {
+async fn discover(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static str, String)> {
     let reference = service.pointer("/spec/service").cloned().unwrap_or_default();
     let (namespace, name) = (text(&reference, "/namespace"), text(&reference, "/name"));
     let shown = format!("service/{name} in {namespace:?}");
     let Some(entry) = api.store().get("core/services", &key_of(namespace, name)) else {
         return Err(("ServiceNotFound", format!("{shown} is not present")));
     };
-    let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let object = entry.parse();
     let wanted = reference.get("port").and_then(Value::as_i64).unwrap_or(443);
     let is_wanted = |port: &Value| port.get("port").and_then(Value::as_i64) == Some(wanted);
     let Some(port) = items(&object, "/spec/ports").iter().find(|port| is_wanted(port)) else {
@@ -140,6 +140,12 @@ async fn ask(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static str, St
         serde_json::from_slice::<Value>(&body).map_err(|error| error.to_string())
     };
     match tokio::time::timeout(DEADLINE, answer).await {
+        // An empty list is `null` in Go.
+        Ok(Ok(list))
+            if !(list.is_object() && (list["resources"].is_array() || list["resources"].is_null())) =>
+        {
+            Err(failed("the response is not an APIResourceList"))
+        }
         Ok(Ok(list)) => Ok(aggregated(&list, group, version)),
         Ok(Err(why)) => Err(failed(&why)),
         Err(_) => Err(failed("context deadline exceeded")),

@@ -1,7 +1,9 @@
-//! APIs that other servers serve: requests for their groups are passed on.
+//! Aggregated APIs: requests for groups of other servers are forwarded.
 
 mod availability;
 mod services;
+
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -16,14 +18,17 @@ use crate::{
     auth::Caller,
     json::text,
     outbound::{self, Target, Trust},
-    request::body::Answer,
+    request::body::ResponseBody,
     status::Failure,
 };
 
 pub(crate) use availability::start;
-pub(crate) use services::{Services, publish, settle};
+pub(crate) use services::{Services, publish, refresh_service};
 
-/// Sends a request to the server of an APIService, as somebody.
+/// How long another server may take to begin its response, connecting included.
+const HEAD_DEADLINE: Duration = Duration::from_mins(1);
+
+/// Sends a request to the server of an APIService, as a user.
 async fn send(
     api: &Api,
     service: &Value,
@@ -32,19 +37,20 @@ async fn send(
 ) -> Result<Response<Incoming>, String> {
     let reference = service.pointer("/spec/service").cloned().unwrap_or_default();
     let address = outbound::endpoint(api, &reference)?;
-    let bundle = STANDARD.decode(text(service, "/spec/caBundle")).unwrap_or_default();
-    let is_blind = service.pointer("/spec/insecureSkipTLSVerify") == Some(&Value::Bool(true));
+    let bundle = STANDARD.decode(text(service, "/spec/caBundle"));
+    let bundle = bundle.map_err(|error| format!("spec.caBundle is not base64: {error}"))?;
+    let skips_verification = service.pointer("/spec/insecureSkipTLSVerify") == Some(&Value::Bool(true));
     let name = format!("{}.{}.svc", text(&reference, "/name"), text(&reference, "/namespace"));
-    let trust = if is_blind { Trust::Anybody } else { Trust::Bundle(&bundle) };
-    identify(&mut request, caller);
+    let trust = if skips_verification { Trust::Unverified } else { Trust::Bundle(&bundle) };
+    set_user_headers(&mut request, caller);
     if let Ok(host) = HeaderValue::from_str(&name) {
         request.headers_mut().insert(header::HOST, host);
     }
     outbound::send(&Target { address, name, trust }, request).await
 }
 
-/// Says who asks.
-fn identify(request: &mut Request<Full<Bytes>>, caller: &Caller) {
+/// Sets the headers that identify the user (`X-Remote-User` and others).
+fn set_user_headers(request: &mut Request<Full<Bytes>>, caller: &Caller) {
     let mut add = |key: &str, value: &str| {
         if let (Ok(key), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), HeaderValue::from_str(value)) {
             request.headers_mut().append(key, value);
@@ -73,14 +79,14 @@ fn escaped(key: &str) -> String {
     key.bytes().map(escape).collect()
 }
 
-/// Passes a request on, and its answer back.
-pub(crate) async fn pass_on(
+/// Forwards a request, and returns the response.
+pub(crate) async fn forward(
     api: &Api,
     service: &Value,
     caller: &Caller,
     parts: &Parts,
     body: Bytes,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<ResponseBody>, Failure> {
     let unavailable = |why: &str| {
         tracing::debug!("APIService {} is not available: {why}", text(service, "/metadata/name"));
         Failure::plain(503, "service unavailable\n")
@@ -90,7 +96,7 @@ pub(crate) async fn pass_on(
     *request.method_mut() = parts.method.clone();
     *request.uri_mut() = path.parse().map_err(Failure::internal)?;
     for (key, value) in &parts.headers {
-        // Who asks is for this server to say; what belongs to this connection stays here.
+        // Identity headers are set here; hop-by-hop headers are not forwarded.
         let is_own = key.as_str().starts_with("x-remote-")
             || key.as_str().starts_with("impersonate-")
             || [header::AUTHORIZATION, header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH]
@@ -99,10 +105,13 @@ pub(crate) async fn pass_on(
             request.headers_mut().append(key.clone(), value.clone());
         }
     }
-    let response = send(api, service, caller, request).await.map_err(|why| unavailable(&why))?;
+    let response = tokio::time::timeout(HEAD_DEADLINE, send(api, service, caller, request)).await;
+    let response = response
+        .unwrap_or_else(|_| Err("it does not respond".to_owned()))
+        .map_err(|why| unavailable(&why))?;
     let (mut head, body) = response.into_parts();
     head.headers.remove(header::TRANSFER_ENCODING);
     head.headers.remove(header::CONNECTION);
     let pieces = BodyStream::new(body).filter_map(|frame| async move { frame.ok()?.into_data().ok() });
-    Ok(Response::from_parts(head, Answer::stream(pieces)))
+    Ok(Response::from_parts(head, ResponseBody::stream(pieces)))
 }

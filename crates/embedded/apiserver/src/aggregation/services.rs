@@ -53,7 +53,7 @@ type ByName = HashMap<String, Arc<Value>>;
 pub(crate) struct Services {
     /// The APIServices of other servers, and the version of the store they are of.
     remote: RwLock<(u64, Arc<ByName>)>,
-    /// Resources of those that answered last time they were asked, by name.
+    /// Resources of servers that were available at the last check, by name.
     resources: RwLock<HashMap<String, Arc<[Value]>>>,
 }
 
@@ -69,10 +69,9 @@ impl Services {
                 return Arc::clone(&known.1);
             }
         }
-        let services =
-            api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let services = api.store().objects(BUCKET, "");
         let services = services.into_iter().filter_map(|(name, entry)| {
-            let service: Value = serde_json::from_slice(&entry.body).ok()?;
+            let service = entry.parse();
             is_remote(&service).then(|| (name.to_string(), Arc::new(service)))
         });
         let services = Arc::new(services.collect::<ByName>());
@@ -107,7 +106,7 @@ impl Services {
         sorted.into_iter().map(shown).collect()
     }
 
-    /// Remembers what a server has; `None` if it does not answer.
+    /// Caches the resources of a server; `None` if it is unavailable.
     pub(super) fn learn(&self, name: &str, resources: Option<Vec<Value>>) {
         match resources {
             Some(resources) => self.resources.write().insert(name.to_owned(), resources.into()),
@@ -121,7 +120,7 @@ pub(super) fn is_remote(service: &Value) -> bool {
 }
 
 /// Keeps an APIService that was written in order.
-pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
+pub(crate) async fn refresh_service(api: &Api, name: &str) -> Result<(), Failure> {
     if api.services().all(api).contains_key(name) {
         availability::check(api, name).await;
         return Ok(());
@@ -162,7 +161,7 @@ fn local(api: &Api) -> BTreeMap<String, Value> {
 /// Registers what this server serves, and nothing that it no longer serves.
 pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
     let mut wanted = local(api);
-    let known = api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let known = api.store().objects(BUCKET, "");
     let mut writes = Vec::new();
     for (name, entry) in known {
         let is_wanted = wanted.remove(&*name).is_some();
@@ -174,7 +173,7 @@ pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
     let now = timestamp(api.now());
     for (name, mut service) in wanted {
         let metadata = json::metadata(&mut service);
-        metadata.insert("uid".into(), api.chance().uuid().into());
+        metadata.insert("uid".into(), api.rng().uuid().into());
         metadata.insert("creationTimestamp".into(), now.as_str().into());
         let available = json!({"type": "Available", "status": "True", "reason": "Local",
             "message": "Local APIServices are always available", "lastTransitionTime": now});
@@ -182,10 +181,10 @@ pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
         writes.push((name.into(), Expect::Absent, Some(Put::new("v1".into(), &service, 0))));
     }
     let writes = writes.into_iter().map(|(key, expect, put)| {
-        api.write(Write { bucket: BUCKET.into(), key, expect, put, homes: Vec::new() })
+        api.write(Write { bucket: BUCKET.into(), key, expect, put, parents: Vec::new() })
     });
     for outcome in futures::future::join_all(writes).await {
-        // Somebody else who wrote it was here for the same reason.
+        // Another writer had the same reason.
         if let Err(WriteError::Failed(why)) = outcome {
             return Err(Failure::internal(why));
         }

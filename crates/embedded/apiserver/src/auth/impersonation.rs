@@ -1,4 +1,4 @@
-//! Acting as somebody else, by those who may.
+//! Impersonation: acting as another user.
 
 use http::HeaderMap;
 

@@ -1,10 +1,10 @@
-//! Who asks, and what they may.
+//! Authentication and authorization.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Somebody who makes requests.
+/// The user who makes a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// User name.
@@ -25,7 +25,7 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 impl Caller {
-    /// Somebody with credentials.
+    /// An authenticated user.
     pub fn known(name: impl Into<String>, groups: impl IntoIterator<Item = String>) -> Self {
         let mut groups: Vec<String> = groups.into_iter().collect();
         if !groups.iter().any(|group| group == AUTHENTICATED) {
@@ -39,7 +39,7 @@ impl Caller {
         Self::known("system:apiserver", [MASTERS.to_owned()])
     }
 
-    /// Somebody without credentials.
+    /// The anonymous user.
     pub fn anonymous() -> Self {
         Self { name: "system:anonymous".into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! What can be told from the head of a request: who asks, for what, and whether they may. Bodies are read after that.
+//! Authorization from the head of a request. Bodies are read after it.
 
 use http::{Method, request::Parts};
 use quintet_objects::field_selector::FieldSelector;
@@ -6,7 +6,7 @@ use quintet_objects::field_selector::FieldSelector;
 use super::{Caller, authorize_path, impersonation, rbac};
 use crate::{
     api::Api,
-    request::url::{self, Place, Query, ResourcePath},
+    request::url::{self, Query, ResourcePath, Route},
     status::Failure,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Permitted {
     pub(crate) caller: Caller,
     pub(crate) query: Query,
-    pub(crate) place: Place,
+    pub(crate) route: Route,
 }
 
 impl Api {
@@ -23,12 +23,12 @@ impl Api {
     pub(crate) fn permit(&self, head: &Parts, caller: Caller) -> Result<Permitted, Failure> {
         let caller = impersonation::effective(self, caller, &head.headers)?;
         let query = Query::parse(head.uri.query());
-        let place = url::place(head.uri.path()).ok_or_else(Failure::no_page)?;
-        match &place {
-            Place::Resource(path) => authorize(self, &caller, &head.method, path, &query)?,
+        let route = url::route(head.uri.path()).ok_or_else(Failure::no_page)?;
+        match &route {
+            Route::Resource(path) => authorize(self, &caller, &head.method, path, &query)?,
             _ => authorize_path(self, &caller, &head.method, head.uri.path())?,
         }
-        Ok(Permitted { caller, query, place })
+        Ok(Permitted { caller, query, route })
     }
 }
 

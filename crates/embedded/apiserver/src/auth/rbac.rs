@@ -11,7 +11,7 @@ use crate::{
     json::{items, text, texts},
     status::{Failure, Named},
     store::{Store, split_key},
-    verbs::{Ask, update},
+    verbs::{RequestContext, update},
 };
 
 /// The group of all kinds here.
@@ -24,7 +24,7 @@ const BUCKETS: [&str; 4] = [
     "rbac.authorization.k8s.io/clusterrolebindings",
 ];
 
-/// What somebody wants to do to a resource.
+/// What a user wants to do to a resource.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes<'a> {
     /// Verb.
@@ -162,7 +162,7 @@ impl Binding {
         }
     }
 
-    /// The subject through which the binding applies to somebody.
+    /// The subject through which the binding applies to a user.
     fn subject_of(&self, caller: &Caller) -> Option<&(String, String, String)> {
         self.subjects.iter().find(|(kind, namespace, name)| match kind.as_str() {
             "User" => *name == caller.name,
@@ -175,7 +175,7 @@ impl Binding {
         })
     }
 
-    /// Why somebody is allowed something, as reviews tell it.
+    /// Why a user is allowed something, as reviews tell it.
     fn reason(&self, (kind, namespace, name): &(String, String, String)) -> String {
         let subject = if kind == "ServiceAccount" { format!("{name}/{namespace}") } else { name.clone() };
         let (binding, place) = if self.namespace.is_empty() {
@@ -202,11 +202,8 @@ pub(crate) struct Index {
 impl Index {
     fn build(store: &Store) -> Self {
         let all = |bucket: &str| -> Vec<(Arc<str>, Value)> {
-            let listed = store.list(bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
-            listed
-                .into_iter()
-                .map(|(key, entry)| (key, serde_json::from_slice(&entry.body).unwrap_or_default()))
-                .collect()
+            let listed = store.objects(bucket, "");
+            listed.into_iter().map(|(key, entry)| (key, entry.parse())).collect()
         };
         let parsed = |object: &Value| items(object, "/rules").iter().map(Rule::of).collect::<Vec<_>>();
         let [roles, bindings, cluster_roles, cluster_bindings] = BUCKETS.map(all);
@@ -232,7 +229,7 @@ impl Index {
         rules.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The bindings that apply to somebody in a namespace (or cluster-wide), each with its subject and rules.
+    /// The bindings that apply to a user in a namespace (or cluster-wide), each with its subject and rules.
     fn bound<'a>(
         &'a self,
         caller: &'a Caller,
@@ -245,7 +242,7 @@ impl Index {
         })
     }
 
-    /// Why somebody is allowed what a rule must allow; `None` if nothing does.
+    /// Why a user is allowed what a rule must allow; `None` if nothing does.
     fn reason(&self, caller: &Caller, namespace: &str, allows: impl Fn(&Rule) -> bool) -> Option<String> {
         let mut bound = self.bound(caller, namespace);
         let (binding, subject, _) = bound.find(|(_, _, rules)| rules.iter().any(&allows))?;
@@ -272,7 +269,7 @@ impl Cache {
     }
 }
 
-/// Whether somebody may do something; `Some` with the reason, which may be empty, if so.
+/// Whether a user may do something; `Some` with the reason, which may be empty, if so.
 pub(crate) fn allows(api: &Api, caller: &Caller, wanted: &Attributes<'_>) -> Option<String> {
     if caller.is_in(MASTERS) {
         return Some(String::new());
@@ -281,7 +278,7 @@ pub(crate) fn allows(api: &Api, caller: &Caller, wanted: &Attributes<'_>) -> Opt
     index.reason(caller, wanted.namespace, |rule| rule.allows(wanted))
 }
 
-/// Whether somebody may use a path that is no resource.
+/// Whether a user may use a path that is no resource.
 pub(crate) fn allows_path(api: &Api, caller: &Caller, verb: &str, path: &str) -> Option<String> {
     if caller.is_in(MASTERS) {
         return Some(String::new());
@@ -290,7 +287,7 @@ pub(crate) fn allows_path(api: &Api, caller: &Caller, verb: &str, path: &str) ->
     index.reason(caller, "", |rule| rule.allows_path(verb, path))
 }
 
-/// All rules somebody has in a namespace.
+/// All rules a user has in a namespace.
 pub(crate) fn rules_for(api: &Api, caller: &Caller, namespace: &str) -> Vec<Rule> {
     if caller.is_in(MASTERS) {
         let all = || vec!["*".to_owned()];
@@ -310,15 +307,19 @@ impl Rule {
     }
 }
 
-/// Refuses to let somebody grant what they do not have.
-pub(crate) fn check_escalation(ask: &Ask, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
-    let caller = &ask.caller;
-    if caller.is_in(MASTERS) || *ask.resource.group != *GROUP {
+/// Prevents privilege escalation: a user cannot grant permissions that they do not have.
+pub(crate) fn check_escalation(
+    context: &RequestContext,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    let caller = &context.caller;
+    if caller.is_in(MASTERS) || *context.resource.group != *GROUP {
         return Ok(());
     }
     let name = text(object, "/metadata/name");
-    let named = Named { name, ..ask.named() };
-    let (verb, granted) = match &*ask.resource.plural {
+    let named = Named { name, ..context.named() };
+    let (verb, granted) = match &*context.resource.plural {
         "roles" | "clusterroles" => {
             if old.is_some_and(|old| is_same_role(old, object)) {
                 return Ok(());
@@ -337,8 +338,8 @@ pub(crate) fn check_escalation(ask: &Ask, object: &Value, old: Option<&Value>) -
             }) {
                 return Ok(());
             }
-            let index = ask.api.rbac().index(ask.api.store());
-            let binding = Binding::of(&ask.key(), object);
+            let index = context.api.rbac().index(context.api.store());
+            let binding = Binding::of(&context.key(), object);
             ("bind", index.rules_of(&binding).to_vec())
         }
         _ => return Ok(()),
@@ -346,7 +347,7 @@ pub(crate) fn check_escalation(ask: &Ask, object: &Value, old: Option<&Value>) -
     let (resource, target) = match (verb, text(object, "/roleRef/kind")) {
         ("bind", "Role") => ("roles", text(object, "/roleRef/name")),
         ("bind", _) => ("clusterroles", text(object, "/roleRef/name")),
-        _ => (&*ask.resource.plural, name),
+        _ => (&*context.resource.plural, name),
     };
     let wanted = Attributes {
         verb,
@@ -354,13 +355,13 @@ pub(crate) fn check_escalation(ask: &Ask, object: &Value, old: Option<&Value>) -
         version: "v1",
         resource,
         subresource: "",
-        namespace: &ask.namespace,
+        namespace: &context.namespace,
         name: target,
     };
-    if allows(&ask.api, caller, &wanted).is_some() {
+    if allows(&context.api, caller, &wanted).is_some() {
         return Ok(());
     }
-    let held = rules_for(&ask.api, caller, &ask.namespace);
+    let held = rules_for(&context.api, caller, &context.namespace);
     let missing: Vec<String> = granted.iter().filter(|rule| !covers(&held, rule)).map(Rule::shown).collect();
     if missing.is_empty() {
         return Ok(());
@@ -421,8 +422,7 @@ fn covers(held: &[Rule], rule: &Rule) -> bool {
 /// Fills ClusterRoles that gather the rules of others.
 pub(crate) async fn aggregate(api: &Api) -> Result<(), Failure> {
     let resource = api.built_in(GROUP, "clusterroles")?;
-    let entries =
-        api.store().list(&resource.bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let entries = api.store().objects(&resource.bucket, "");
     let all: Vec<(Arc<str>, Arc<crate::store::Entry>, Value)> = entries
         .into_iter()
         .map(|(key, entry)| {
@@ -453,9 +453,9 @@ pub(crate) async fn aggregate(api: &Api) -> Result<(), Failure> {
         if items(role, "/rules") == gathered.as_slice() {
             continue;
         }
-        let ask = Ask::internal(api, &resource, "", key);
+        let context = RequestContext::internal(api, &resource, "", key);
         let gathered = &gathered;
-        Box::pin(update::update(&ask, false, update::Made::Changed, move |mut role: Value| async move {
+        Box::pin(update::update(&context, false, update::Made::Changed, move |mut role: Value| async move {
             crate::json::as_map(&mut role).insert("rules".into(), gathered.clone().into());
             Ok(role)
         }))

@@ -1,4 +1,4 @@
-//! Objects of custom kinds, from one version to another.
+//! Conversion of custom resources between versions.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub(crate) async fn convert(
     let mut converted = if let Some(outcome) = api.converter().and_then(|convert| convert(&object, wanted)) {
         outcome.map_err(|why| failed(&why))?
     } else {
-        let uid = api.chance().uuid();
+        let uid = api.rng().uuid();
         let review = json!({
             "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": [object]},

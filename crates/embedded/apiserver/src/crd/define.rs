@@ -1,4 +1,4 @@
-//! Definitions that come with the program.
+//! Built-in CustomResourceDefinitions.
 //!
 //! They were checked when the program was tested. So they are stored in one step, established, and served all at once:
 //! what a client's definition goes through would be most of the time that it takes to start.
@@ -17,7 +17,7 @@ use crate::{
     status::Failure,
     store::{Expect, Write, WriteError},
     verbs::{
-        Ask, metadata,
+        RequestContext, metadata,
         patch::{PatchType, patch},
     },
 };
@@ -32,6 +32,14 @@ impl Api {
         manager: &str,
         definitions: impl IntoIterator<Item = Maker>,
     ) -> Result<(), Failure> {
+        let (api, manager) = (self.clone(), manager.to_owned());
+        let definitions: Vec<Maker> = definitions.into_iter().collect();
+        // What is stored is served too, whether or not the caller waits for it.
+        let work = async move { api.define_all(&manager, definitions).await };
+        self.detached(work).await.map_err(Failure::internal)?
+    }
+
+    async fn define_all(&self, manager: &str, definitions: Vec<Maker>) -> Result<(), Failure> {
         let mut tasks = tokio::task::JoinSet::new();
         let done = |outcome: Result<Result<(), Failure>, tokio::task::JoinError>| {
             outcome.unwrap_or_else(|error| Err(Failure::internal(error)))
@@ -61,26 +69,26 @@ impl Api {
 async fn define(api: &Api, manager: String, mut definition: Value) -> Result<(), Failure> {
     let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
     let name = text(&definition, "/metadata/name").to_owned();
-    let mut ask = Ask { manager, ..Ask::internal(api, &resource, "", &name) };
+    let mut context = RequestContext { manager, ..RequestContext::internal(api, &resource, "", &name) };
     // As it is stored, so that it can be compared with what is.
-    model::fit_applied(&ask, &mut definition)?;
+    model::fit_applied(&context, &mut definition)?;
     if let Some(entry) = api.store().get(BUCKET, &name) {
         let stored = entry.to_value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        if says(&stored, &definition) {
+        if is_up_to_date(&stored, &definition) {
             return Ok(());
         }
-        ask.options.force = Some(true);
-        ask.options.field_manager = Some(ask.manager.clone());
+        context.options.force = Some(true);
+        context.options.field_manager = Some(context.manager.clone());
         // Webhooks have a say here, and may be wrong or not there yet: that must not keep a cluster from starting.
-        if let Err(failure) = patch(&ask, PatchType::Apply, definition.to_string().as_bytes()).await {
+        if let Err(failure) = patch(&context, PatchType::Apply, definition.to_string().as_bytes()).await {
             tracing::warn!("cannot bring the definition {name} up to date: {failure}");
         }
         return Ok(());
     }
-    let mut object = model::apply(&ask, None, &definition)?;
+    let mut object = model::apply(&context, None, &definition)?;
     drop(definition);
     model::default(&resource, &mut object);
-    metadata::identify(&ask, &mut object);
+    metadata::set_identity(&context, &mut object);
     model::finish_create(&resource, &mut object);
     let status = status_of(api, &name, &object);
     json::as_map(&mut object).insert("status".into(), status);
@@ -91,10 +99,10 @@ async fn define(api: &Api, manager: String, mut definition: Value) -> Result<(),
         key: name.into(),
         expect: Expect::Absent,
         put: Some(put),
-        homes: Vec::new(),
+        parents: Vec::new(),
     };
     match api.write(write).await {
-        // Somebody else defined it meanwhile: they have it their way.
+        // Another writer defined it meanwhile; theirs stays.
         Ok(_) | Err(WriteError::Conflict) => Ok(()),
         Err(error) => Err(Failure::internal(error)),
     }
@@ -102,7 +110,7 @@ async fn define(api: &Api, manager: String, mut definition: Value) -> Result<(),
 
 /// Whether a stored definition needs no change: it has the wanted versions and no others, and of the rest at least what
 /// is wanted.
-fn says(stored: &Value, wanted: &Value) -> bool {
+fn is_up_to_date(stored: &Value, wanted: &Value) -> bool {
     stored.pointer("/spec/versions") == wanted.pointer("/spec/versions")
         && includes(&stored["spec"], &wanted["spec"])
 }

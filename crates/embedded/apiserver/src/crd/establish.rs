@@ -1,4 +1,4 @@
-//! From a stored definition to a served one, and back.
+//! Establishes CustomResourceDefinitions: names, conditions, served resources.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,13 +13,13 @@ use crate::{
 };
 
 /// Brings names, conditions and the served resources in line with a definition that was written.
-pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
+pub(crate) async fn establish(api: &Api, name: &str) -> Result<(), Failure> {
     let Some(entry) = api.store().get(BUCKET, name) else {
         refresh(api);
         return aggregation::publish(api).await;
     };
     if entry.head.is_terminating {
-        // Its objects are removed by those who follow such definitions.
+        // Its objects are removed by the finalization controller (`removal`).
         refresh(api);
         return Ok(());
     }
@@ -28,7 +28,7 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
     aggregation::publish(api).await
 }
 
-/// Writes the status a definition should have. Nobody but the server writes it, so there is nothing to admit.
+/// Writes the status a definition should have. Only the server writes it, so there is nothing to admit.
 async fn write_status(api: &Api, name: &str) -> Result<(), Failure> {
     let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
     loop {

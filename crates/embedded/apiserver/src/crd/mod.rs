@@ -17,7 +17,7 @@ use crate::{
     store::Entry,
 };
 
-pub(crate) use establish::settle;
+pub(crate) use establish::establish;
 
 /// Where definitions are kept.
 pub(crate) const BUCKET: &str = "apiextensions.k8s.io/customresourcedefinitions";
@@ -31,7 +31,7 @@ pub struct CustomVersion {
     pub definition: String,
     /// Whether the definition is being deleted.
     pub is_terminating: bool,
-    /// The stored definition; the schema is only read out of it once somebody needs it.
+    /// The stored definition; the schema is only read out of it once it is needed.
     source: Arc<Entry>,
     /// The name of the version.
     version: String,
@@ -53,7 +53,7 @@ pub struct CustomVersion {
 impl CustomVersion {
     /// The schema as it was written.
     pub fn raw_schema(&self) -> Value {
-        let mut definition: Value = serde_json::from_slice(&self.source.body).unwrap_or_default();
+        let mut definition = self.source.parse();
         let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
         let version = versions.into_iter().flatten().find(|version| text(version, "/name") == self.version);
         let schema = version.and_then(|version| version.pointer_mut("/schema/openAPIV3Schema"));
@@ -229,8 +229,8 @@ fn custom_version(
 /// Serves what the stored definitions say, from the next request on.
 pub(crate) fn refresh(api: &Api) {
     api.renew_registry(|before| {
-        let definitions = api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries);
-        let custom = definitions.unwrap_or_default().into_iter().flat_map(|(name, entry)| {
+        let definitions = api.store().objects(BUCKET, "");
+        let custom = definitions.into_iter().flat_map(|(name, entry)| {
             // What did not change is not parsed again.
             let known: Vec<Arc<Resource>> = before
                 .all()

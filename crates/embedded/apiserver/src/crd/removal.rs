@@ -1,4 +1,4 @@
-//! Definitions that are being deleted: their objects go first.
+//! Finalization of CustomResourceDefinitions: their objects are deleted first.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,23 +8,22 @@ use serde_json::{Value, json};
 use super::{BUCKET, CLEANUP, establish::condition, is_true, storage_resource};
 use crate::{
     api::Api,
-    collector::queue::{self, Queue},
+    controllers::queue::{self, Queue},
     json::{self, text},
     request::options::DeleteOptions,
     resources::{Resource, bucket},
     status::Failure,
-    store::{Entry, Happened, split_key},
-    verbs::{Ask, delete, update},
+    store::{ChangeType, Entry, split_key},
+    verbs::{RequestContext, delete, update},
 };
 
 /// Deletions at the same time: they share the way to the disk.
 const AT_A_TIME: usize = 64;
 
-/// Removes the objects of definitions that are being deleted, and then lets go of those.
+/// Removes the objects of definitions that are being deleted, and then removes their finalizer.
 pub(crate) fn start(api: &Api) {
     let changes = api.store().tap();
-    let definitions =
-        api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let definitions = api.store().objects(BUCKET, "");
     // Which definition the objects of a bucket are of.
     let mut leaving: HashMap<String, Arc<str>> = definitions
         .into_iter()
@@ -39,10 +38,10 @@ pub(crate) fn start(api: &Api) {
         move |queue, bucket, event| {
             if &**bucket != BUCKET {
                 // What goes may be the last, and what comes late must go too.
-                if let Some(name) = leaving.get(&**bucket).filter(|_| event.happened != Happened::Modified) {
+                if let Some(name) = leaving.get(&**bucket).filter(|_| event.change != ChangeType::Modified) {
                     queue.add(Arc::clone(name));
                 }
-            } else if event.happened == Happened::Deleted {
+            } else if event.change == ChangeType::Deleted {
                 leaving.remove(&bucket_of(&event.entry));
             } else if event.entry.head.is_terminating {
                 leaving.insert(bucket_of(&event.entry), Arc::clone(&event.key));
@@ -58,11 +57,11 @@ pub(crate) fn start(api: &Api) {
 
 /// Where the objects of a definition are.
 fn bucket_of(definition: &Entry) -> String {
-    let definition: Value = serde_json::from_slice(&definition.body).unwrap_or_default();
+    let definition = definition.parse();
     bucket(text(&definition, "/spec/group"), text(&definition, "/spec/names/plural"))
 }
 
-/// Deletes the objects of a definition; lets go of it once there are none.
+/// Deletes the objects of a definition; removes its finalizer once there are none.
 async fn remove(api: &Api, name: &str) -> Result<(), Failure> {
     let Some(entry) = api.store().get(BUCKET, name).filter(|entry| entry.head.is_terminating) else {
         return Ok(());
@@ -72,15 +71,14 @@ async fn remove(api: &Api, name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let resource = api.built_in("apiextensions.k8s.io", "customresourcedefinitions")?;
-    let place = bucket_of(&entry);
-    if api.store().count(&place) > 0 {
+    let bucket = bucket_of(&entry);
+    if api.store().count(&bucket) > 0 {
         if !is_true(&definition, "Terminating") {
-            tell(api, &resource, name).await?;
+            write_terminating_condition(api, &resource, name).await?;
         }
         // Also of a definition that serves nothing: what it left behind would belong to the next one of its name.
         if let Some(instances) = storage_resource(&entry) {
-            let objects =
-                api.store().list(&place, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+            let objects = api.store().objects(&bucket, "");
             let staying = objects.into_iter().filter(|(_, entry)| !entry.head.is_terminating);
             let deletions = staying.map(|(key, _)| delete_one(api, &instances, key));
             let outcomes: Vec<_> = stream::iter(deletions).buffer_unordered(AT_A_TIME).collect().await;
@@ -88,11 +86,11 @@ async fn remove(api: &Api, name: &str) -> Result<(), Failure> {
         }
     }
     // Finalizers of objects are respected, however long that takes.
-    if api.store().count(&place) > 0 {
+    if api.store().count(&bucket) > 0 {
         return Ok(());
     }
-    let ask = Ask::internal(api, &resource, "", name);
-    Box::pin(update::update(&ask, false, update::Made::Applied, |mut definition: Value| async move {
+    let context = RequestContext::internal(api, &resource, "", name);
+    Box::pin(update::update(&context, false, update::Made::Applied, |mut definition: Value| async move {
         if let Some(finalizers) =
             json::metadata(&mut definition).get_mut("finalizers").and_then(Value::as_array_mut)
         {
@@ -106,17 +104,17 @@ async fn remove(api: &Api, name: &str) -> Result<(), Failure> {
 
 async fn delete_one(api: &Api, resource: &Arc<Resource>, key: Arc<str>) -> Result<(), Failure> {
     let (namespace, name) = split_key(&key);
-    let ask = Ask::internal(api, resource, namespace, name);
-    match Box::pin(delete::delete(&ask, &DeleteOptions::default())).await {
+    let context = RequestContext::internal(api, resource, namespace, name);
+    match Box::pin(delete::delete(&context, &DeleteOptions::default())).await {
         Err(failure) if failure.code() != 404 => Err(failure),
         _ => Ok(()),
     }
 }
 
 /// Says in the status of a definition what it waits for.
-async fn tell(api: &Api, resource: &Arc<Resource>, name: &str) -> Result<(), Failure> {
+async fn write_terminating_condition(api: &Api, resource: &Arc<Resource>, name: &str) -> Result<(), Failure> {
     let now = api.now();
-    let ask = Ask::internal(api, resource, "", name).below("status");
+    let context = RequestContext::internal(api, resource, "", name).for_subresource("status");
     let change = move |mut definition: Value| async move {
         let terminating = condition(
             now,
@@ -133,5 +131,5 @@ async fn tell(api: &Api, resource: &Arc<Resource>, name: &str) -> Result<(), Fai
         }
         Ok(definition)
     };
-    Box::pin(update::update(&ask, false, update::Made::Applied, change)).await.map(drop)
+    Box::pin(update::update(&context, false, update::Made::Applied, change)).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Bodies of answers: all at once, or as they come.
+//! Response bodies: whole or streamed.
 
 use std::{
     convert::Infallible,
@@ -10,15 +10,15 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream::BoxStream};
 use http_body::{Body, Frame, SizeHint};
 
-/// The body of an answer.
-pub enum Answer {
+/// The body of a response.
+pub enum ResponseBody {
     /// All of it; `None` once it was sent.
     Whole(Option<Bytes>),
     /// Pieces, until the stream ends.
     Stream(BoxStream<'static, Bytes>),
 }
 
-impl Answer {
+impl ResponseBody {
     /// A body that is known.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()))
@@ -30,7 +30,7 @@ impl Answer {
     }
 }
 
-impl std::fmt::Debug for Answer {
+impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Whole(bytes) => f.debug_tuple("Whole").field(&bytes.as_ref().map(Bytes::len)).finish(),
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Answer {
     }
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 

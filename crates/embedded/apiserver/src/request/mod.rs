@@ -1,4 +1,4 @@
-//! What a request asks for, taken apart: path, options, representation, body.
+//! Parsed requests: path, options, representation, body.
 
 pub mod body;
 pub mod negotiate;

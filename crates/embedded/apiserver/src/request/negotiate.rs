@@ -1,4 +1,4 @@
-//! Which representation a client gets.
+//! Content negotiation.
 
 use crate::status::Failure;
 
@@ -14,7 +14,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The content type of an answer.
+    /// The content type of a response.
     pub fn content_type(self, is_watch: bool) -> &'static str {
         match (self, is_watch) {
             (Self::Json, _) => "application/json",
@@ -51,7 +51,7 @@ pub struct Accepted {
     pub view: View,
 }
 
-/// What the answer will be about, as far as it limits representations.
+/// Properties of the response that limit its representations.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     /// Protobuf messages exist for the kind.

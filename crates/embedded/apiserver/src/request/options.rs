@@ -206,9 +206,9 @@ pub struct ListOptions {
     pub labels: Option<Selector>,
     /// Fields.
     pub fields: FieldSelector,
-    /// Most items of one answer.
+    /// Most items of one response.
     pub limit: Option<usize>,
-    /// Where the last answer stopped.
+    /// Where the last response stopped.
     pub continue_token: Option<String>,
     /// Resource version as given; 0 and absent differ.
     pub resource_version: Option<u64>,

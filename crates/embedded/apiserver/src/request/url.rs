@@ -1,4 +1,4 @@
-//! What a path and its query ask for.
+//! Request paths and queries, parsed.
 
 /// The parts of a path under `/api` or `/apis`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct ResourcePath {
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Route {
     /// A resource.
     Resource(ResourcePath),
     /// `/api` or `/apis`.
@@ -45,7 +45,7 @@ pub enum Place {
 }
 
 /// Reads a path. `None` if it holds something that is no text.
-pub fn place(path: &str) -> Option<Place> {
+pub fn route(path: &str) -> Option<Route> {
     let mut parts = Vec::new();
     for part in path.split('/').filter(|part| !part.is_empty()) {
         parts.push(decode(part, false)?);
@@ -53,15 +53,15 @@ pub fn place(path: &str) -> Option<Place> {
     let mut parts = parts.into_iter();
     let (group, version) = match parts.next().as_deref() {
         Some("api") => match parts.next() {
-            None => return Some(Place::Groups { is_core: true }),
+            None => return Some(Route::Groups { is_core: true }),
             Some(version) => (String::new(), version),
         },
         Some("apis") => match (parts.next(), parts.next()) {
-            (None, _) => return Some(Place::Groups { is_core: false }),
-            (Some(group), None) => return Some(Place::Group(group)),
+            (None, _) => return Some(Route::Groups { is_core: false }),
+            (Some(group), None) => return Some(Route::Group(group)),
             (Some(group), Some(version)) => (group, version),
         },
-        _ => return Some(Place::Other),
+        _ => return Some(Route::Other),
     };
     let mut parts = parts.peekable();
     let is_watch = parts.peek().is_some_and(|part| part == "watch");
@@ -69,7 +69,7 @@ pub fn place(path: &str) -> Option<Place> {
         parts.next();
     }
     let Some(first) = parts.next() else {
-        return Some(Place::Version { group, version });
+        return Some(Route::Version { group, version });
     };
     let mut place = ResourcePath { group, version, is_watch, ..ResourcePath::default() };
     if first == "namespaces" {
@@ -106,7 +106,7 @@ pub fn place(path: &str) -> Option<Place> {
             place.rest = Some("/".into());
         }
     }
-    Some(Place::Resource(place))
+    Some(Route::Resource(place))
 }
 
 /// Undoes percent-encoding. `None` if the result is no UTF-8.
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
 
     fn resource(path: &str) -> ResourcePath {
-        match place(path) {
-            Some(Place::Resource(resource)) => resource,
+        match route(path) {
+            Some(Route::Resource(resource)) => resource,
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -191,9 +191,9 @@ mod tests {
         let role = resource("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode");
         assert_eq!(role.name.as_deref(), Some("system:node"));
         assert!(resource("/api/v1/watch/pods").is_watch);
-        assert_eq!(place("/apis/apps"), Some(Place::Group("apps".into())));
-        assert_eq!(place("/healthz"), Some(Place::Other));
-        assert_eq!(place("/api/v1/pods/%ff"), None);
+        assert_eq!(route("/apis/apps"), Some(Route::Group("apps".into())));
+        assert_eq!(route("/healthz"), Some(Route::Other));
+        assert_eq!(route("/api/v1/pods/%ff"), None);
     }
 
     #[test]

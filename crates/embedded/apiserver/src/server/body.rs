@@ -10,10 +10,10 @@ use crate::{decode::BODY_AT_MOST, status::Failure};
 
 /// A body that takes longer to arrive is not waited for.
 const DEADLINE: Duration = Duration::from_mins(1);
-/// How much of a body that is too large is read and forgotten. Most clients do not look at the answer before they have
+/// How much of a body that is too large is read and forgotten. Most clients do not read the response before they have
 /// sent all; one whose connection is closed meanwhile would not see why.
 const FORGOTTEN_AT_MOST: usize = 4 * BODY_AT_MOST;
-/// How much is read of a body that nobody wants, as its sender may not do what they ask for.
+/// How much is read of the body of a request that is forbidden.
 const SKIPPED_AT_MOST: usize = 64 << 10;
 /// How long either may take.
 const FORGETTING: Duration = Duration::from_secs(5);

@@ -31,8 +31,9 @@ impl std::fmt::Debug for Authority {
 }
 
 fn valid(params: &mut CertificateParams, lifetime: Duration) {
-    let now =
-        Duration::from_secs(u64::try_from(crate::clock::Clock::system().now().as_second()).unwrap_or(0));
+    let now = Duration::from_secs(
+        u64::try_from(quintet_foundation::clock::Clock::system().now().as_second()).unwrap_or(0),
+    );
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     params.not_before = epoch + now.saturating_sub(SKEW);
     params.not_after = epoch + now + lifetime;

@@ -13,8 +13,6 @@ use super::{ServeError, certificates::Authority, listen, serve, tls};
 use crate::{
     api::{Api, Converter, Parts},
     auth::tokens::{KeyError, Tokens},
-    chance::Chance,
-    clock::Clock,
     status::Failure,
     store::{Store, StoreError},
 };
@@ -94,8 +92,8 @@ impl Cluster {
             converter: settings.converter,
             ca: authority.certificate.clone(),
             address: reachable(address).to_string(),
-            clock: Clock::system(),
-            chance: Chance::system(),
+            clock: quintet_foundation::clock::Clock::system(),
+            rng: quintet_foundation::rng::Rng::from_entropy(),
         };
         let api = Api::start(parts).await?;
         #[expect(clippy::disallowed_methods, reason = "joined by `stop`")]
@@ -128,7 +126,7 @@ impl Cluster {
         self.authority.kubeconfig(&self.url())
     }
 
-    /// Ends watches, answers what was asked, and releases the data.
+    /// Ends watches, completes requests in progress, and releases the data directory.
     pub async fn stop(self) {
         self.api.stop().await;
         let _ = self.server.await;

@@ -1,4 +1,4 @@
-//! How many requests are under way at the same time.
+//! Limits of concurrent requests.
 //!
 //! Whoever may do everything is never turned away: somebody must be able to find out what is going on. Neither are
 //! watches and the like, which last as long as their clients want; connections are what limits those.
@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     auth::{Caller, MASTERS},
-    request::url::{self, Place, Query},
+    request::url::{self, Query, Route},
 };
 
 /// As many as kube-apiserver serves at a time unless told otherwise.
@@ -17,7 +17,7 @@ const WRITES: usize = 200;
 
 /// The room that is left.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct RequestLimits {
     reads: Semaphore,
     writes: Semaphore,
 }
@@ -26,13 +26,13 @@ pub(super) struct Limits {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self::new(READS, WRITES)
     }
 }
 
-impl Limits {
+impl RequestLimits {
     fn new(reads: usize, writes: usize) -> Self {
         Self { reads: Semaphore::new(reads), writes: Semaphore::new(writes) }
     }
@@ -52,13 +52,13 @@ impl Limits {
     }
 }
 
-/// Whether a request lasts as long as the client wants, or asks no more than how the server is.
+/// Whether a request lasts as long as the client wants, or is a health check.
 fn is_long<B>(request: &Request<B>) -> bool {
     let path = request.uri().path();
     if ["/healthz", "/livez", "/readyz"].iter().any(|health| path.starts_with(health)) {
         return true;
     }
-    let Some(Place::Resource(path)) = url::place(path) else { return false };
+    let Some(Route::Resource(path)) = url::route(path) else { return false };
     let lasts = ["attach", "exec", "log", "portforward", "proxy"];
     path.is_watch
         || (path.name.is_none() && Query::parse(request.uri().query()).is_set("watch"))
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_is_turned_away_but_those_who_must_get_in() {
-        let limits = Limits::new(1, 1);
+        let limits = RequestLimits::new(1, 1);
         let somebody = Caller::known("somebody", Vec::new());
         let (get, post) = (request("GET", "/api/v1/pods"), request("POST", "/api/v1/namespaces"));
         let read = limits.admit(&somebody, &get).unwrap();

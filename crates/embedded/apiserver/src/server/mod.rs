@@ -5,44 +5,33 @@ pub mod certificates;
 pub mod cluster;
 mod limits;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, header};
 use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
-};
+use quintet_foundation::tls::{self, Peer};
 use rustls::{RootCertStore, ServerConfig, crypto::aws_lc_rs, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpListener;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::{
     api::Api,
     auth::{Caller, tokens},
-    request::body::Answer,
-    show,
+    encoding::response,
+    request::body::ResponseBody,
     status::Failure,
 };
 use certificates::Authority;
-use limits::Limits;
+use limits::RequestLimits;
 
 /// Connections at a time; every kubectl is one, every controller a few.
 const CONNECTIONS: usize = 4096;
-/// Requests at a time on one connection, watches included: as many as Go's servers allow.
-const STREAMS: u32 = 250;
-/// A client that has not finished its handshake by then is none.
-const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// A connection without a request for this long is closed; so is one whose headers take as long.
 const IDLE_DEADLINE: Duration = Duration::from_mins(5);
 const TOO_MANY: &str = "Too many requests, please try again later.\n";
-/// How long requests under way may take when the server stops.
+/// How long requests in progress may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Why the API cannot be served.
@@ -86,79 +75,36 @@ pub fn tls(authority: &Authority, names: &[String]) -> Result<ServerConfig, Serv
     let (certificate, key) = authority.server(names)?;
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|e| unusable(&e))?];
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| unusable(&e))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
 /// Serves an API until it stops.
 pub async fn serve(api: Api, listener: TcpListener, tls: ServerConfig) {
-    let acceptor = TlsAcceptor::from(Arc::new(tls));
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    let limits = Arc::new(Limits::default());
-    let graceful = GracefulShutdown::new();
-    loop {
-        let accepted = tokio::select! {
-            () = api.stopping().cancelled() => break,
-            accepted = accept(&listener, &room) => accepted,
-        };
-        let Some((stream, permit)) = accepted else { continue };
-        let (api_here, acceptor, watcher) = (api.clone(), acceptor.clone(), graceful.watcher());
-        let limits = Arc::clone(&limits);
-        api.spawn_draining(async move {
-            let _permit = permit;
-            let stream = match tokio::time::timeout(HELLO_DEADLINE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return tracing::debug!("TLS handshake failed: {error}"),
-                Err(_) => return tracing::debug!("TLS handshake took too long"),
-            };
-            let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-            let known = certificate.and_then(|certificate| caller_of(certificate)).map(Arc::new);
-            let service = service_fn(move |request| {
-                let (api, known, limits) = (api_here.clone(), known.clone(), Arc::clone(&limits));
-                async move {
-                    let answer = respond(&api, &limits, known.as_deref(), request).await;
-                    Ok::<_, std::convert::Infallible>(answer)
-                }
-            });
-            let mut http = auto::Builder::new(TokioExecutor::new());
-            http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_DEADLINE);
-            http.http2()
-                .timer(TokioTimer::new())
-                .keep_alive_interval(Duration::from_secs(30))
-                .max_concurrent_streams(STREAMS)
-                .max_header_list_size(64 << 10);
-            let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-            if let Err(error) = watcher.watch(connection).await {
-                tracing::debug!("connection ended: {error}");
+    let requests = Arc::new(RequestLimits::default());
+    let stop = api.stopping().clone();
+    let service = move |peer: Peer<'_>| {
+        let known = peer.certificates.first().and_then(caller_of).map(Arc::new);
+        let (api, requests) = (api.clone(), Arc::clone(&requests));
+        service_fn(move |request| {
+            let (api, known, requests) = (api.clone(), known.clone(), Arc::clone(&requests));
+            async move {
+                let response = respond(&api, &requests, known.as_deref(), request).await;
+                Ok::<_, Infallible>(response)
             }
-        });
-    }
-    drop(listener);
-    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
-}
-
-/// The next connection, once there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(room).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => {
-            let _ = stream.set_nodelay(true);
-            Some((stream, permit))
-        }
-        Err(error) => {
-            // Out of file descriptors or the like: it will not get better by asking at once.
-            tracing::warn!("cannot accept a connection: {error}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            None
-        }
-    }
+        })
+    };
+    let limits = tls::Limits {
+        connections: CONNECTIONS,
+        header_timeout: IDLE_DEADLINE,
+        idle_timeout: IDLE_DEADLINE,
+        drain_timeout: DRAIN,
+        ..tls::Limits::default()
+    };
+    tls::serve(listener, tls, limits, service, stop.cancelled_owned()).await;
 }
 
 /// Who a client certificate is of: its common name is the user, its organizations are the groups.
@@ -190,10 +136,10 @@ fn authenticate(
 
 async fn respond(
     api: &Api,
-    limits: &Limits,
+    limits: &RequestLimits,
     certificate: Option<&Caller>,
     request: Request<Incoming>,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let version = request.version();
     let caller = match authenticate(api, certificate, request.headers()) {
         Ok(caller) => caller,
@@ -211,16 +157,16 @@ async fn respond(
         Err(failure) => return unread(version, &failure),
     };
     let is_head = parts.method == http::Method::HEAD;
-    let mut response = api.answer(&parts, permitted, body).await;
+    let mut response = api.respond(&parts, permitted, body).await;
     if is_head {
-        *response.body_mut() = Answer::whole(Bytes::new());
+        *response.body_mut() = ResponseBody::whole(Bytes::new());
     }
     response
 }
 
-/// The answer where there is no room. Clients come back after a second.
-fn too_many() -> Response<Answer> {
-    let mut response = Response::new(Answer::whole(Bytes::from_static(TOO_MANY.as_bytes())));
+/// `429 Too Many Requests`: clients retry after a second.
+fn too_many() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::whole(Bytes::from_static(TOO_MANY.as_bytes())));
     *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
     let headers = response.headers_mut();
     headers.insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
@@ -228,10 +174,10 @@ fn too_many() -> Response<Answer> {
     response
 }
 
-/// The answer to a request whose body was not read to its end. The connection is of no further use, and a client
-/// that is not told so would send its next request into the void.
-fn unread(version: http::Version, failure: &Failure) -> Response<Answer> {
-    let mut response = show::failure(failure);
+/// The response to a request whose body was not read to its end. The connection is of no further use, and a client
+/// that is not told so would send its next request on it.
+fn unread(version: http::Version, failure: &Failure) -> Response<ResponseBody> {
+    let mut response = response::failure(failure);
     if version < http::Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
     }

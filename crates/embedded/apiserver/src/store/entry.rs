@@ -1,4 +1,4 @@
-//! What is kept of an object: its bytes, and the few fields that are asked for all the time.
+//! A stored object: its encoded body and the metadata that selectors and garbage collection read.
 
 use std::{
     borrow::Cow,
@@ -76,8 +76,13 @@ impl Head {
             #[serde(default)]
             metadata: Value,
         }
-        serde_json::from_slice::<Outer>(body)
-            .map_or_else(|_| Self::default(), |o| Self::of_metadata(&o.metadata))
+        match serde_json::from_slice::<Outer>(body) {
+            Ok(outer) => Self::of_metadata(&outer.metadata),
+            Err(error) => {
+                tracing::error!("a stored object has no readable metadata: {error}");
+                Self::default()
+            }
+        }
     }
 }
 
@@ -149,9 +154,18 @@ impl Entry {
         out.extend_from_slice(rest);
     }
 
+    /// The stored body as a value: the object without its type and resource version.
+    pub(crate) fn parse(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
+            // Bodies are encoded by this program and checksummed on disk.
+            tracing::error!("the stored object of version {} is no JSON: {error}", self.rv);
+            Value::Null
+        })
+    }
+
     /// The object as a value, with its type and resource version.
     pub fn to_value(&self, api_version: &str, kind: &str) -> Value {
-        let mut value: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let mut value = self.parse();
         if let Some(object) = value.as_object_mut() {
             object.insert("apiVersion".into(), api_version.into());
             object.insert("kind".into(), kind.into());
@@ -165,7 +179,7 @@ impl Entry {
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum ChangeType {
     /// It was created.
     Added,
     /// It was changed.
@@ -180,7 +194,7 @@ pub struct Event {
     /// Resource version of the change.
     pub rv: u64,
     /// What happened.
-    pub happened: Happened,
+    pub change: ChangeType,
     /// `namespace/name`, or the name of a cluster-wide object.
     pub key: Arc<str>,
     /// The object after the change; for a deletion the last state, under the version of the deletion.

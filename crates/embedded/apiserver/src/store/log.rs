@@ -5,7 +5,7 @@
 //! temporary name, synced and renamed, so that it is either whole or not there; segments that it covers
 //! are removed afterwards.
 //!
-//! What is synced together is one record, a batch. A crash can tear only the last one: it was never answered, and
+//! What is synced together is one record, a batch. A crash can tear only the last one: it was never acknowledged, and
 //! is cut off. A bad record with a good batch behind it was whole once: that is damage, and nothing is thrown away.
 
 use std::{
@@ -322,7 +322,9 @@ impl Directory {
                     length - good,
                     aside.display()
                 );
-                file.set_len(good).and_then(|()| file.sync_all()).map_err(self.failed("mend the log in"))?;
+                file.set_len(good)
+                    .and_then(|()| file.sync_all())
+                    .map_err(self.failed("repair the log in"))?;
             }
         }
         let segment = match segments.last() {
@@ -424,7 +426,7 @@ fn replay(state: &mut State, record: Record) {
     }
 }
 
-/// Secrets are in there: nobody else on the machine reads them.
+/// Secrets are in there: other users of the machine must not read them.
 #[cfg(unix)]
 fn restrict(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

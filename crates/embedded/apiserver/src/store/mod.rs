@@ -6,13 +6,15 @@
 //! after that. Reads never wait for writes to reach the disk.
 
 mod entry;
+mod history;
 mod log;
 mod state;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::{
-    collections::HashMap,
+    ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -23,12 +25,11 @@ use tokio::{
     time::Instant,
 };
 
-pub use entry::{Entry, Event, Happened, Head, Put, key_of, split_key};
+use crate::index::Indexes;
+pub use entry::{ChangeType, Entry, Event, Head, Put, key_of, split_key};
 use state::State;
 pub use state::{Listed, TooOld};
-
-/// A log shorter than this is not worth a snapshot.
-const SNAPSHOT_FROM: u64 = 32 << 20;
+use writer::Writer;
 
 /// Why the store cannot be opened, or no longer written to.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +52,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The disk said no.
+    /// An I/O error.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was attempted.
@@ -69,9 +70,9 @@ pub enum WriteError {
     /// The object is not in the state the caller expected.
     #[error("the object has been modified")]
     Conflict,
-    /// An object that this one cannot be without is gone or going.
-    #[error("what the object belongs to is gone or being deleted")]
-    Homeless,
+    /// The namespace or definition of the object is gone or being deleted.
+    #[error("the namespace or definition of the object is gone or being deleted")]
+    MissingParent,
     /// The disk failed, and with it the store: nothing is written any more.
     #[error("the store failed: {0}")]
     Failed(String),
@@ -101,20 +102,20 @@ pub struct Write {
     /// The new state; `None` deletes.
     pub put: Option<Put>,
     /// Objects that must be there, and stay: the namespace of a new object, the definition of its kind.
-    pub homes: Vec<Id>,
+    pub parents: Vec<Id>,
 }
 
 impl Write {
     /// Replaces an object as of a version.
     pub fn replace(bucket: &Arc<str>, key: Arc<str>, version: u64, put: Put) -> Self {
         let expect = Expect::Version(version);
-        Self { bucket: Arc::clone(bucket), key, expect, put: Some(put), homes: Vec::new() }
+        Self { bucket: Arc::clone(bucket), key, expect, put: Some(put), parents: Vec::new() }
     }
 
     /// Removes an object as of a version.
     pub fn remove(bucket: &Arc<str>, key: Arc<str>, version: u64) -> Self {
         let expect = Expect::Version(version);
-        Self { bucket: Arc::clone(bucket), key, expect, put: None, homes: Vec::new() }
+        Self { bucket: Arc::clone(bucket), key, expect, put: None, parents: Vec::new() }
     }
 }
 
@@ -129,13 +130,15 @@ struct Pending {
     reply: oneshot::Sender<Outcome>,
 }
 
-/// An answer, and who waits for it.
+/// An outcome and its receiver.
 type Reply = (oneshot::Sender<Outcome>, Outcome);
 
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Pending>,
     is_closed: bool,
+    /// How many [`WritePause`]s are alive.
+    pauses: usize,
 }
 
 struct Shared {
@@ -146,6 +149,23 @@ struct Shared {
     failure: Mutex<Option<String>>,
     /// The newest published version, for those who wait for it.
     version: watch::Sender<u64>,
+}
+
+/// Keeps a durable store from carrying out writes for as long as it lives, see [`Store::pause_writes`].
+#[must_use = "writes go on when it is dropped"]
+pub struct WritePause(Arc<Shared>);
+
+impl std::fmt::Debug for WritePause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WritePause").finish_non_exhaustive()
+    }
+}
+
+impl Drop for WritePause {
+    fn drop(&mut self) {
+        self.0.queue.lock().pauses -= 1;
+        self.0.wake.notify_one();
+    }
 }
 
 /// A store, see the module.
@@ -203,8 +223,8 @@ fn decide(
 ) -> Result<(Change, Arc<Entry>), WriteError> {
     let current = find(&(Arc::clone(&write.bucket), Arc::clone(&write.key)));
     let current = current.as_ref();
-    if write.homes.iter().any(|home| find(home).is_none_or(|home| home.head.is_terminating)) {
-        return Err(WriteError::Homeless);
+    if write.parents.iter().any(|parent| find(parent).is_none_or(|parent| parent.head.is_terminating)) {
+        return Err(WriteError::MissingParent);
     }
     match (write.expect, current) {
         (Expect::Absent, None) => {}
@@ -321,6 +341,15 @@ impl Store {
         Ok((listed, rv.unwrap_or(state.rv)))
     }
 
+    /// All present objects of a bucket whose keys begin with `prefix`, in the order of their keys.
+    pub fn objects(&self, bucket: &str, prefix: &str) -> Listed {
+        let state = self.shared.state.read();
+        let Some(bucket) = state.bucket(bucket) else { return Vec::new() };
+        let from = bucket.entries.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let matching = from.take_while(|(key, _)| key.starts_with(prefix));
+        matching.map(|(key, entry)| (Arc::clone(key), Arc::clone(entry))).collect()
+    }
+
     /// The first objects of such a list, how many more there are, and its version.
     pub fn page(
         &self,
@@ -363,6 +392,11 @@ impl Store {
         self.shared.state.read().events_after(bucket, rv, limit)
     }
 
+    /// Whether the changes of a bucket after `rv` are all still kept.
+    pub fn keeps(&self, bucket: &str, rv: u64) -> bool {
+        self.events_after(bucket, rv, 0).is_ok()
+    }
+
     /// The version of the last change of a bucket.
     pub fn bucket_version(&self, bucket: &str) -> u64 {
         self.shared.state.read().bucket(bucket).map_or(0, |bucket| *bucket.head.borrow())
@@ -376,6 +410,16 @@ impl Store {
         self.shared.state.write().bucket_mut(bucket).head.subscribe()
     }
 
+    /// Forgets changes that are too old to resume a watch from.
+    pub(crate) fn expire_histories(&self) {
+        self.shared.state.write().expire_histories(Instant::now());
+    }
+
+    /// What is known about the objects without reading them.
+    pub(crate) fn indexes(&self) -> Arc<Indexes> {
+        Arc::clone(&self.shared.state.read().indexes)
+    }
+
     /// Every change of every bucket from now on.
     pub fn tap(&self) -> Tap {
         #[expect(
@@ -387,6 +431,13 @@ impl Store {
         let _state = self.shared.state.read();
         self.shared.taps.lock().push(sender);
         receiver
+    }
+
+    /// Fault injection: queues writes of a durable store without carrying them out, as a slow disk would. A store in
+    /// memory has no queue and is not affected.
+    pub fn pause_writes(&self) -> WritePause {
+        self.shared.queue.lock().pauses += 1;
+        WritePause(Arc::clone(&self.shared))
     }
 
     /// Whether writes still work.
@@ -403,136 +454,5 @@ impl Drop for Store {
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
-    }
-}
-
-/// The thread that writes to disk.
-struct Writer {
-    shared: Arc<Shared>,
-    directory: Arc<log::Directory>,
-    segment: log::Segment,
-    snapshot: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Writer {
-    fn run(mut self) {
-        while let Some(batch) = self.next_batch() {
-            let mut replies = Vec::with_capacity(batch.len());
-            if let Err(error) = self.commit(batch, &mut replies) {
-                tracing::error!("{error}; no more writes are accepted");
-                // Those who wait are told why: before they learn that there is no answer.
-                *self.shared.failure.lock() = Some(error.to_string());
-                let mut queue = self.shared.queue.lock();
-                queue.is_closed = true;
-                queue.waiting.clear();
-                break;
-            }
-        }
-        if let Some(snapshot) = self.snapshot.take() {
-            let _ = snapshot.join();
-        }
-    }
-
-    /// Everything that waits, as soon as something does.
-    fn next_batch(&self) -> Option<Vec<Pending>> {
-        let mut queue = self.shared.queue.lock();
-        while queue.waiting.is_empty() {
-            if queue.is_closed {
-                return None;
-            }
-            self.shared.wake.wait(&mut queue);
-        }
-        Some(std::mem::take(&mut queue.waiting))
-    }
-
-    fn commit(&mut self, batch: Vec<Pending>, replies: &mut Vec<Reply>) -> Result<(), StoreError> {
-        let mut rv = self.shared.state.read().rv;
-        let mut records = Vec::with_capacity(batch.len() * 2048);
-        let mut changes = Vec::with_capacity(batch.len());
-        // What earlier writes of this batch made of their objects.
-        let mut ahead: HashMap<Id, Option<Arc<Entry>>> = HashMap::new();
-        for Pending { write, reply } in batch {
-            let id = (Arc::clone(&write.bucket), Arc::clone(&write.key));
-            let find = |id: &Id| match ahead.get(id) {
-                Some(entry) => entry.clone(),
-                None => self.shared.state.read().get(&id.0, &id.1).cloned(),
-            };
-            match decide(write, find, rv + 1) {
-                Err(error) => replies.push((reply, Err(error))),
-                Ok((change, result)) => {
-                    rv += 1;
-                    match &change.entry {
-                        Some(entry) => log::put(
-                            &mut records,
-                            rv,
-                            &change.bucket,
-                            &change.key,
-                            &entry.version,
-                            &entry.body,
-                        ),
-                        None => log::delete(&mut records, rv, &change.bucket, &change.key),
-                    }
-                    if records.len() > log::BATCH_BYTES {
-                        self.append(&records)?;
-                        records.clear();
-                    }
-                    ahead.insert(id, change.entry.clone());
-                    changes.push(change);
-                    replies.push((reply, Ok(result)));
-                }
-            }
-        }
-        if !records.is_empty() {
-            self.append(&records)?;
-        }
-        if !changes.is_empty() {
-            self.shared.publish(changes);
-        }
-        for (reply, outcome) in replies.drain(..) {
-            // The caller may be gone; the write stands.
-            let _ = reply.send(outcome);
-        }
-        self.snapshot_if_due()
-    }
-
-    fn append(&mut self, records: &[u8]) -> Result<(), StoreError> {
-        self.segment.append(records).map_err(|source| StoreError::Io {
-            what: "write the log of",
-            path: PathBuf::from("the data directory"),
-            source,
-        })
-    }
-
-    /// Replaces a log that has grown longer than the state it leads to.
-    fn snapshot_if_due(&mut self) -> Result<(), StoreError> {
-        if self.snapshot.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            return Ok(());
-        }
-        let (rv, objects) = {
-            let state = self.shared.state.read();
-            if self.segment.bytes < SNAPSHOT_FROM.max(state.live_bytes) {
-                return Ok(());
-            }
-            let mut objects = Vec::new();
-            for (name, bucket) in state.buckets() {
-                objects.extend(
-                    bucket
-                        .entries
-                        .iter()
-                        .map(|(key, entry)| (Arc::clone(name), Arc::clone(key), Arc::clone(entry))),
-                );
-            }
-            (state.rv, objects)
-        };
-        self.segment = self.directory.new_segment(rv + 1)?;
-        let directory = Arc::clone(&self.directory);
-        let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
-            // A snapshot that fails costs disk space, not data: the log is still there.
-            if let Err(error) = directory.write_snapshot(rv, rv + 1, &objects) {
-                tracing::warn!("{error}");
-            }
-        });
-        self.snapshot = thread.ok();
-        Ok(())
     }
 }

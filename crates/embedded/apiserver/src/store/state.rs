@@ -2,29 +2,27 @@
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     ops::Bound,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use tokio::{sync::watch, time::Instant};
 
-use super::entry::{Entry, Event, Happened};
+use super::{
+    Id,
+    entry::{ChangeType, Entry, Event},
+    history::History,
+};
+use crate::index::Indexes;
 
-/// Changes of one bucket that are kept whatever their age.
-const KEPT_ALWAYS: usize = 1_000;
-/// How long more than that is kept: clients resume watches within this time.
-const KEPT_FOR: Duration = Duration::from_secs(90);
-/// No bucket keeps more changes, however fast they come.
-const KEPT_AT_MOST: usize = 100_000;
-/// Nor more bytes of superseded objects.
-const BYTES_AT_MOST: usize = 64 << 20;
+/// All histories together keep no more bytes.
+const HISTORY_BYTES_AT_MOST: usize = 256 << 20;
 
-/// The changes asked for are no longer kept.
+/// The requested changes are no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooOld {
-    /// The oldest version that can be asked for.
+    /// The oldest version that is available.
     pub oldest: u64,
 }
 
@@ -35,55 +33,17 @@ pub type Listed = Vec<(Arc<str>, Arc<Entry>)>;
 #[derive(Debug)]
 pub(super) struct Bucket {
     pub(super) entries: BTreeMap<Arc<str>, Arc<Entry>>,
-    ring: VecDeque<Arc<Event>>,
-    ring_bytes: usize,
-    /// Changes up to here are not in the ring.
-    lost: u64,
+    pub(super) history: History,
     pub(super) head: watch::Sender<u64>,
 }
 
 impl Bucket {
     fn new(floor: u64) -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            ring: VecDeque::new(),
-            ring_bytes: 0,
-            lost: floor,
-            head: watch::Sender::new(floor),
-        }
-    }
-
-    fn remember(&mut self, event: Arc<Event>, now: Instant) {
-        self.ring_bytes += cost(&event);
-        self.ring.push_back(event);
-        while let Some(oldest) = self.ring.front() {
-            let is_many = self.ring.len() > KEPT_ALWAYS;
-            let is_old = is_many && now.duration_since(oldest.at) > KEPT_FOR;
-            let is_too_much =
-                self.ring.len() > KEPT_AT_MOST || (self.ring_bytes > BYTES_AT_MOST && self.ring.len() > 1);
-            if !is_old && !is_too_much {
-                break;
-            }
-            self.ring_bytes = self.ring_bytes.saturating_sub(cost(oldest));
-            self.lost = oldest.rv;
-            self.ring.pop_front();
-        }
-    }
-
-    fn after(&self, rv: u64) -> Result<impl DoubleEndedIterator<Item = &Arc<Event>>, TooOld> {
-        if rv < self.lost {
-            return Err(TooOld { oldest: self.lost });
-        }
-        let start = self.ring.partition_point(|event| event.rv <= rv);
-        Ok(self.ring.range(start..))
+        Self { entries: BTreeMap::new(), history: History::new(floor), head: watch::Sender::new(floor) }
     }
 }
 
-fn cost(event: &Event) -> usize {
-    event.previous.as_ref().map_or(0, |entry| entry.body.len()) + 128
-}
-
-/// Everything.
+/// All buckets.
 #[derive(Debug)]
 pub(super) struct State {
     /// The newest published version.
@@ -93,11 +53,22 @@ pub(super) struct State {
     buckets: HashMap<Arc<str>, Bucket>,
     /// Bytes of all current bodies, about what a snapshot takes.
     pub(super) live_bytes: u64,
+    /// Bytes of all histories.
+    history_bytes: usize,
+    /// What is known about the objects without reading them, changed in the same step as they are.
+    pub(super) indexes: Arc<Indexes>,
 }
 
 impl State {
     pub(super) fn new(rv: u64) -> Self {
-        Self { rv, floor: rv, buckets: HashMap::new(), live_bytes: 0 }
+        Self {
+            rv,
+            floor: rv,
+            buckets: HashMap::new(),
+            live_bytes: 0,
+            history_bytes: 0,
+            indexes: Arc::default(),
+        }
     }
 
     /// The same objects without their past.
@@ -106,17 +77,23 @@ impl State {
             let fork = Bucket { entries: bucket.entries.clone(), ..Bucket::new(self.rv) };
             (Arc::clone(name), fork)
         });
-        Self { rv: self.rv, floor: self.rv, buckets: buckets.collect(), live_bytes: self.live_bytes }
+        Self {
+            rv: self.rv,
+            floor: self.rv,
+            buckets: buckets.collect(),
+            live_bytes: self.live_bytes,
+            history_bytes: 0,
+            indexes: Arc::new(self.indexes.fork()),
+        }
     }
 
     /// Forgets that there was a past, as after loading a snapshot.
     pub(super) fn rebase(&mut self, rv: u64) {
         self.rv = rv;
         self.floor = rv;
+        self.history_bytes = 0;
         for bucket in self.buckets.values_mut() {
-            bucket.ring.clear();
-            bucket.ring_bytes = 0;
-            bucket.lost = rv;
+            bucket.history = History::new(rv);
             bucket.head.send_replace(rv);
         }
     }
@@ -157,9 +134,9 @@ impl State {
         self.live_bytes += entry.as_ref().map_or(0, |entry| entry.body.len() as u64);
         self.live_bytes =
             self.live_bytes.saturating_sub(previous.as_ref().map_or(0, |entry| entry.body.len() as u64));
-        let (happened, entry) = match (entry, &previous) {
-            (Some(entry), None) => (Happened::Added, entry),
-            (Some(entry), Some(_)) => (Happened::Modified, entry),
+        let (change, entry) = match (entry, &previous) {
+            (Some(entry), None) => (ChangeType::Added, entry),
+            (Some(entry), Some(_)) => (ChangeType::Modified, entry),
             (None, Some(last)) => {
                 let last = Entry {
                     rv,
@@ -168,14 +145,54 @@ impl State {
                     head: last.head.clone(),
                     epoch: last.epoch,
                 };
-                (Happened::Deleted, Arc::new(last))
+                (ChangeType::Deleted, Arc::new(last))
             }
             (None, None) => return None,
         };
-        let event = Arc::new(Event { rv, happened, key, entry, previous, at: now, frame: OnceLock::new() });
-        bucket.remember(Arc::clone(&event), now);
+        let event = Arc::new(Event { rv, change, key, entry, previous, at: now, frame: OnceLock::new() });
+        let before = bucket.history.bytes();
+        bucket.history.push(Arc::clone(&event), now);
+        self.history_bytes = self.history_bytes + bucket.history.bytes() - before;
         bucket.head.send_replace(rv);
+        self.shorten_histories();
+        let stored = (change != ChangeType::Deleted).then_some(&event.entry);
+        self.indexes.note(bucket_name, &event.key, stored, |namespace| self.objects_in(namespace));
         Some(event)
+    }
+
+    /// Forgets the oldest changes of the longest histories until all together are short enough.
+    fn shorten_histories(&mut self) {
+        while self.history_bytes > HISTORY_BYTES_AT_MOST {
+            let longest = self.buckets.values_mut().max_by_key(|bucket| bucket.history.bytes());
+            let Some(longest) = longest else { break };
+            let before = longest.history.bytes();
+            if !longest.history.forget_oldest() {
+                break;
+            }
+            self.history_bytes -= before - longest.history.bytes();
+        }
+    }
+
+    /// Forgets changes that are too old, also of buckets that do not change any more.
+    pub(super) fn expire_histories(&mut self, now: Instant) {
+        for bucket in self.buckets.values_mut() {
+            let before = bucket.history.bytes();
+            bucket.history.expire(now);
+            self.history_bytes -= before - bucket.history.bytes();
+        }
+    }
+
+    /// Every object in a namespace, with its bucket and key.
+    fn objects_in(&self, namespace: &str) -> Vec<(Id, Arc<Entry>)> {
+        let prefix = format!("{namespace}/");
+        let mut objects = Vec::new();
+        for (name, bucket) in &self.buckets {
+            let from = bucket.entries.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
+            let inside = from.take_while(|(key, _)| key.starts_with(&prefix));
+            objects
+                .extend(inside.map(|(key, entry)| ((Arc::clone(name), Arc::clone(key)), Arc::clone(entry))));
+        }
+        objects
     }
 
     /// Changes of a bucket after `rv`, at most `limit`, and the version up to which they are complete.
@@ -192,7 +209,7 @@ impl State {
                 Ok((Vec::new(), self.rv))
             };
         };
-        let events: Vec<Arc<Event>> = bucket.after(rv)?.take(limit).cloned().collect();
+        let events: Vec<Arc<Event>> = bucket.history.after(rv)?.take(limit).cloned().collect();
         let complete = match events.last() {
             Some(last) if events.len() == limit => last.rv,
             _ => self.rv,
@@ -218,7 +235,7 @@ impl State {
         };
         // What has changed since, as it was then.
         let mut then: BTreeMap<Arc<str>, Option<&Arc<Entry>>> = BTreeMap::new();
-        for event in rv.map(|rv| bucket.after(rv)).transpose()?.into_iter().flatten().rev() {
+        for event in rv.map(|rv| bucket.history.after(rv)).transpose()?.into_iter().flatten().rev() {
             then.insert(Arc::clone(&event.key), event.previous.as_ref());
         }
         let from = match start {

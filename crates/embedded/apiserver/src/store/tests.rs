@@ -11,7 +11,7 @@ fn write(bucket: &str, key: &str, expect: Expect, value: Option<&str>) -> Write 
             let object = json!({"metadata": {"name": "x", "labels": {"a": value}}, "data": {"v": value}});
             Put::new("v1".into(), &object, 0)
         }),
-        homes: Vec::new(),
+        parents: Vec::new(),
     }
 }
 
@@ -122,7 +122,7 @@ async fn damage_in_the_middle_throws_nothing_away() {
         assert!(matches!(Store::open(&path), Err(StoreError::Damaged { .. })), "byte {flipped}");
         assert_eq!(std::fs::read(&log).unwrap(), bytes, "it is left as it is");
     }
-    // The last batch was perhaps never answered.
+    // The last batch was perhaps never acknowledged.
     let mut bytes = whole.clone();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&log, &bytes).unwrap();
@@ -175,11 +175,11 @@ fn an_object_is_spliced_back_together() {
 async fn nothing_is_written_where_it_would_have_no_home() {
     let path = directory("homes");
     for store in [Store::in_memory(), Store::open(&path).unwrap()] {
-        let homeless = || Write {
-            homes: vec![("homes".into(), "home".into())],
+        let missing_parent = || Write {
+            parents: vec![("homes".into(), "home".into())],
             ..write("b", "k", Expect::Absent, Some("1"))
         };
-        assert_eq!(store.write(homeless()).await.unwrap_err(), WriteError::Homeless);
+        assert_eq!(store.write(missing_parent()).await.unwrap_err(), WriteError::MissingParent);
         let home = store.write(write("homes", "home", Expect::Absent, Some("1"))).await.unwrap();
         let leaving = json!({"metadata": {"name": "home", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
         let leave = Write {
@@ -187,9 +187,64 @@ async fn nothing_is_written_where_it_would_have_no_home() {
             ..write("homes", "home", Expect::Version(home.rv), None)
         };
         // Both at once: the second must see the first, though it is not published yet.
-        let (left, written) = tokio::join!(store.write(leave), store.write(homeless()));
+        let (left, written) = tokio::join!(store.write(leave), store.write(missing_parent()));
         assert!(left.is_ok());
-        assert_eq!(written.unwrap_err(), WriteError::Homeless);
+        assert_eq!(written.unwrap_err(), WriteError::MissingParent);
     }
     let _ = std::fs::remove_dir_all(path);
+}
+
+/// A new object with a body that many share.
+fn large(bucket: &str, key: &str, body: &bytes::Bytes) -> Write {
+    let put = Put { version: "v1".into(), body: body.clone(), head: Head::default(), epoch: 0 };
+    Write { put: Some(put), ..write(bucket, key, Expect::Absent, None) }
+}
+
+#[tokio::test]
+async fn frames_of_large_objects_count_in_the_history() {
+    let store = Store::in_memory();
+    let body = vec![b'x'; 1 << 20].into();
+    for n in 0..200 {
+        let entry = store.write(large("b", &format!("k{n}"), &body)).await.unwrap();
+        // What the first watcher does.
+        let (events, _) = store.events_after("b", entry.rv - 1, 1).unwrap();
+        events[0].frame.get_or_init(|| entry.body.clone());
+        let state = store.shared.state.read();
+        let history = &state.bucket("b").unwrap().history;
+        assert!(history.resident() <= history.bytes(), "event {n} holds more than is counted");
+        assert!(history.bytes() <= history::BYTES_AT_MOST, "event {n}: {}", history.bytes());
+    }
+}
+
+#[tokio::test]
+async fn histories_of_many_kinds_are_bounded_together() {
+    let store = Store::in_memory();
+    let body = vec![b'x'; 8 << 20].into();
+    for n in 0..120 {
+        store.write(large(&format!("b{}", n % 10), &format!("k{n}"), &body)).await.unwrap();
+    }
+    let state = store.shared.state.read();
+    let total: usize = state.buckets().map(|(_, bucket)| bucket.history.bytes()).sum();
+    assert!(total <= 256 << 20, "{total}");
+    assert!(total > 128 << 20, "{total}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_forgotten_when_they_are_old_however_few() {
+    let store = Store::in_memory();
+    let first = store.write(write("b", "k1", Expect::Absent, Some("1"))).await.unwrap();
+    let second = store.write(write("b", "k2", Expect::Absent, Some("1"))).await.unwrap();
+    store.write(write("quiet", "k", Expect::Absent, Some("1"))).await.unwrap();
+    tokio::time::advance(history::AGE_AT_MOST + std::time::Duration::from_secs(1)).await;
+    let third = store.write(write("b", "k3", Expect::Absent, Some("1"))).await.unwrap();
+    assert_eq!(store.events_after("b", first.rv, 10).unwrap_err(), TooOld { oldest: second.rv });
+    assert_eq!(store.events_after("b", second.rv, 10).unwrap().0.len(), 1);
+    // Whoever has seen the last change can go on, however long ago that was.
+    store.expire_histories();
+    tokio::time::advance(history::AGE_AT_MOST * 2).await;
+    store.expire_histories();
+    let state = store.shared.state.read();
+    assert!(state.buckets().all(|(_, bucket)| bucket.history.bytes() == 0));
+    drop(state);
+    assert_eq!(store.events_after("b", third.rv, 10).unwrap().0.len(), 0);
 }

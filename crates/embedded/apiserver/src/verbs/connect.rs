@@ -7,7 +7,7 @@ use http::Response;
 use quintet_objects::{FieldError, Path};
 use serde_json::{Value, json};
 
-use super::{Ask, Shown, delete, update};
+use super::{Output, RequestContext, delete, update};
 use crate::{
     auth::{
         Caller,
@@ -15,55 +15,59 @@ use crate::{
         tokens,
     },
     decode,
+    encoding::response::{self, Representation},
     json::{self, items, text, texts, timestamp},
     model,
-    request::{body::Answer, options::DeleteOptions, url::Query},
-    show::{self, Wanted},
+    request::{body::ResponseBody, options::DeleteOptions, url::Query},
     status::{self, Failure, Named},
     store::key_of,
 };
 
-type Outcome = Result<Response<Answer>, Failure>;
+type Outcome = Result<Response<ResponseBody>, Failure>;
 
-/// Subresources that are streams, however they are asked for.
+/// Streaming subresources, which accept every verb.
 pub(crate) fn takes_any_verb(subresource: &str) -> bool {
     matches!(subresource, "exec" | "attach" | "portforward")
 }
 
 /// Serves a request that is special; `None` if it is not.
 pub(crate) async fn serve(
-    ask: &Ask,
+    context: &RequestContext,
     verb: &str,
     query: &Query,
     content_type: Option<&str>,
     body: &Bytes,
-    wanted: Wanted,
+    wanted: Representation,
 ) -> Option<Outcome> {
-    let group = &*ask.resource.group;
+    let group = &*context.resource.group;
     let is_create = verb == "create";
-    let outcome = match (group, &*ask.resource.plural, ask.subresource.as_str()) {
-        ("authentication.k8s.io", "tokenreviews", "") if is_create => token_review(ask, content_type, body),
-        ("authentication.k8s.io", "selfsubjectreviews", "") if is_create => {
-            decode::object(ask, content_type, body)
-                .map(|review| with_status(review, json!({"userInfo": ask.caller.to_value()})))
+    let outcome = match (group, &*context.resource.plural, context.subresource.as_str()) {
+        ("authentication.k8s.io", "tokenreviews", "") if is_create => {
+            token_review(context, content_type, body)
         }
-        ("authorization.k8s.io", _, "") if is_create => access_review(ask, content_type, body),
-        ("", "serviceaccounts", "token") if is_create => token_request(ask, content_type, body),
-        ("", "pods", "binding") | ("", "bindings", "") if is_create => bind(ask, content_type, body).await,
-        ("", "pods", "eviction") if is_create => evict(ask, content_type, body).await,
-        ("", "pods", "log") => return Some(log(ask, query)),
-        ("", "pods", "exec" | "attach" | "portforward") => Err(stream(ask)),
+        ("authentication.k8s.io", "selfsubjectreviews", "") if is_create => {
+            decode::object(context, content_type, body)
+                .map(|review| with_status(review, json!({"userInfo": context.caller.to_value()})))
+        }
+        ("authorization.k8s.io", _, "") if is_create => access_review(context, content_type, body),
+        ("", "serviceaccounts", "token") if is_create => token_request(context, content_type, body),
+        ("", "pods", "binding") | ("", "bindings", "") if is_create => {
+            bind(context, content_type, body).await
+        }
+        ("", "pods", "eviction") if is_create => evict(context, content_type, body).await,
+        ("", "pods", "log") => return Some(log(context, query)),
+        ("", "pods", "exec" | "attach" | "portforward") => Err(stream(context)),
         ("", "componentstatuses", "") => {
             if verb == "list" {
                 Ok(json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []}))
             } else {
-                Err(Failure::not_found(ask.named()))
+                Err(Failure::not_found(context.named()))
             }
         }
         _ => return None,
     };
     let code = if is_create { 201 } else { 200 };
-    Some(outcome.and_then(|value| show::value(code, &value, wanted)))
+    Some(outcome.and_then(|value| response::value(code, &value, wanted)))
 }
 
 fn with_status(mut review: Value, status: Value) -> Value {
@@ -71,13 +75,13 @@ fn with_status(mut review: Value, status: Value) -> Value {
     review
 }
 
-fn token_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
-    let review = decode::object(ask, content_type, body)?;
+fn token_review(context: &RequestContext, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+    let review = decode::object(context, content_type, body)?;
     let mut audiences: Vec<&str> = texts(&review, "/spec/audiences").collect();
     if audiences.is_empty() {
         audiences.push(tokens::ISSUER);
     }
-    let status = match tokens::authenticate(&ask.api, text(&review, "/spec/token"), &audiences) {
+    let status = match tokens::authenticate(&context.api, text(&review, "/spec/token"), &audiences) {
         Some((caller, audiences)) => {
             json!({"authenticated": true, "user": caller.to_value(), "audiences": audiences})
         }
@@ -87,19 +91,23 @@ fn token_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Va
 }
 
 /// The SubjectAccessReview family.
-fn access_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
-    let review = decode::object(ask, content_type, body)?;
-    if &*ask.resource.plural == "selfsubjectrulesreviews" {
+fn access_review(
+    context: &RequestContext,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Result<Value, Failure> {
+    let review = decode::object(context, content_type, body)?;
+    if &*context.resource.plural == "selfsubjectrulesreviews" {
         let namespace = text(&review, "/spec/namespace");
-        let rules = rbac::rules_for(&ask.api, &ask.caller, namespace);
+        let rules = rbac::rules_for(&context.api, &context.caller, namespace);
         let (paths, resources): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.is_about_paths());
         let shown = |rules: Vec<&rbac::Rule>| rules.into_iter().map(rbac::Rule::to_value).collect::<Vec<_>>();
         let status =
             json!({"resourceRules": shown(resources), "nonResourceRules": shown(paths), "incomplete": false});
         return Ok(with_status(review, status));
     }
-    let caller = if ask.resource.plural.starts_with("self") {
-        Arc::clone(&ask.caller)
+    let caller = if context.resource.plural.starts_with("self") {
+        Arc::clone(&context.caller)
     } else {
         let extra = review.pointer("/spec/extra").and_then(Value::as_object).into_iter().flatten();
         Arc::new(Caller {
@@ -111,9 +119,9 @@ fn access_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
                 .collect(),
         })
     };
-    let mistakes = review_mistakes(ask, &review);
+    let mistakes = review_mistakes(context, &review);
     if !mistakes.is_empty() {
-        return Err(Failure::invalid(ask.named_kind(""), &mistakes));
+        return Err(Failure::invalid(context.named_kind(""), &mistakes));
     }
     let reason = if let Some(wanted) = review.pointer("/spec/resourceAttributes") {
         let attributes = Attributes {
@@ -125,10 +133,10 @@ fn access_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
             namespace: text(wanted, "/namespace"),
             name: text(wanted, "/name"),
         };
-        rbac::allows(&ask.api, &caller, &attributes)
+        rbac::allows(&context.api, &caller, &attributes)
     } else {
         let wanted = |key: &str| text(&review, &format!("/spec/nonResourceAttributes/{key}")).to_owned();
-        rbac::allows_path(&ask.api, &caller, &wanted("verb"), &wanted("path"))
+        rbac::allows_path(&context.api, &caller, &wanted("verb"), &wanted("path"))
     };
     let mut status = json!({"allowed": reason.is_some()});
     if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
@@ -137,8 +145,8 @@ fn access_review(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
     Ok(with_status(review, status))
 }
 
-/// What is wrong with a review that asks whether somebody may do something.
-fn review_mistakes(ask: &Ask, review: &Value) -> Vec<FieldError> {
+/// What is wrong with a review that asks whether a user may do something.
+fn review_mistakes(context: &RequestContext, review: &Value) -> Vec<FieldError> {
     let spec = Path::new("spec");
     let [resource, path] = ["resourceAttributes", "nonResourceAttributes"].map(|key| {
         review.get("spec").and_then(|spec| spec.get(key)).filter(|attributes| !attributes.is_null())
@@ -157,7 +165,7 @@ fn review_mistakes(ask: &Ask, review: &Value) -> Vec<FieldError> {
         )),
         _ => {}
     }
-    let plural = &*ask.resource.plural;
+    let plural = &*context.resource.plural;
     let is_about_nobody = text(review, "/spec/user").is_empty() && items(review, "/spec/groups").is_empty();
     if !plural.starts_with("self") && is_about_nobody {
         let why = "at least one of user or group must be specified";
@@ -165,7 +173,7 @@ fn review_mistakes(ask: &Ask, review: &Value) -> Vec<FieldError> {
     }
     if plural == "localsubjectaccessreviews" {
         if let Some(resource) = resource
-            && text(resource, "/namespace") != ask.namespace
+            && text(resource, "/namespace") != context.namespace
         {
             let attributes = spec.field("resourceAttributes");
             let found = json!(text(resource, "/namespace"));
@@ -180,9 +188,13 @@ fn review_mistakes(ask: &Ask, review: &Value) -> Vec<FieldError> {
     mistakes
 }
 
-fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
-    let mut request = decode::object(ask, content_type, body)?;
-    let entry = ask.entry()?;
+fn token_request(
+    context: &RequestContext,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Result<Value, Failure> {
+    let mut request = decode::object(context, content_type, body)?;
+    let entry = context.entry()?;
     let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
     let refusal = match seconds {
         ..600 => Some("may not specify a duration less than 10 minutes"),
@@ -199,21 +211,20 @@ fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
     if audiences.is_empty() {
         audiences.push(tokens::ISSUER.to_owned());
     }
-    let now = ask.now.as_second();
-    let mut bound =
-        json!({"namespace": ask.namespace, "serviceaccount": {"name": ask.name, "uid": &*entry.head.uid}});
+    let now = context.now.as_second();
+    let mut bound = json!({"namespace": context.namespace, "serviceaccount": {"name": context.name, "uid": &*entry.head.uid}});
     if let Some(reference) = request.pointer("/spec/boundObjectRef").cloned().filter(Value::is_object) {
         let (kind, name) = (text(&reference, "/kind").to_lowercase(), text(&reference, "/name"));
         let (bucket, key) = match kind.as_str() {
-            "pod" => ("core/pods", key_of(&ask.namespace, name)),
-            "secret" => ("core/secrets", key_of(&ask.namespace, name)),
+            "pod" => ("core/pods", key_of(&context.namespace, name)),
+            "secret" => ("core/secrets", key_of(&context.namespace, name)),
             "node" => ("core/nodes", name.to_owned()),
             _ => {
                 return Err(Failure::bad_request(format!("cannot bind token to object of type {kind}")));
             }
         };
         let plural = format!("{kind}s");
-        let object = ask.api.store().get(bucket, &key);
+        let object = context.api.store().get(bucket, &key);
         let object =
             object.ok_or_else(|| Failure::not_found(Named { group: "", resource: &plural, name }))?;
         let uid = text(&reference, "/uid");
@@ -226,29 +237,31 @@ fn token_request(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<V
         json::as_map(&mut bound).insert(kind, json!({"name": name, "uid": &*object.head.uid}));
     }
     let claims = json!({"iss": tokens::ISSUER, "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
-        "jti": ask.api.chance().uuid(), "sub": format!("system:serviceaccount:{}:{}", ask.namespace, ask.name), "kubernetes.io": bound});
-    let token = ask.api.tokens().sign(&claims).map_err(Failure::internal)?;
-    let expires = ask.now.checked_add(jiff::SignedDuration::from_secs(seconds)).map_err(Failure::internal)?;
+        "jti": context.api.rng().uuid(), "sub": format!("system:serviceaccount:{}:{}", context.namespace, context.name), "kubernetes.io": bound});
+    let token = context.api.tokens().sign(&claims).map_err(Failure::internal)?;
+    let expires =
+        context.now.checked_add(jiff::SignedDuration::from_secs(seconds)).map_err(Failure::internal)?;
     let expires = timestamp(expires);
     let spec = json::child(json::as_map(&mut request), "spec");
     spec.insert("audiences".into(), json!(audiences));
     spec.insert("expirationSeconds".into(), seconds.into());
     let metadata = json::metadata(&mut request);
-    metadata.insert("name".into(), ask.name.as_str().into());
-    metadata.insert("namespace".into(), ask.namespace.as_str().into());
-    metadata.insert("creationTimestamp".into(), timestamp(ask.now).into());
+    metadata.insert("name".into(), context.name.as_str().into());
+    metadata.insert("namespace".into(), context.namespace.as_str().into());
+    metadata.insert("creationTimestamp".into(), timestamp(context.now).into());
     Ok(with_status(request, json!({"token": token, "expirationTimestamp": expires})))
 }
 
 /// Puts a pod on a node.
-async fn bind(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
-    let binding = decode::object(ask, content_type, body)?;
+async fn bind(context: &RequestContext, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+    let binding = decode::object(context, content_type, body)?;
     let name = text(&binding, "/metadata/name");
-    if !ask.name.is_empty() && ask.name != name {
+    if !context.name.is_empty() && context.name != name {
         return Err(Failure::bad_request("name in URL does not match name in Binding object"));
     }
-    let pods = ask.api.built_in("", "pods")?;
-    let pod = Ask { resource: pods, name: name.to_owned(), ..ask.clone() }.below("binding");
+    let pods = context.api.built_in("", "pods")?;
+    let pod = RequestContext { resource: pods, name: name.to_owned(), ..context.clone() }
+        .for_subresource("binding");
     let node = text(&binding, "/target/name");
     if node.is_empty() {
         let error = FieldError::required(&Path::new("target").field("name"), "");
@@ -276,7 +289,7 @@ async fn bind(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Valu
         for (key, value) in annotations {
             json::child(metadata, "annotations").insert(key.clone(), value.clone());
         }
-        let now = timestamp(ask.api.now());
+        let now = timestamp(context.api.now());
         let status = json::child(json::as_map(&mut object), "status");
         if let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() {
             conditions.retain(|condition| text(condition, "/type") != "PodScheduled");
@@ -289,31 +302,38 @@ async fn bind(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Valu
 }
 
 /// Deletes a pod unless a disruption budget protects it.
-async fn evict(ask: &Ask, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
-    let eviction = decode::object(ask, content_type, body)?;
-    let entry = ask.entry()?;
-    let pod = ask.api.load(&ask.resource, &entry).await?;
+async fn evict(context: &RequestContext, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+    let eviction = decode::object(context, content_type, body)?;
+    let entry = context.entry()?;
+    let pod = context.api.load(&context.resource, &entry).await?;
     let options = match eviction.get("deleteOptions") {
         Some(options) => DeleteOptions::from_value(options)?,
         None => DeleteOptions::default(),
     };
     let is_exempt = entry.head.is_terminating
         || matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending" | "");
-    let is_dry_run = options.is_dry_run || ask.options.is_dry_run;
-    if !is_exempt {
-        spend_budget(ask, &entry.head, is_dry_run).await?;
-    }
-    let plain = ask.clone().below("");
-    delete::delete(&plain, &DeleteOptions { is_dry_run, ..options }).await?;
+    let is_dry_run = options.is_dry_run || context.options.is_dry_run;
+    let (api, context) = (context.api.clone(), context.clone());
+    // Once the budget is spent, the pod has to go, whether or not the caller waits for it.
+    let work = async move {
+        if !is_exempt {
+            spend_budget(&context, &entry.head, is_dry_run).await?;
+        }
+        delete::delete(&context.for_subresource(""), &DeleteOptions { is_dry_run, ..options }).await
+    };
+    api.detached(work).await.map_err(Failure::internal)??;
     Ok(status::done())
 }
 
 /// Takes one disruption from the budget of a pod, or refuses.
-async fn spend_budget(ask: &Ask, pod: &crate::store::Head, is_dry_run: bool) -> Result<(), Failure> {
-    let prefix = format!("{}/", ask.namespace);
-    let budgets = ask.api.store().list("policy/poddisruptionbudgets", &prefix, None, None).map(|(e, _)| e);
+async fn spend_budget(
+    context: &RequestContext,
+    pod: &crate::store::Head,
+    is_dry_run: bool,
+) -> Result<(), Failure> {
+    let prefix = format!("{}/", context.namespace);
+    let budgets = context.api.store().objects("policy/poddisruptionbudgets", &prefix);
     let budgets: Vec<Value> = budgets
-        .unwrap_or_default()
         .iter()
         .map(|(_, entry)| entry.to_value("policy/v1", "PodDisruptionBudget"))
         .filter(|budget| {
@@ -339,10 +359,12 @@ async fn spend_budget(ask: &Ask, pod: &crate::store::Head, is_dry_run: bool) -> 
         )
         .with_cause("DisruptionBudget", why, "")
     };
-    let registry = ask.api.registry();
+    let registry = context.api.registry();
     let Some(resource) = registry.get("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
-    let one = Ask::internal(&ask.api, resource, &ask.namespace, name).below("status").for_show(is_dry_run);
-    let pod_name = &ask.name;
+    let one = RequestContext::internal(&context.api, resource, &context.namespace, name)
+        .for_subresource("status")
+        .with_dry_run(is_dry_run);
+    let pod_name = &context.name;
     update::update(&one, false, update::Made::Changed, move |mut budget: Value| async move {
         // Decided from what is replaced: of two evictions one finds the budget spent.
         let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
@@ -360,15 +382,15 @@ async fn spend_budget(ask: &Ask, pod: &crate::store::Head, is_dry_run: bool) -> 
         }
         let status = json::child(json::as_map(&mut budget), "status");
         status.insert("disruptionsAllowed".into(), (left - 1).max(0).into());
-        let now = timestamp(ask.api.now());
+        let now = timestamp(context.api.now());
         json::child(status, "disruptedPods").insert(pod_name.clone(), now.into());
         Ok(budget)
     })
     .await
-    .map(|_: Shown| ())
+    .map(|_: Output| ())
 }
 
-fn container_of(ask: &Ask, pod: &Value, wanted: Option<&str>) -> Result<(), Failure> {
+fn container_of(context: &RequestContext, pod: &Value, wanted: Option<&str>) -> Result<(), Failure> {
     let names: Vec<&str> = ["/spec/initContainers", "/spec/containers", "/spec/ephemeralContainers"]
         .iter()
         .flat_map(|list| items(pod, list))
@@ -378,35 +400,35 @@ fn container_of(ask: &Ask, pod: &Value, wanted: Option<&str>) -> Result<(), Fail
     match wanted {
         Some(wanted) if names.contains(&wanted) => Ok(()),
         Some(wanted) => {
-            Err(Failure::bad_request(format!("container {wanted} is not valid for pod {}", ask.name)))
+            Err(Failure::bad_request(format!("container {wanted} is not valid for pod {}", context.name)))
         }
         None if plain.len() > 1 => Err(Failure::bad_request(format!(
             "a container name must be specified for pod {}, choose one of: [{}]",
-            ask.name,
+            context.name,
             plain.join(" ")
         ))),
         None => Ok(()),
     }
 }
 
-fn log(ask: &Ask, query: &Query) -> Outcome {
-    let entry = ask.entry()?;
+fn log(context: &RequestContext, query: &Query) -> Outcome {
+    let entry = context.entry()?;
     let pod = entry.to_value("v1", "Pod");
-    container_of(ask, &pod, query.get("container"))?;
+    container_of(context, &pod, query.get("container"))?;
     if text(&pod, "/spec/nodeName").is_empty() {
-        return Ok(show::answer(204, "text/plain", ""));
+        return Ok(response::with_body(204, "text/plain", ""));
     }
-    Err(Failure::internal(format!("no node serves the logs of pod {}", ask.name)))
+    Err(Failure::internal(format!("no node serves the logs of pod {}", context.name)))
 }
 
 /// Streams need a node; this says which part is missing.
-fn stream(ask: &Ask) -> Failure {
-    match ask.entry() {
+fn stream(context: &RequestContext) -> Failure {
+    match context.entry() {
         Err(failure) => failure,
         Ok(entry) => {
             let pod = entry.to_value("v1", "Pod");
             if text(&pod, "/spec/nodeName").is_empty() {
-                return Failure::bad_request(format!("pod {} does not have a host assigned", ask.name));
+                return Failure::bad_request(format!("pod {} does not have a host assigned", context.name));
             }
             Failure::bad_request("Upgrade request required")
         }

@@ -1,13 +1,14 @@
-//! Deletion: at once, or step by step where finalizers or a grace period ask for it.
+//! Delete: at once, or graceful where finalizers or a grace period require it.
 
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
-use super::{Ask, Shown, filter::Filter, metadata};
+use super::{Output, RequestContext, filter::Filter, metadata};
 use crate::{
     admission::{self, Operation},
+    commit::Held,
     json::{self, text, timestamp},
     model,
     request::options::{DeleteOptions, ListOptions, Propagation},
@@ -24,40 +25,37 @@ pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 /// Deletes the object that the request names.
-pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, Failure> {
-    let resource = &ask.resource;
+pub(crate) async fn delete(context: &RequestContext, options: &DeleteOptions) -> Result<Output, Failure> {
+    let resource = &context.resource;
     for _ in 0..ATTEMPTS {
-        let entry = ask.entry()?;
-        let old = ask.api.load(resource, &entry).await?;
-        check_preconditions(ask, &old, options)?;
-        admission::mutate_deletion(ask, options, &old).await?;
-        admission::validate(ask, Operation::Delete(options), None, Some(&old)).await?;
+        let entry = context.entry()?;
+        let old = context.api.load(resource, &entry).await?;
+        check_preconditions(context, &old, options)?;
+        admission::mutate_deletion(context, options, &old).await?;
+        admission::validate(context, Operation::Delete(options), None, Some(&old)).await?;
         let mut new = old.clone();
-        set_propagation(ask, &mut new, options);
-        let grace = grace_period(ask, &old, options);
+        set_propagation(context, &mut new, options);
+        let grace = grace_period(context, &old, options);
         let is_first = !metadata::is_terminating(&old);
         if is_first {
             model::hold_back(resource, &mut new);
         }
         let is_held = !metadata::finalizers(&new).is_empty() || model::holds_back(resource, &new);
-        let key: Arc<str> = ask.key().into();
+        let key: Arc<str> = context.key().into();
         if grace == 0 && !is_held {
             if options.is_dry_run {
-                return Ok(gone(ask, old));
+                return Ok(deleted_response(context, old));
             }
             let write = Write::remove(&resource.bucket, key, entry.rv);
-            match ask.api.write(write).await {
-                Ok(_) => {
-                    ask.api.after_write(resource, &ask.name).await;
-                    return Ok(gone(ask, old));
-                }
-                Err(WriteError::Conflict) => continue,
-                Err(error) => return Err(Failure::internal(error.to_string())),
+            match context.api.commit(write, resource, &context.name, Held::default()).await {
+                Ok(_) => return Ok(deleted_response(context, old)),
+                Err((WriteError::Conflict, _)) => continue,
+                Err((error, _)) => return Err(Failure::internal(error)),
             }
         }
         let shown_grace = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
         if is_first {
-            let ends = later(ask, grace)?;
+            let ends = later(context, grace)?;
             let metadata = json::metadata(&mut new);
             metadata.insert("deletionTimestamp".into(), timestamp(ends).into());
             metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
@@ -65,48 +63,42 @@ pub(crate) async fn delete(ask: &Ask, options: &DeleteOptions) -> Result<Shown, 
             model::mark_terminating(resource, &mut new);
         } else if shown_grace.is_some_and(|shown| grace < shown) {
             let metadata = json::metadata(&mut new);
-            let ends = later(ask, grace)?;
+            let ends = later(context, grace)?;
             metadata.insert("deletionTimestamp".into(), timestamp(ends).into());
             metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
         }
         if new == old {
-            return Ok(Shown::Entry(entry));
+            return Ok(Output::Entry(entry));
         }
         if options.is_dry_run {
-            return Ok(Shown::Value(new));
+            return Ok(Output::Value(new));
         }
-        let put = ask.api.encode(resource, &new).await?;
+        let put = context.api.encode(resource, &new).await?;
         let write = Write::replace(&resource.bucket, key, entry.rv, put);
-        match ask.api.write(write).await {
-            Ok(entry) => {
-                ask.api.after_write(resource, &ask.name).await;
-                return Ok(Shown::Entry(entry));
-            }
-            Err(WriteError::Conflict) => {}
-            Err(error) => return Err(Failure::internal(error.to_string())),
+        match context.api.commit(write, resource, &context.name, Held::default()).await {
+            Ok(entry) => return Ok(Output::Entry(entry)),
+            Err((WriteError::Conflict, _)) => {}
+            Err((error, _)) => return Err(Failure::internal(error)),
         }
     }
-    Err(Failure::modified(ask.named()))
+    Err(Failure::modified(context.named()))
 }
 
-/// Deletes what a list would show; answers with that list.
+/// Deletes the objects that a list would return, and returns them.
 pub(crate) async fn delete_collection(
-    ask: &Ask,
+    context: &RequestContext,
     list: &ListOptions,
     options: &DeleteOptions,
 ) -> Result<Vec<Value>, Failure> {
-    let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    let filter = Filter::new(&ask.resource, namespace, list)?;
-    let (entries, _) = ask
-        .api
-        .store()
-        .list(&ask.resource.bucket, &filter.prefix, None, None)
-        .map_err(|_| Failure::expired("The resourceVersion for the provided list is too old."))?;
-    let wanted = entries.into_iter().filter(|(key, entry)| filter.matches(&ask.resource, key, entry));
+    let namespace = Some(context.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let filter = Filter::new(&context.resource, namespace, list)?;
+    let entries = context.api.store().objects(&context.resource.bucket, &filter.prefix);
+    let wanted = entries.into_iter().filter(|(key, entry)| filter.matches(&context.resource, key, entry));
     let deletions = wanted.take(list.limit.unwrap_or(usize::MAX)).map(|(key, entry)| async move {
         let (namespace, name) = split_key(&key);
-        let one = Ask { namespace: namespace.to_owned(), name: name.to_owned(), ..ask.clone() };
-        let last = ask.api.load(&ask.resource, &entry).await?;
+        let one =
+            RequestContext { namespace: namespace.to_owned(), name: name.to_owned(), ..context.clone() };
+        let last = context.api.load(&context.resource, &entry).await?;
         match delete(&one, options).await {
             Err(failure) if failure.code() != 404 => Err(failure),
             _ => Ok(last),
@@ -115,8 +107,13 @@ pub(crate) async fn delete_collection(
     stream::iter(deletions).buffered(AT_A_TIME).try_collect().await
 }
 
-fn check_preconditions(ask: &Ask, old: &Value, options: &DeleteOptions) -> Result<(), Failure> {
-    let named = Named { group: &ask.resource.group, resource: &ask.resource.kind, name: &ask.name };
+fn check_preconditions(
+    context: &RequestContext,
+    old: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Failure> {
+    let named =
+        Named { group: &context.resource.group, resource: &context.resource.kind, name: &context.name };
     let uid = text(old, "/metadata/uid");
     if let Some(wanted) = options.uid.as_deref()
         && wanted != uid
@@ -142,11 +139,11 @@ fn check_preconditions(ask: &Ask, old: &Value, options: &DeleteOptions) -> Resul
     Ok(())
 }
 
-/// Adds or removes the finalizers that make the collector wait or let go.
-fn set_propagation(ask: &Ask, object: &mut Value, options: &DeleteOptions) {
+/// Adds or removes the finalizers that make the garbage collector wait or orphan.
+fn set_propagation(context: &RequestContext, object: &mut Value, options: &DeleteOptions) {
     let is_terminating = metadata::is_terminating(object);
     let has = |wanted: &str| metadata::finalizers(object).contains(&wanted);
-    let orphans_by_default = ask.resource.as_built_in().is_some_and(|kind| kind.orphans_by_default);
+    let orphans_by_default = context.resource.as_built_in().is_some_and(|kind| kind.orphans_by_default);
     let propagation = match options.propagation {
         Some(propagation) => propagation,
         None if has(ORPHAN) => Propagation::Orphan,
@@ -174,15 +171,16 @@ fn set_propagation(ask: &Ask, object: &mut Value, options: &DeleteOptions) {
 }
 
 /// The time after so many seconds.
-fn later(ask: &Ask, seconds: i64) -> Result<jiff::Timestamp, Failure> {
-    ask.now
+fn later(context: &RequestContext, seconds: i64) -> Result<jiff::Timestamp, Failure> {
+    context
+        .now
         .checked_add(jiff::SignedDuration::from_secs(seconds))
         .map_err(|_| Failure::bad_request(format!("a grace period of {seconds} seconds has no end")))
 }
 
 /// Seconds the object gets: only pods that run somewhere get any.
-fn grace_period(ask: &Ask, old: &Value, options: &DeleteOptions) -> i64 {
-    if !ask.resource.is("", "pods") {
+fn grace_period(context: &RequestContext, old: &Value, options: &DeleteOptions) -> i64 {
+    if !context.resource.is("", "pods") {
         return 0;
     }
     let is_unscheduled = text(old, "/spec/nodeName").is_empty();
@@ -202,10 +200,10 @@ fn asked_grace(seconds: i64) -> i64 {
     if seconds < 0 { 1 } else { seconds }
 }
 
-/// The answer when nothing is left.
-fn gone(ask: &Ask, old: Value) -> Shown {
-    if ask.resource.as_built_in().is_some_and(|kind| kind.returns_deleted) {
-        return Shown::Value(old);
+/// The response to a completed deletion.
+fn deleted_response(context: &RequestContext, old: Value) -> Output {
+    if context.resource.as_built_in().is_some_and(|kind| kind.returns_deleted) {
+        return Output::Value(old);
     }
-    Shown::Value(status::deleted(ask.named(), text(&old, "/metadata/uid")))
+    Output::Value(status::deleted(context.named(), text(&old, "/metadata/uid")))
 }

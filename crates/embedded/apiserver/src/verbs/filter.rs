@@ -1,4 +1,4 @@
-//! Which objects of a list or watch a client wants.
+//! Label, field and namespace selection of lists and watches.
 
 use std::borrow::Cow;
 

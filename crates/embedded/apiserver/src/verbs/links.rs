@@ -1,4 +1,4 @@
-//! Links in what is passed through, changed so that following them leads through this server again.
+//! Rewrites links in proxied pages so that they lead through the proxy.
 
 /// Attributes that hold a link.
 const ATTRIBUTES: [&[u8]; 7] = [b"action", b"data", b"formaction", b"href", b"manifest", b"poster", b"src"];

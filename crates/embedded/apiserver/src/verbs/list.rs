@@ -1,11 +1,11 @@
-//! Lists, in pages and of the past.
+//! List: pages, and lists at past resource versions.
 
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, filter::Filter};
+use super::{RequestContext, filter::Filter};
 use crate::{
     request::options::{ListOptions, Since},
     status::Failure,
@@ -61,8 +61,8 @@ fn read_token(text: &str) -> Result<(i64, String), Failure> {
 }
 
 /// Waits until a version has happened.
-pub(crate) async fn wait_for(ask: &Ask, rv: u64) -> Result<(), Failure> {
-    let store = ask.api.store();
+pub(crate) async fn wait_for(context: &RequestContext, rv: u64) -> Result<(), Failure> {
+    let store = context.api.store();
     if store.version() >= rv {
         return Ok(());
     }
@@ -70,12 +70,12 @@ pub(crate) async fn wait_for(ask: &Ask, rv: u64) -> Result<(), Failure> {
     waited.map_err(|_| Failure::future_version(rv, store.version()))
 }
 
-/// Lists what the request asks for.
-pub(crate) async fn list(ask: &Ask, options: &ListOptions) -> Result<Page, Failure> {
-    let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    let filter = Filter::new(&ask.resource, namespace, options)?;
-    let store = ask.api.store();
-    let bucket = &ask.resource.bucket;
+/// Serves a list request.
+pub(crate) async fn list(context: &RequestContext, options: &ListOptions) -> Result<Page, Failure> {
+    let namespace = Some(context.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let filter = Filter::new(&context.resource, namespace, options)?;
+    let store = context.api.store();
+    let bucket = &context.resource.bucket;
     let (mut at, mut start) = (None, None);
     if let Some(text) = &options.continue_token {
         if options.resource_version.is_some_and(|rv| rv != 0) {
@@ -89,16 +89,16 @@ pub(crate) async fn list(ask: &Ask, options: &ListOptions) -> Result<Page, Failu
     } else {
         match options.since {
             Since::Latest | Since::Any => {}
-            Since::NotOlderThan(rv) => wait_for(ask, rv).await?,
+            Since::NotOlderThan(rv) => wait_for(context, rv).await?,
             Since::Exactly(rv) => {
-                wait_for(ask, rv).await?;
+                wait_for(context, rv).await?;
                 at = Some(rv);
             }
         }
     }
     if let (Some(key), None, None) = (&filter.key, at, &start) {
         let (entry, rv) = store.get_now(bucket, key);
-        let entry = entry.filter(|entry| filter.matches(&ask.resource, key, entry));
+        let entry = entry.filter(|entry| filter.matches(&context.resource, key, entry));
         let entries = entry.into_iter().map(|entry| (key.as_str().into(), entry)).collect();
         return Ok(Page { entries, rv, continue_token: None, remaining: None });
     }
@@ -114,7 +114,7 @@ pub(crate) async fn list(ask: &Ask, options: &ListOptions) -> Result<Page, Failu
     let (entries, rv) = store.list(bucket, &filter.prefix, start.as_deref(), at).map_err(too_old)?;
     let mut matching = entries
         .into_iter()
-        .filter(|(key, entry)| filter.is_open() || filter.matches(&ask.resource, key, entry));
+        .filter(|(key, entry)| filter.is_open() || filter.matches(&context.resource, key, entry));
     let Some(limit) = options.limit else {
         return Ok(Page { entries: matching.collect(), rv, continue_token: None, remaining: None });
     };

@@ -1,10 +1,10 @@
-//! What the server does to the metadata of every object, whatever its kind.
+//! Object metadata that the server sets and checks for every kind.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::Ask;
+use super::RequestContext;
 use crate::{
     json::{self, carry, metadata, text, timestamp},
     status::Failure,
@@ -14,26 +14,26 @@ use crate::{
 const BASE_AT_MOST: usize = 58;
 
 /// Checks that the object is for the place the request names, and puts it there.
-pub(crate) fn settle(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
+pub(crate) fn bind_to_url(context: &RequestContext, object: &mut Value) -> Result<(), Failure> {
     let namespace = text(object, "/metadata/namespace").to_owned();
-    if ask.resource.is_namespaced {
-        if !namespace.is_empty() && namespace != ask.namespace {
+    if context.resource.is_namespaced {
+        if !namespace.is_empty() && namespace != context.namespace {
             return Err(Failure::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
-        metadata(object).insert("namespace".into(), ask.namespace.as_str().into());
+        metadata(object).insert("namespace".into(), context.namespace.as_str().into());
     } else {
         metadata(object).remove("namespace");
     }
     let name = text(object, "/metadata/name").to_owned();
-    if !ask.name.is_empty() {
+    if !context.name.is_empty() {
         if name.is_empty() {
-            metadata(object).insert("name".into(), ask.name.as_str().into());
-        } else if name != ask.name {
+            metadata(object).insert("name".into(), context.name.as_str().into());
+        } else if name != context.name {
             return Err(Failure::bad_request(format!(
                 "the name of the object ({name}) does not match the name on the URL ({})",
-                ask.name
+                context.name
             )));
         }
     }
@@ -41,11 +41,11 @@ pub(crate) fn settle(ask: &Ask, object: &mut Value) -> Result<(), Failure> {
 }
 
 /// A whole object has to say its name, even where the URL does.
-pub(crate) fn require_name(ask: &Ask, object: &Value) -> Result<(), Failure> {
+pub(crate) fn require_name(context: &RequestContext, object: &Value) -> Result<(), Failure> {
     if text(object, "/metadata/name").is_empty() {
         let message = format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            ask.name
+            context.name
         );
         return Err(Failure::bad_request(message));
     }
@@ -53,7 +53,7 @@ pub(crate) fn require_name(ask: &Ask, object: &Value) -> Result<(), Failure> {
 }
 
 /// Removes from a new object what only the server may say.
-pub(crate) fn wipe(object: &mut Value) {
+pub(crate) fn clear_server_fields(object: &mut Value) {
     let metadata = metadata(object);
     for key in [
         "uid",
@@ -68,7 +68,7 @@ pub(crate) fn wipe(object: &mut Value) {
 }
 
 /// Drops owner references that are there twice.
-pub(crate) fn unite_owners(ask: &Ask, object: &mut Value) {
+pub(crate) fn deduplicate_owners(context: &RequestContext, object: &mut Value) {
     let Some(owners) = metadata(object).get_mut("ownerReferences").and_then(Value::as_array_mut) else {
         return;
     };
@@ -84,20 +84,20 @@ pub(crate) fn unite_owners(ask: &Ask, object: &mut Value) {
     });
     if owners.len() < before {
         for uid in twice {
-            ask.warn(format!(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uid}"));
+            context.warn(format!(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uid}"));
         }
     }
 }
 
 /// Gives a new object its identity.
-pub(crate) fn identify(ask: &Ask, object: &mut Value) {
+pub(crate) fn set_identity(context: &RequestContext, object: &mut Value) {
     let metadata = metadata(object);
-    metadata.insert("uid".into(), ask.api.chance().uuid().into());
-    metadata.insert("creationTimestamp".into(), timestamp(ask.now).into());
+    metadata.insert("uid".into(), context.api.rng().uuid().into());
+    metadata.insert("creationTimestamp".into(), timestamp(context.now).into());
 }
 
-/// Makes up a name if the object asks for one; whether it did.
-pub(crate) fn generate_name(ask: &Ask, object: &mut Value) -> bool {
+/// Generates a name from `generateName`; returns whether it did.
+pub(crate) fn generate_name(context: &RequestContext, object: &mut Value) -> bool {
     let metadata = metadata(object);
     let is_named = metadata.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
     let base = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
@@ -108,7 +108,7 @@ pub(crate) fn generate_name(ask: &Ask, object: &mut Value) -> bool {
     while !base.is_char_boundary(end) {
         end -= 1;
     }
-    let name = format!("{}{}", base.get(..end).unwrap_or_default(), ask.api.chance().suffix());
+    let name = format!("{}{}", base.get(..end).unwrap_or_default(), context.api.rng().name_suffix());
     metadata.insert("name".into(), name.into());
     true
 }

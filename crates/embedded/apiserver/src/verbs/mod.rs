@@ -1,4 +1,4 @@
-//! What can be done with objects.
+//! The verbs: create, get, list, watch, update, patch, delete, and special subresources.
 
 pub(crate) mod connect;
 pub(crate) mod create;
@@ -29,12 +29,12 @@ use crate::{
     store::{Entry, Id, key_of},
 };
 
-/// More are never shown: together they would be longer than the headers of an answer.
+/// More are never shown: together they would be longer than the headers of a response.
 const WARNINGS_AT_MOST: usize = 1024;
 
-/// A request for a resource, understood and permitted.
+/// An authorized request for a resource.
 #[derive(Clone)]
-pub(crate) struct Ask {
+pub(crate) struct RequestContext {
     pub(crate) api: Api,
     pub(crate) caller: Arc<Caller>,
     pub(crate) resource: Arc<Resource>,
@@ -51,16 +51,16 @@ pub(crate) struct Ask {
     pub(crate) warnings: Arc<Mutex<Vec<String>>>,
 }
 
-/// What a verb has to show.
+/// The result of a verb.
 #[derive(Debug)]
-pub(crate) enum Shown {
+pub(crate) enum Output {
     /// A stored object.
     Entry(Arc<Entry>),
     /// An object or anything else, as it is.
     Value(Value),
 }
 
-impl Ask {
+impl RequestContext {
     /// How errors name the object.
     pub(crate) fn named(&self) -> Named<'_> {
         Named { group: &self.resource.group, resource: &self.resource.plural, name: &self.name }
@@ -76,11 +76,11 @@ impl Ask {
     }
 
     /// What a new object cannot be without: its namespace, and the definition of its kind.
-    pub(crate) fn homes(&self) -> Vec<Id> {
+    pub(crate) fn parents(&self) -> Vec<Id> {
         let namespace = self.resource.is_namespaced.then_some(("core/namespaces", self.namespace.as_str()));
         let definition = self.resource.as_custom().map(|custom| (crd::BUCKET, custom.definition.as_str()));
-        let homes = namespace.into_iter().chain(definition);
-        homes.map(|(bucket, key)| (bucket.into(), key.into())).collect()
+        let parents = namespace.into_iter().chain(definition);
+        parents.map(|(bucket, key)| (bucket.into(), key.into())).collect()
     }
 
     /// The stored object that the request names.
@@ -131,9 +131,9 @@ impl Ask {
         }
     }
 
-    /// The same request, for show or not.
+    /// The same request with or without dry run.
     #[must_use]
-    pub(crate) fn for_show(mut self, is_dry_run: bool) -> Self {
+    pub(crate) fn with_dry_run(mut self, is_dry_run: bool) -> Self {
         self.options.is_dry_run = is_dry_run;
         self
     }
@@ -154,7 +154,7 @@ impl Ask {
 
     /// The same request with another subresource.
     #[must_use]
-    pub(crate) fn below(mut self, subresource: &str) -> Self {
+    pub(crate) fn for_subresource(mut self, subresource: &str) -> Self {
         subresource.clone_into(&mut self.subresource);
         self
     }

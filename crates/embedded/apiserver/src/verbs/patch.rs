@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Ask, Shown, create, metadata, scale,
+    Output, RequestContext, create, metadata, scale,
     update::{self, Made},
 };
 use crate::{decode, json::text, model, status::Failure};
@@ -34,39 +34,43 @@ impl PatchType {
 }
 
 /// Patches the object that the request names; whether it was created.
-pub(crate) async fn patch(ask: &Ask, kind: PatchType, body: &[u8]) -> Result<(Shown, bool), Failure> {
-    check_options(ask, kind)?;
+pub(crate) async fn patch(
+    context: &RequestContext,
+    kind: PatchType,
+    body: &[u8],
+) -> Result<(Output, bool), Failure> {
+    check_options(context, kind)?;
     let patch = if kind == PatchType::Apply { decode::yaml(body)? } else { decode::patch_json(body)? };
     if kind == PatchType::Apply {
-        if ask.subresource == "scale" {
-            let shown = scale::change(ask, false, |_| Ok(patch.clone())).await?;
-            return Ok((Shown::Value(shown), false));
+        if context.subresource == "scale" {
+            let shown = scale::change(context, false, |_| Ok(patch.clone())).await?;
+            return Ok((Output::Value(shown), false));
         }
-        return apply(ask, patch).await;
+        return apply(context, patch).await;
     }
     let patch = &patch;
-    if ask.subresource == "scale" {
-        let shown = scale::change(ask, false, |scale| {
+    if context.subresource == "scale" {
+        let shown = scale::change(context, false, |scale| {
             let mut scale = scale;
-            edit(ask, kind, &mut scale, patch)?;
+            edit(context, kind, &mut scale, patch)?;
             Ok(scale)
         })
         .await?;
-        return Ok((Shown::Value(shown), false));
+        return Ok((Output::Value(shown), false));
     }
-    let shown = update::update(ask, false, Made::Changed, move |old: Value| async move {
+    let shown = update::update(context, false, Made::Changed, move |old: Value| async move {
         let mut new = old;
-        edit(ask, kind, &mut new, patch)?;
-        check_identity(ask, &new)?;
-        decode::patched(ask, &mut new)?;
+        edit(context, kind, &mut new, patch)?;
+        check_identity(context, &new)?;
+        decode::patched(context, &mut new)?;
         Ok(new)
     })
     .await?;
     Ok((shown, false))
 }
 
-fn check_options(ask: &Ask, kind: PatchType) -> Result<(), Failure> {
-    let options = &ask.options;
+fn check_options(context: &RequestContext, kind: PatchType) -> Result<(), Failure> {
+    let options = &context.options;
     if kind == PatchType::Apply {
         if options.field_manager.is_none() {
             let body = "Required value: is required for apply patch";
@@ -80,7 +84,7 @@ fn check_options(ask: &Ask, kind: PatchType) -> Result<(), Failure> {
 }
 
 /// Carries out a patch on an object.
-fn edit(ask: &Ask, kind: PatchType, object: &mut Value, patch: &Value) -> Result<(), Failure> {
+fn edit(context: &RequestContext, kind: PatchType, object: &mut Value, patch: &Value) -> Result<(), Failure> {
     match kind {
         PatchType::Json => model::json_patch(object, patch),
         PatchType::Merge => {
@@ -90,27 +94,27 @@ fn edit(ask: &Ask, kind: PatchType, object: &mut Value, patch: &Value) -> Result
             model::merge_patch(object, patch);
             Ok(())
         }
-        PatchType::Strategic => model::strategic_merge(&ask.resource, object, patch),
+        PatchType::Strategic => model::strategic_merge(&context.resource, object, patch),
         PatchType::Apply => Ok(()),
     }
 }
 
 /// A patch must not turn one object into another.
-fn check_identity(ask: &Ask, new: &Value) -> Result<(), Failure> {
+fn check_identity(context: &RequestContext, new: &Value) -> Result<(), Failure> {
     let name = text(new, "/metadata/name");
-    if name != ask.name {
+    if name != context.name {
         return Err(Failure::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
-            ask.name
+            context.name
         )));
     }
-    if ask.subresource != "scale"
-        && let Err(found) = decode::check_type(&ask.resource, new)
+    if context.subresource != "scale"
+        && let Err(found) = decode::check_type(&context.resource, new)
     {
-        let body = format!("unable to decode {found} into {}", ask.resource.kind);
+        let body = format!("unable to decode {found} into {}", context.resource.kind);
         return Err(Failure::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {body}")));
     }
-    if ask.resource.is_namespaced && text(new, "/metadata/namespace") != ask.namespace {
+    if context.resource.is_namespaced && text(new, "/metadata/namespace") != context.namespace {
         return Err(Failure::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
@@ -119,39 +123,39 @@ fn check_identity(ask: &Ask, new: &Value) -> Result<(), Failure> {
 }
 
 /// Server-side apply: creates what is not there, merges into what is.
-async fn apply(ask: &Ask, mut config: Value) -> Result<(Shown, bool), Failure> {
-    decode::check_type(&ask.resource, &config)
+async fn apply(context: &RequestContext, mut config: Value) -> Result<(Output, bool), Failure> {
+    decode::check_type(&context.resource, &config)
         .map_err(|found| Failure::bad_request(format!("invalid object type: {found}")))?;
     if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    let has_name = metadata::require_name(ask, &config);
-    metadata::settle(ask, &mut config)?;
-    let is_there = ask.api.store().get(&ask.resource.bucket, &ask.key()).is_some();
+    let has_name = metadata::require_name(context, &config);
+    metadata::bind_to_url(context, &mut config)?;
+    let is_there = context.api.store().get(&context.resource.bucket, &context.key()).is_some();
     if !is_there {
-        if !ask.subresource.is_empty() {
-            return Err(Failure::not_found(ask.named()));
+        if !context.subresource.is_empty() {
+            return Err(Failure::not_found(context.named()));
         }
         has_name?;
         if !text(&config, "/metadata/uid").is_empty() {
             return Err(Failure::conflict(
-                ask.named(),
+                context.named(),
                 "uid mismatch: the provided object specified uid, and no existing object was found",
             ));
         }
-        ask.check_may_create()?;
-        let mut object = model::apply(ask, None, &config)?;
+        context.check_may_create()?;
+        let mut object = model::apply(context, None, &config)?;
         drop(config);
-        model::fit_applied(ask, &mut object)?;
-        metadata::settle(ask, &mut object)?;
-        metadata::wipe(&mut object);
-        model::default(&ask.resource, &mut object);
-        return create::store_new(ask, object).await.map(|shown| (shown, true));
+        model::fit_applied(context, &mut object)?;
+        metadata::bind_to_url(context, &mut object)?;
+        metadata::clear_server_fields(&mut object);
+        model::default(&context.resource, &mut object);
+        return create::store_new(context, object).await.map(|shown| (shown, true));
     }
     let config = &config;
-    let shown = update::update(ask, false, Made::Applied, move |old: Value| async move {
-        let mut new = model::apply(ask, Some(&old), config)?;
-        model::fit_applied(ask, &mut new)?;
+    let shown = update::update(context, false, Made::Applied, move |old: Value| async move {
+        let mut new = model::apply(context, Some(&old), config)?;
+        model::fit_applied(context, &mut new)?;
         let asked = text(config, "/metadata/resourceVersion");
         let rv = if asked.is_empty() { text(&old, "/metadata/resourceVersion") } else { asked };
         crate::json::metadata(&mut new).insert("resourceVersion".into(), rv.into());

@@ -1,4 +1,4 @@
-//! Requests to services, pods and nodes themselves, passed through this server.
+//! The `proxy` subresource of services, pods and nodes.
 //!
 //! Everything on one machine may well be on its loopback interface, so that one may be passed on to; link-local
 //! addresses may not.
@@ -14,27 +14,27 @@ use serde_json::Value;
 use super::links;
 use crate::{
     api::Api,
+    encoding::response,
     json::{items, text},
     outbound::{self, Target, Trust},
-    request::{body::Answer, url::ResourcePath},
-    show,
+    request::{body::ResponseBody, url::ResourcePath},
     status::{Failure, Named},
     store::key_of,
 };
 
 /// Pages in which links are rewritten are read as a whole; longer ones are none.
 const PAGE_AT_MOST: usize = 8 << 20;
-/// Where nodes answer.
+/// The default port of kubelets.
 const NODE_PORT: u16 = 10_250;
 
 /// Whom a name means: `[scheme:]name[:port]`.
-struct Asked<'a> {
+struct ProxyTarget<'a> {
     scheme: &'a str,
     name: &'a str,
     port: &'a str,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ProxyTarget<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(':');
         let asked = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
@@ -47,25 +47,25 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Where somebody listens, and whether encrypted.
-struct Found {
+/// The address to connect to, and whether it speaks TLS.
+struct Destination {
     address: (String, u16),
     is_secure: bool,
 }
 
-/// Passes a request on, and its answer back.
+/// Forwards a request, and returns the response.
 pub(crate) async fn serve(
     api: &Api,
     path: &ResourcePath,
     parts: &http::request::Parts,
     body: Bytes,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<ResponseBody>, Failure> {
     let raw = parts.uri.path();
     let (prefix, rest) = split(raw, path.namespace.is_some());
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     if rest.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
         // Relative links of a page need a directory to be relative to.
-        let mut response = show::answer(301, "text/plain", "");
+        let mut response = response::with_body(301, "text/plain", "");
         if let Ok(location) = HeaderValue::from_str(&format!("{raw}/{query}")) {
             response.headers_mut().insert(header::LOCATION, location);
         }
@@ -73,7 +73,7 @@ pub(crate) async fn serve(
     }
     let name = path.name.as_deref().unwrap_or_default();
     let invalid = || Failure::bad_request(format!("invalid {} request {name:?}", singular(path)));
-    let asked = Asked::parse(name).ok_or_else(invalid)?;
+    let asked = ProxyTarget::parse(name).ok_or_else(invalid)?;
     let namespace = path.namespace.as_deref().unwrap_or_default();
     let found = match path.resource.as_str() {
         "services" => service(api, namespace, &asked)?,
@@ -95,7 +95,7 @@ pub(crate) async fn serve(
     *request.method_mut() = parts.method.clone();
     *request.uri_mut() = format!("{rest}{query}").parse().map_err(Failure::internal)?;
     *request.headers_mut() = forwarded(&parts.headers, host, *port, raw);
-    let trust = if found.is_secure { Trust::Anybody } else { Trust::Unencrypted };
+    let trust = if found.is_secure { Trust::Unverified } else { Trust::Unencrypted };
     let target = Target { address: found.address.clone(), name: host.clone(), trust };
     let response = outbound::send(&target, request).await.map_err(|why| {
         let shown = format!("error trying to reach service: {why}");
@@ -122,8 +122,8 @@ fn object(api: &Api, plural: &str, namespace: &str, name: &str) -> Result<Value,
     serde_json::from_slice(&entry.body).map_err(Failure::internal)
 }
 
-fn service(api: &Api, namespace: &str, asked: &Asked<'_>) -> Result<Found, Failure> {
-    let Asked { name, port, scheme } = asked;
+fn service(api: &Api, namespace: &str, asked: &ProxyTarget<'_>) -> Result<Destination, Failure> {
+    let ProxyTarget { name, port, scheme } = asked;
     let service = object(api, "services", namespace, name)?;
     let unavailable = |message: String| Failure::new(503, "ServiceUnavailable", message);
     let ports = items(&service, "/spec/ports");
@@ -139,11 +139,11 @@ fn service(api: &Api, namespace: &str, asked: &Asked<'_>) -> Result<Found, Failu
         wanted.ok_or_else(|| unavailable(format!("no service port {port:?} found for service {name:?}")))?;
     let address = outbound::ready(api, namespace, name, text(wanted, "/name"))
         .ok_or_else(|| unavailable(format!("no endpoints available for service {name:?}")))?;
-    Ok(Found { address, is_secure: *scheme == "https" })
+    Ok(Destination { address, is_secure: *scheme == "https" })
 }
 
-fn pod(api: &Api, namespace: &str, asked: &Asked<'_>) -> Result<Found, Failure> {
-    let Asked { name, port, scheme } = asked;
+fn pod(api: &Api, namespace: &str, asked: &ProxyTarget<'_>) -> Result<Destination, Failure> {
+    let ProxyTarget { name, port, scheme } = asked;
     let pod = object(api, "pods", namespace, name)?;
     let mut ports = items(&pod, "/spec/containers").iter().flat_map(|container| items(container, "/ports"));
     let number = if port.is_empty() {
@@ -157,11 +157,11 @@ fn pod(api: &Api, namespace: &str, asked: &Asked<'_>) -> Result<Found, Failure> 
     };
     let number = number.ok_or_else(|| Failure::bad_request(format!("invalid port {port:?}")))?;
     let address = (text(&pod, "/status/podIP").to_owned(), number);
-    Ok(Found { address, is_secure: *scheme == "https" })
+    Ok(Destination { address, is_secure: *scheme == "https" })
 }
 
-fn node(api: &Api, asked: &Asked<'_>) -> Result<Found, Failure> {
-    let Asked { name, port, scheme } = asked;
+fn node(api: &Api, asked: &ProxyTarget<'_>) -> Result<Destination, Failure> {
+    let ProxyTarget { name, port, scheme } = asked;
     let node = object(api, "nodes", "", name)?;
     let addresses = items(&node, "/status/addresses");
     let preferred = ["InternalIP", "ExternalIP", "Hostname"].iter().find_map(|kind| {
@@ -176,10 +176,10 @@ fn node(api: &Api, asked: &Asked<'_>) -> Result<Found, Failure> {
     let number = number.ok_or_else(|| Failure::bad_request(format!("invalid port {port:?}")))?;
     // Nodes themselves speak nothing else; whatever else runs there is asked as the caller says.
     let is_secure = if number == own { *scheme != "http" } else { *scheme == "https" };
-    Ok(Found { address: (address.to_owned(), number), is_secure })
+    Ok(Destination { address: (address.to_owned(), number), is_secure })
 }
 
-/// Headers that belong to one connection, or that say who asks this server.
+/// Headers that belong to one connection, or that carry credentials for this server.
 fn is_own(name: &HeaderName) -> bool {
     let own = [
         header::AUTHORIZATION,
@@ -218,13 +218,13 @@ fn forwarded(headers: &HeaderMap, host: &str, port: u16, raw: &str) -> HeaderMap
     out
 }
 
-/// An answer with links that lead back through this server.
+/// The response, with links rewritten to lead through the proxy.
 async fn answer(
     response: Response<hyper::body::Incoming>,
     prefix: &str,
     host: &str,
     port: u16,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let (mut head, body) = response.into_parts();
     for name in [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE] {
         head.headers.remove(name);
@@ -239,15 +239,17 @@ async fn answer(
     let is_page = content_type.is_some_and(|value| value.starts_with("text/html"));
     if !is_page || head.headers.contains_key(header::CONTENT_ENCODING) {
         let pieces = BodyStream::new(body).filter_map(|frame| async move { frame.ok()?.into_data().ok() });
-        return Response::from_parts(head, Answer::stream(pieces));
+        return Response::from_parts(head, ResponseBody::stream(pieces));
     }
     head.headers.remove(header::CONTENT_LENGTH);
     match Limited::new(body, PAGE_AT_MOST).collect().await {
         Ok(page) => {
             let page = links::page(&page.to_bytes(), prefix, host, port);
-            Response::from_parts(head, Answer::whole(page))
+            Response::from_parts(head, ResponseBody::whole(page))
         }
-        Err(error) => show::failure(&Failure::new(502, "", format!("the page could not be read: {error}"))),
+        Err(error) => {
+            response::failure(&Failure::new(502, "", format!("the page could not be read: {error}")))
+        }
     }
 }
 
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn names_say_scheme_and_port() {
-        let parts = |text: &'static str| Asked::parse(text).map(|one| (one.scheme, one.name, one.port));
+        let parts = |text: &'static str| ProxyTarget::parse(text).map(|one| (one.scheme, one.name, one.port));
         assert_eq!(parts("a"), Some(("", "a", "")));
         assert_eq!(parts("a:80"), Some(("", "a", "80")));
         assert_eq!(parts("https:a:"), Some(("https", "a", "")));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Ask, Shown, update};
+use super::{Output, RequestContext, update};
 use crate::{
     json::{child, text},
     model,
@@ -24,8 +24,8 @@ fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
 }
 
 /// The scale of an object.
-pub(crate) fn of(ask: &Ask, object: &Value) -> Result<Value, Failure> {
-    let paths = model::scale_paths(&ask.resource).ok_or_else(Failure::no_resource)?;
+pub(crate) fn of(context: &RequestContext, object: &Value) -> Result<Value, Failure> {
+    let paths = model::scale_paths(&context.resource).ok_or_else(Failure::no_resource)?;
     let mut metadata = serde_json::Map::new();
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.pointer(&format!("/metadata/{key}")) {
@@ -40,7 +40,7 @@ pub(crate) fn of(ask: &Ask, object: &Value) -> Result<Value, Failure> {
     let mut status = json!({"replicas": number(&paths.status).unwrap_or(0)});
     let selector = match &paths.selector {
         Some(path) => at(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
-        None if ask.resource.as_built_in().is_some() => {
+        None if context.resource.as_built_in().is_some() => {
             model::selector_text(object.pointer("/spec/selector"))
         }
         None => String::new(),
@@ -56,8 +56,8 @@ pub(crate) fn of(ask: &Ask, object: &Value) -> Result<Value, Failure> {
 }
 
 /// Writes the number of replicas of a scale into its object.
-fn put(ask: &Ask, object: &mut Value, scale: &Value) -> Result<(), Failure> {
-    let paths = model::scale_paths(&ask.resource).ok_or_else(Failure::no_resource)?;
+fn put(context: &RequestContext, object: &mut Value, scale: &Value) -> Result<(), Failure> {
+    let paths = model::scale_paths(&context.resource).ok_or_else(Failure::no_resource)?;
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
     if replicas < 0 {
         let path = quintet_objects::Path::new("spec");
@@ -66,7 +66,7 @@ fn put(ask: &Ask, object: &mut Value, scale: &Value) -> Result<(), Failure> {
             &replicas.into(),
             "must be greater than or equal to 0",
         );
-        let named = crate::status::Named { group: "autoscaling", resource: "Scale", name: &ask.name };
+        let named = crate::status::Named { group: "autoscaling", resource: "Scale", name: &context.name };
         return Err(Failure::invalid(named, &[error]));
     }
     let Some((last, parents)) = paths.spec.split_last() else { return Ok(()) };
@@ -80,22 +80,22 @@ fn put(ask: &Ask, object: &mut Value, scale: &Value) -> Result<(), Failure> {
 
 /// Changes the scale of an object.
 pub(crate) async fn change(
-    ask: &Ask,
+    context: &RequestContext,
     is_put: bool,
     edit: impl Fn(Value) -> Result<Value, Failure>,
 ) -> Result<Value, Failure> {
     let edit = &edit;
-    let shown = update::update(ask, is_put, update::Made::Changed, move |mut object: Value| async move {
-        let scale = edit(of(ask, &object)?)?;
-        put(ask, &mut object, &scale)?;
+    let shown = update::update(context, is_put, update::Made::Changed, move |mut object: Value| async move {
+        let scale = edit(of(context, &object)?)?;
+        put(context, &mut object, &scale)?;
         let asked = text(&scale, "/metadata/resourceVersion").to_owned();
         crate::json::metadata(&mut object).insert("resourceVersion".into(), asked.into());
         Ok(object)
     })
     .await?;
     let object = match shown {
-        Shown::Entry(entry) => ask.api.load(&ask.resource, &entry).await?,
-        Shown::Value(object) => object,
+        Output::Entry(entry) => context.api.load(&context.resource, &entry).await?,
+        Output::Value(object) => object,
     };
-    of(ask, &object)
+    of(context, &object)
 }

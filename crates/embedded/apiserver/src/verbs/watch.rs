@@ -1,4 +1,4 @@
-//! Watches: what is there, then what happens, for as long as the client listens.
+//! Watch: initial objects, then events, for as long as the client reads.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -6,24 +6,24 @@ use bytes::Bytes;
 use futures::stream;
 use tokio::{sync::watch as channel, time::Instant};
 
-use super::{Ask, filter::Filter};
+use super::{RequestContext, filter::Filter};
 use crate::{
     api::Api,
+    encoding::response::{self, EventType},
     request::{
         negotiate::{Accepted, Format, View},
         options::ListOptions,
     },
     resources::Resource,
-    show::{self, EventType},
     status::Failure,
-    store::{Entry, Event, Happened},
+    store::{ChangeType, Entry, Event},
 };
 
 /// How many events are taken at a time.
 const BATCH: usize = 256;
 /// How many bytes are sent at once, about.
 const PIECE: usize = 64 << 10;
-/// How often a quiet watch tells its version.
+/// The interval of bookmarks on a quiet watch.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// Bookmarks come this long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -50,30 +50,30 @@ struct Watch {
     allow_bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    has_said_goodbye: bool,
+    sent_final_bookmark: bool,
     is_over: bool,
     cut: tokio_util::sync::CancellationToken,
 }
 
 /// Starts a watch.
 pub(crate) async fn watch(
-    ask: &Ask,
+    context: &RequestContext,
     options: &ListOptions,
     accepted: Accepted,
     include_object: quintet_objects::table::IncludeObject,
 ) -> Result<impl futures::Stream<Item = Bytes> + Send + 'static, Failure> {
-    let namespace = Some(ask.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    let filter = Filter::new(&ask.resource, namespace, options)?;
-    let store = ask.api.store();
+    let namespace = Some(context.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let filter = Filter::new(&context.resource, namespace, options)?;
+    let store = context.api.store();
     let now = Instant::now();
     let mut watch = Watch {
-        api: ask.api.clone(),
-        resource: Arc::clone(&ask.resource),
+        api: context.api.clone(),
+        resource: Arc::clone(&context.resource),
         filter,
         accepted,
         include_object,
         cursor: options.resource_version.unwrap_or(0),
-        changes: store.follow(&ask.resource.bucket),
+        changes: store.follow(&context.resource.bucket),
         initial: Vec::new().into_iter(),
         marks_initial: false,
         ready: VecDeque::new(),
@@ -81,15 +81,15 @@ pub(crate) async fn watch(
         allow_bookmarks: options.allow_bookmarks,
         next_bookmark: now + BOOKMARK_EVERY,
         end: now + options.timeout.unwrap_or(TIMEOUT),
-        has_said_goodbye: false,
+        sent_final_bookmark: false,
         is_over: false,
-        cut: ask.api.watch_cut(),
+        cut: context.api.watch_cut(),
     };
     let from_start = options.resource_version.unwrap_or(0) == 0;
     let initial = options.send_initial_events.unwrap_or(from_start);
     if initial {
         if let Some(rv) = options.resource_version.filter(|rv| *rv > 0) {
-            super::list::wait_for(ask, rv).await?;
+            super::list::wait_for(context, rv).await?;
         }
         let listed = store.list(&watch.resource.bucket, &watch.filter.prefix, None, None);
         let (entries, rv) = listed.map_err(|_| Failure::internal("the present cannot be listed"))?;
@@ -125,7 +125,7 @@ impl Watch {
         Ok(())
     }
 
-    /// The next piece of the answer; `None` at the end.
+    /// The next piece of the response; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             // Also a watch that is never idle comes to its end.
@@ -138,13 +138,13 @@ impl Watch {
             if self.is_over {
                 return None;
             }
-            // What happened before its definition went is still told.
-            let is_defined = self.renew_resource();
+            // Events from before the definition was deleted are still sent.
+            let is_defined = self.refresh_resource();
             self.changes.borrow_and_update();
             let is_complete = match self.collect().await {
                 Ok(is_complete) => is_complete,
                 Err(failure) => {
-                    let piece = show::error_event(self.accepted, &failure);
+                    let piece = response::error_event(self.accepted, &failure);
                     self.ready.push_back(piece);
                     self.is_over = true;
                     continue;
@@ -156,9 +156,9 @@ impl Watch {
             if !is_defined {
                 return None;
             }
-            let goodbye = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
-            let wake = match (self.allow_bookmarks, self.has_said_goodbye) {
-                (true, false) => self.next_bookmark.min(goodbye),
+            let final_bookmark = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
+            let wake = match (self.allow_bookmarks, self.sent_final_bookmark) {
+                (true, false) => self.next_bookmark.min(final_bookmark),
                 _ => self.end,
             };
             tokio::select! {
@@ -171,7 +171,7 @@ impl Watch {
                         return None;
                     }
                     if self.allow_bookmarks {
-                        self.has_said_goodbye |= now >= goodbye;
+                        self.sent_final_bookmark |= now >= final_bookmark;
                         self.next_bookmark = now + BOOKMARK_EVERY;
                         self.push_bookmark(false);
                     }
@@ -198,7 +198,7 @@ impl Watch {
     }
 
     /// Shows objects as they are defined by now; whether they still are.
-    fn renew_resource(&mut self) -> bool {
+    fn refresh_resource(&mut self) -> bool {
         if self.resource.as_custom().is_none() {
             return true;
         }
@@ -226,6 +226,11 @@ impl Watch {
             if self.filter.covers(&event.key) {
                 self.send(&event).await?;
             }
+            // A slow client of large objects must not hold many of them.
+            if self.ready.iter().map(Bytes::len).sum::<usize>() >= PIECE {
+                self.cursor = self.cursor.max(event.rv);
+                return Ok(false);
+            }
         }
         // A version from the future stays where it is until the present reaches it.
         self.cursor = self.cursor.max(complete);
@@ -235,13 +240,14 @@ impl Watch {
     /// Sends a change as this client sees it: objects enter and leave what it selects.
     async fn send(&mut self, event: &Arc<Event>) -> Result<(), Failure> {
         if self.filter.is_open() {
-            let kind = match event.happened {
-                Happened::Added => EventType::Added,
-                Happened::Modified => EventType::Modified,
-                Happened::Deleted => EventType::Deleted,
+            let kind = match event.change {
+                ChangeType::Added => EventType::Added,
+                ChangeType::Modified => EventType::Modified,
+                ChangeType::Deleted => EventType::Deleted,
             };
-            if self.accepted == show::PLAIN && Api::reads_raw(&self.resource, &event.entry) {
-                let frame = event.frame.get_or_init(|| show::event_json(&self.resource, kind, &event.entry));
+            if self.accepted == response::PLAIN && Api::reads_raw(&self.resource, &event.entry) {
+                let frame =
+                    event.frame.get_or_init(|| response::event_json(&self.resource, kind, &event.entry));
                 self.ready.push_back(frame.clone());
                 return Ok(());
             }
@@ -249,7 +255,7 @@ impl Watch {
         }
         let matches = |entry: &Entry| self.filter.matches(&self.resource, &event.key, entry);
         let was = event.previous.as_ref().is_some_and(|previous| matches(previous));
-        let is = event.happened != Happened::Deleted && matches(&event.entry);
+        let is = event.change != ChangeType::Deleted && matches(&event.entry);
         match (was, is) {
             (false, false) => Ok(()),
             (false, true) => self.push(EventType::Added, &event.entry).await,
@@ -269,12 +275,12 @@ impl Watch {
     }
 
     async fn push(&mut self, kind: EventType, entry: &Entry) -> Result<(), Failure> {
-        let piece = if self.accepted == show::PLAIN && Api::reads_raw(&self.resource, entry) {
-            show::event_json(&self.resource, kind, entry)
+        let piece = if self.accepted == response::PLAIN && Api::reads_raw(&self.resource, entry) {
+            response::event_json(&self.resource, kind, entry)
         } else {
             let object = self.api.load(&self.resource, entry).await?;
             let is_first = std::mem::replace(&mut self.is_first, false);
-            show::event(
+            response::event(
                 &self.resource,
                 self.accepted,
                 self.include_object,
@@ -290,8 +296,8 @@ impl Watch {
 
     fn push_bookmark(&mut self, ends_initial: bool) {
         let is_first = self.accepted.view == View::Table && std::mem::replace(&mut self.is_first, false);
-        let object = show::bookmark(&self.resource, self.cursor, ends_initial);
-        let piece = show::event(
+        let object = response::bookmark(&self.resource, self.cursor, ends_initial);
+        let piece = response::event(
             &self.resource,
             self.accepted,
             self.include_object,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt as _;
-use quintet_apiserver::{Api, Caller, Chance, Clock, Parts, Store, Tokens, request::body::Answer};
+use quintet_apiserver::{Api, Caller, Clock, Parts, Rng, Store, Tokens, request::body::ResponseBody};
 use serde_json::Value;
 
 /// A fresh API.
@@ -49,7 +49,7 @@ pub(crate) async fn api_on(store: Store) -> Api {
         ca: "certificate".into(),
         address: "127.0.0.1:6443".into(),
         clock: Clock::system(),
-        chance: Chance::system(),
+        rng: Rng::from_entropy(),
     };
     Api::start(parts).await.unwrap()
 }
@@ -117,7 +117,7 @@ pub(crate) async fn send_typed(
 }
 
 /// A watch that is read event by event.
-pub(crate) struct Events(Answer, Vec<u8>);
+pub(crate) struct Events(ResponseBody, Vec<u8>);
 
 impl Events {
     pub(crate) async fn open(api: &Api, path: &str) -> Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Collected};
-use quintet_apiserver::{Api, Caller, request::body::Answer};
+use quintet_apiserver::{Api, Caller, request::body::ResponseBody};
 
 /// Reads a request: method, path and content type in the first line, then the body. `None` if HTTP has no such request.
 pub(crate) fn parse(text: &[u8]) -> Option<Request<Bytes>> {
@@ -30,7 +30,7 @@ pub(crate) async fn answered(api: &Api, request: Request<Bytes>, origin: &str) -
     let (head, body) = answer.into_parts();
     let code = head.status.as_u16();
     assert!(code < 500 || matches!(code, 500 | 503 | 504), "{code} to {shown}");
-    let Answer::Whole(_) = &body else { return code };
+    let ResponseBody::Whole(_) = &body else { return code };
     let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
     assert!(bytes.len() < 8 << 20, "{} bytes to {shown}", bytes.len());
     let is_json = head.headers.get("content-type").is_some_and(|value| value == "application/json");

@@ -1,4 +1,4 @@
-//! Objects that every cluster has from its first moment, and keeps as they have to be.
+//! Bootstrap objects: created at start, repaired at every start.
 
 use std::net::IpAddr;
 
@@ -9,33 +9,33 @@ use crate::{
     api::Api,
     json::{as_map, carry, child, items, text},
     status::Failure,
-    verbs::{Ask, create, update},
+    verbs::{RequestContext, create, update},
 };
 
 /// An object, and how one that is there already is brought up to date.
-struct Wanted {
+struct BootstrapObject {
     group: &'static str,
     plural: &'static str,
     namespace: &'static str,
     object: Value,
-    mend: Option<Mend>,
+    repair: Option<Repair>,
 }
 
 /// Changes the object that is there, given the one that is wanted.
-type Mend = fn(&mut Value, &Value);
+type Repair = fn(&mut Value, &Value);
 
-impl Wanted {
+impl BootstrapObject {
     fn new(group: &'static str, plural: &'static str, namespace: &'static str, object: Value) -> Self {
-        Self { group, plural, namespace, object, mend: None }
+        Self { group, plural, namespace, object, repair: None }
     }
 
-    fn kept_by(mut self, mend: Mend) -> Self {
-        self.mend = Some(mend);
+    fn repaired_by(mut self, repair: Repair) -> Self {
+        self.repair = Some(repair);
         self
     }
 }
 
-/// Creates what is not there yet, and mends what is not as it has to be any more.
+/// Creates missing objects and repairs those that differ.
 pub(crate) async fn install(api: &Api) -> Result<(), Failure> {
     // Everything else is in a namespace; what does not wait for anything shares the way to the disk.
     try_join_all(namespaces().into_iter().map(|wanted| ensure(api, wanted))).await?;
@@ -44,45 +44,45 @@ pub(crate) async fn install(api: &Api) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn ensure(api: &Api, wanted: Wanted) -> Result<(), Failure> {
-    let Wanted { group, plural, namespace, object, mend } = wanted;
+async fn ensure(api: &Api, wanted: BootstrapObject) -> Result<(), Failure> {
+    let BootstrapObject { group, plural, namespace, object, repair } = wanted;
     let resource = api.built_in(group, plural)?;
     let name = text(&object, "/metadata/name").to_owned();
     let Some(entry) = api.store().get(&resource.bucket, &crate::store::key_of(namespace, &name)) else {
-        let ask = Ask::internal(api, &resource, namespace, "");
-        return match create::create(&ask, object).await {
+        let context = RequestContext::internal(api, &resource, namespace, "");
+        return match create::create(&context, object).await {
             Err(failure) if failure.reason() != "AlreadyExists" => Err(failure),
             _ => Ok(()),
         };
     };
-    let Some(mend) = mend else { return Ok(()) };
+    let Some(repair) = repair else { return Ok(()) };
     let present = api.load(&resource, &entry).await?;
-    let mut mended = present.clone();
-    mend(&mut mended, &object);
-    if mended == present {
+    let mut repaired = present.clone();
+    repair(&mut repaired, &object);
+    if repaired == present {
         return Ok(());
     }
-    let ask = Ask::internal(api, &resource, namespace, &name);
+    let context = RequestContext::internal(api, &resource, namespace, &name);
     let object = &object;
     let change = move |mut present: Value| async move {
-        mend(&mut present, object);
+        repair(&mut present, object);
         Ok(present)
     };
     // Webhooks have a say here, and may be wrong or not there yet: that must not keep a cluster from starting.
-    if let Err(failure) = Box::pin(update::update(&ask, false, update::Made::Changed, change)).await {
+    if let Err(failure) = Box::pin(update::update(&context, false, update::Made::Changed, change)).await {
         tracing::warn!("cannot bring {plural} {name} up to date: {failure}");
     }
     Ok(())
 }
 
-fn namespaces() -> Vec<Wanted> {
+fn namespaces() -> Vec<BootstrapObject> {
     ["default", "kube-system", "kube-public", "kube-node-lease"]
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
-        .map(|namespace| Wanted::new("", "namespaces", "", namespace))
+        .map(|namespace| BootstrapObject::new("", "namespaces", "", namespace))
         .into()
 }
 
-fn priority_classes() -> Vec<Wanted> {
+fn priority_classes() -> Vec<BootstrapObject> {
     [
         (
             "system-cluster-critical",
@@ -98,27 +98,29 @@ fn priority_classes() -> Vec<Wanted> {
     .map(|(name, value, description)| {
         let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
             "value": value, "description": description, "preemptionPolicy": "PreemptLowerPriority"});
-        Wanted::new("scheduling.k8s.io", "priorityclasses", "", class)
+        BootstrapObject::new("scheduling.k8s.io", "priorityclasses", "", class)
     })
     .into()
 }
 
-fn settings(api: &Api) -> Vec<Wanted> {
+fn settings(api: &Api) -> Vec<BootstrapObject> {
     let authentication = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "extension-apiserver-authentication"}, "data": {"client-ca-file": api.ca()}});
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": ["10.96.0.0/16"]}});
     vec![
-        Wanted::new("", "configmaps", "kube-system", authentication).kept_by(|present, wanted| {
-            let authorities = wanted.pointer("/data/client-ca-file").cloned().unwrap_or_default();
-            child(as_map(present), "data").insert("client-ca-file".into(), authorities);
-        }),
-        Wanted::new("networking.k8s.io", "servicecidrs", "", range),
+        BootstrapObject::new("", "configmaps", "kube-system", authentication).repaired_by(
+            |present, wanted| {
+                let authorities = wanted.pointer("/data/client-ca-file").cloned().unwrap_or_default();
+                child(as_map(present), "data").insert("client-ca-file".into(), authorities);
+            },
+        ),
+        BootstrapObject::new("networking.k8s.io", "servicecidrs", "", range),
     ]
 }
 
 /// The API as a service inside the cluster, at the address it has this time.
-fn service(api: &Api) -> Vec<Wanted> {
+fn service(api: &Api) -> Vec<BootstrapObject> {
     let service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "sessionAffinity": "None",
@@ -135,15 +137,17 @@ fn service(api: &Api) -> Vec<Wanted> {
         "addressType": family, "endpoints": [{"addresses": [host], "conditions": {"ready": true}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}]});
     vec![
-        Wanted::new("", "services", "default", service),
-        Wanted::new("", "endpoints", "default", endpoints)
-            .kept_by(|present, wanted| take_over(present, wanted, &["subsets"])),
+        BootstrapObject::new("", "services", "default", service),
+        BootstrapObject::new("", "endpoints", "default", endpoints)
+            .repaired_by(|present, wanted| take_over(present, wanted, &["subsets"])),
         // Its address type cannot change; its endpoints can, and are of no use if that is another one.
-        Wanted::new("discovery.k8s.io", "endpointslices", "default", slice).kept_by(|present, wanted| {
-            if present.get("addressType") == wanted.get("addressType") {
-                take_over(present, wanted, &["endpoints", "ports"]);
-            }
-        }),
+        BootstrapObject::new("discovery.k8s.io", "endpointslices", "default", slice).repaired_by(
+            |present, wanted| {
+                if present.get("addressType") == wanted.get("addressType") {
+                    take_over(present, wanted, &["endpoints", "ports"]);
+                }
+            },
+        ),
     ]
 }
 
@@ -154,8 +158,8 @@ fn take_over(present: &mut Value, wanted: &Value, keys: &[&str]) {
     }
 }
 
-/// Adds what is missing of a list, as Kubernetes does to its own roles; what others added stays. Not where somebody
-/// said that it must not be.
+/// Adds what is missing of a list, as Kubernetes does to its own roles; what others added stays. Not where the
+/// annotation `autoupdate` is `false`.
 fn complete(present: &mut Value, wanted: &Value, list: &str) {
     let says = present.pointer("/metadata/annotations/rbac.authorization.kubernetes.io~1autoupdate");
     if says.is_some_and(|says| says == "false") {
@@ -174,7 +178,7 @@ fn complete(present: &mut Value, wanted: &Value, list: &str) {
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Roles that clients and charts count on.
-fn roles() -> Vec<Wanted> {
+fn roles() -> Vec<BootstrapObject> {
     let mut wanted = Vec::new();
     let labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
     let read = json!(["get", "list", "watch"]);
@@ -286,7 +290,7 @@ fn roles() -> Vec<Wanted> {
             .collect();
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": name, "labels": labels}, "aggregationRule": {"clusterRoleSelectors": selectors}});
-        wanted.push(Wanted::new(RBAC, "clusterroles", "", role));
+        wanted.push(BootstrapObject::new(RBAC, "clusterroles", "", role));
     }
     for (name, kind, subject) in [
         ("cluster-admin", "Group", "system:masters"),
@@ -301,15 +305,16 @@ fn roles() -> Vec<Wanted> {
             "metadata": {"name": name, "labels": labels},
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
             "subjects": [{"apiGroup": RBAC, "kind": kind, "name": subject}]});
-        let binding = Wanted::new(RBAC, "clusterrolebindings", "", binding);
-        wanted.push(binding.kept_by(|present, wanted| complete(present, wanted, "subjects")));
+        let binding = BootstrapObject::new(RBAC, "clusterrolebindings", "", binding);
+        wanted.push(binding.repaired_by(|present, wanted| complete(present, wanted, "subjects")));
     }
     wanted
 }
 
-fn role(name: &str, labels: &Value, rules: &Value) -> Wanted {
+fn role(name: &str, labels: &Value, rules: &Value) -> BootstrapObject {
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": name, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}},
         "rules": rules});
-    Wanted::new(RBAC, "clusterroles", "", role).kept_by(|present, wanted| complete(present, wanted, "rules"))
+    BootstrapObject::new(RBAC, "clusterroles", "", role)
+        .repaired_by(|present, wanted| complete(present, wanted, "rules"))
 }

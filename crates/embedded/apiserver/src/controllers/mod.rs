@@ -1,8 +1,9 @@
-//! What a cluster does by itself: objects every cluster has, dependents of deleted objects, namespaces.
+//! Controllers that kube-controller-manager runs in other clusters: garbage collection, namespaces, quotas, pods,
+//! protection finalizers, and the expiry of events and watch histories.
 
-pub(crate) mod bootstrap;
 mod events;
 mod garbage;
+mod history;
 pub(crate) mod namespaces;
 mod pods;
 mod protection;
@@ -11,10 +12,11 @@ pub(crate) mod quotas;
 
 use crate::api::Api;
 
-/// Starts the background work.
+/// Starts all controllers.
 pub(crate) fn start(api: &Api) {
     events::start(api);
     garbage::start(api);
+    history::start(api);
     namespaces::start(api);
     pods::start(api);
     protection::start(api);

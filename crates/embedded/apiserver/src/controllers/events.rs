@@ -1,4 +1,4 @@
-//! Events are forgotten after an hour.
+//! Expiry of Event objects after an hour.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,14 +23,13 @@ pub(super) fn start(api: &Api) {
         loop {
             sweep.tick().await;
             let oldest = task_api.now() - KEPT;
-            let events =
-                task_api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+            let events = task_api.store().objects(BUCKET, "");
             for (key, entry) in events {
-                let event: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+                let event = entry.parse();
                 if last_written(&event, task_api.now()).is_some_and(|written| written < oldest) {
                     let expect = Expect::Version(entry.rv);
                     let write =
-                        Write { bucket: Arc::from(BUCKET), key, expect, put: None, homes: Vec::new() };
+                        Write { bucket: Arc::from(BUCKET), key, expect, put: None, parents: Vec::new() };
                     let _ = task_api.write(write).await;
                 }
             }
@@ -38,7 +37,7 @@ pub(super) fn start(api: &Api) {
     });
 }
 
-/// When an event was written last, as far as anybody can tell: a time that is yet to come was made up.
+/// When an event was written last, as far as it is known; times in the future are ignored.
 fn last_written(event: &Value, now: Timestamp) -> Option<Timestamp> {
     let changed = items(event, "/metadata/managedFields").iter().map(|fields| text(fields, "/time"));
     let times = changed.chain([text(event, "/metadata/creationTimestamp")]);

@@ -1,4 +1,4 @@
-//! What the quotas of a namespace count, counted anew whenever something in it goes or changes.
+//! The quota controller: recounts `status.used` whenever an object of the namespace is changed or deleted.
 //!
 //! Admission adds what it lets in; only a recount sees what has gone, and heals what was miscounted.
 
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use super::queue::{self, Queue};
 use crate::{
-    admission::{Usage, counted_by, usage},
+    admission::counted_by,
     api::Api,
-    json::{self, text},
+    json,
     resources::bucket,
     status::Failure,
-    store::{Entry, Event, Happened, split_key},
-    verbs::{Ask, update},
+    store::{ChangeType, Event, Id, split_key},
+    verbs::{RequestContext, update},
 };
 
 const QUOTAS: &str = "core/resourcequotas";
@@ -26,7 +26,7 @@ const QUOTAS: &str = "core/resourcequotas";
 /// Follows every change, from the quotas that are there on.
 pub(super) fn start(api: &Api) {
     let changes = api.store().tap();
-    let quotas = api.store().list(QUOTAS, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let quotas = api.store().objects(QUOTAS, "");
     let queue = Queue::new(quotas.iter().map(|(key, _)| namespace_of(key)));
     let (returned, ledger_api) = (queue.clone(), api.clone());
     api.spawn(async move {
@@ -52,7 +52,7 @@ fn namespace_of(key: &str) -> Arc<str> {
 
 fn note(queue: &Queue<Arc<str>>, bucket: &Arc<str>, event: &Arc<Event>) {
     // What is new was counted when it was admitted.
-    if event.key.contains('/') && (event.happened != Happened::Added || &**bucket == QUOTAS) {
+    if event.key.contains('/') && (event.change != ChangeType::Added || &**bucket == QUOTAS) {
         queue.add(namespace_of(&event.key));
     }
 }
@@ -60,8 +60,7 @@ fn note(queue: &Queue<Arc<str>>, bucket: &Arc<str>, event: &Arc<Event>) {
 /// Counts what the quotas of a namespace are about.
 async fn recount(api: &Api, namespace: &str) -> Result<(), Failure> {
     let prefix = format!("{namespace}/");
-    let quotas =
-        api.store().list(QUOTAS, &prefix, None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let quotas = api.store().objects(QUOTAS, &prefix);
     let mut outcome = Ok(());
     for (key, _) in quotas {
         match count(api, namespace, split_key(&key).1).await {
@@ -74,9 +73,9 @@ async fn recount(api: &Api, namespace: &str) -> Result<(), Failure> {
 
 async fn count(api: &Api, namespace: &str, name: &str) -> Result<(), Failure> {
     let resource = api.built_in("", "resourcequotas")?;
-    let ask = Ask::internal(api, &resource, namespace, name).below("status");
-    let _turn = api.ledger().turn(namespace).await;
-    Box::pin(update::update(&ask, false, update::Made::Changed, move |mut quota: Value| async move {
+    let context = RequestContext::internal(api, &resource, namespace, name).for_subresource("status");
+    let _lock = api.ledger().lock_namespace(namespace).await;
+    Box::pin(update::update(&context, false, update::Made::Changed, move |mut quota: Value| async move {
         let hard = quota.pointer("/spec/hard").and_then(Value::as_object).cloned().unwrap_or_default();
         let used = used(api, namespace, &quota, None);
         json::as_map(&mut quota).insert("status".into(), json!({ "hard": hard, "used": used }));
@@ -86,53 +85,37 @@ async fn count(api: &Api, namespace: &str, name: &str) -> Result<(), Failure> {
     .map(drop)
 }
 
-type Listed = Vec<(String, String, Vec<(Arc<str>, Arc<Entry>)>)>;
-
 /// What the objects of a namespace use of a quota, with those that are about to be stored, except one.
 pub(crate) fn used(
     api: &Api,
     namespace: &str,
     quota: &Value,
-    except: Option<&Value>,
+    except: Option<&Id>,
 ) -> BTreeMap<String, String> {
     let hard = quota.pointer("/spec/hard").and_then(Value::as_object).into_iter().flatten();
     let mut totals: BTreeMap<String, Quantity> =
         hard.map(|(resource, _)| (resource.clone(), Quantity::default())).collect();
-    let counted: BTreeSet<(String, String)> =
-        totals.keys().filter_map(|resource| counted_by(resource)).collect();
-    let prefix = format!("{namespace}/");
-    let list = || -> Listed {
-        let listed = counted.into_iter().map(|(group, plural)| {
-            let listed = api.store().list(&bucket(&group, &plural), &prefix, None, None);
-            let entries = listed.map(|(entries, _)| entries).unwrap_or_default();
-            (group, plural, entries)
-        });
-        listed.collect()
-    };
-    let own_key = except.map(|object| format!("{prefix}{}", text(object, "/metadata/name")));
-    let is_stored = |listed: &Listed, place: &str, key: &str| {
-        own_key.as_deref() == Some(key)
-            || listed.iter().any(|(group, plural, entries)| {
-                bucket(group, plural) == place
-                    && entries.binary_search_by(|(one, _)| (**one).cmp(key)).is_ok()
-            })
-    };
-    let (listed, pending) = api.ledger().with_pending(namespace, list, is_stored);
-    let mut add = |usage: Usage| {
-        if !usage.is_in_scope(quota) {
-            return;
-        }
-        for (resource, amount) in usage.amounts {
+    let counted = totals.keys().filter_map(|resource| counted_by(resource));
+    let buckets: BTreeSet<String> = counted.map(|(group, plural)| bucket(&group, &plural)).collect();
+    let indexes = api.store().indexes();
+    let mut add = |amounts: BTreeMap<String, Quantity>| {
+        for (resource, amount) in amounts {
             if let Some(total) = totals.get_mut(&resource) {
                 *total += amount;
             }
         }
     };
-    for (group, plural, entries) in listed {
-        for (_, entry) in entries {
-            add(usage(&group, &plural, &serde_json::from_slice(&entry.body).unwrap_or_default()));
-        }
-    }
-    pending.into_iter().for_each(&mut add);
+    let (stored, pending) = api.ledger().with_pending(
+        namespace,
+        || indexes.usage(namespace),
+        |usage, bucket, key| {
+            except.is_some_and(|(own_bucket, own_key)| **own_bucket == *bucket && **own_key == *key)
+                || !buckets.contains(bucket)
+                || usage.contains(namespace, bucket, key)
+        },
+    );
+    add(stored.used(namespace, quota, &buckets));
+    drop(stored);
+    pending.into_iter().filter(|usage| usage.is_in_scope(quota)).for_each(|usage| add(usage.amounts));
     totals.into_iter().map(|(resource, total)| (resource, total.to_string())).collect()
 }

@@ -1,4 +1,4 @@
-//! Namespaces: what each of them has, and how they go.
+//! The namespace controller: default objects of namespaces, and deletion of their content.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,8 +12,8 @@ use crate::{
     request::options::{DeleteOptions, Propagation},
     resources::Resource,
     status::Failure,
-    store::{Happened, split_key},
-    verbs::{Ask, create, delete, update},
+    store::{ChangeType, split_key},
+    verbs::{RequestContext, create, delete, update},
 };
 
 const BUCKET: &str = "core/namespaces";
@@ -21,7 +21,7 @@ const BUCKET: &str = "core/namespaces";
 const AT_A_TIME: usize = 64;
 
 /// Gives a namespace what every namespace has.
-pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
+pub(crate) async fn complete(api: &Api, name: &str) -> Result<(), Failure> {
     let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
     if entry.head.is_terminating {
         return Ok(());
@@ -36,8 +36,8 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
         if api.store().get(&resource.bucket, &key).is_some() {
             continue;
         }
-        let ask = Ask::internal(api, &resource, name, "");
-        match Box::pin(create::create(&ask, object)).await {
+        let context = RequestContext::internal(api, &resource, name, "");
+        match Box::pin(create::create(&context, object)).await {
             Err(failure) if failure.code() != 409 => return Err(failure),
             _ => {}
         }
@@ -45,10 +45,10 @@ pub(crate) async fn settle(api: &Api, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Empties namespaces that are being deleted, and then lets go of them.
+/// Empties namespaces that are being deleted, and then removes their finalizer.
 pub(super) fn start(api: &Api) {
     let changes = api.store().tap();
-    let namespaces = api.store().list(BUCKET, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let namespaces = api.store().objects(BUCKET, "");
     let mut leaving: HashSet<Arc<str>> =
         namespaces.into_iter().filter(|(_, entry)| entry.head.is_terminating).map(|(name, _)| name).collect();
     let task_api = api.clone();
@@ -60,10 +60,10 @@ pub(super) fn start(api: &Api) {
             let (namespace, _) = split_key(&event.key);
             if &**bucket != BUCKET {
                 // Something in it has gone, and it may be the last.
-                if event.happened == Happened::Deleted && leaving.contains(namespace) {
+                if event.change == ChangeType::Deleted && leaving.contains(namespace) {
                     queue.add(namespace.into());
                 }
-            } else if event.happened == Happened::Deleted {
+            } else if event.change == ChangeType::Deleted {
                 leaving.remove(&event.key);
             } else if event.entry.head.is_terminating {
                 leaving.insert(Arc::clone(&event.key));
@@ -86,7 +86,7 @@ struct Left {
     failures: Vec<Failure>,
 }
 
-/// Deletes what is in a namespace, and lets go of it once nothing is left.
+/// Deletes what is in a namespace, and removes its finalizer once nothing is left.
 async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
     let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
     if !entry.head.is_terminating {
@@ -94,13 +94,11 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
     }
     let registry = api.registry();
     let prefix = format!("{name}/");
-    let objects = |bucket: &str| {
-        api.store().list(bucket, &prefix, None, None).map(|(entries, _)| entries).unwrap_or_default()
-    };
+    let objects = |bucket: &str| api.store().objects(bucket, &prefix);
     let mut left = Left::default();
     for (bucket, resource) in registry.by_bucket().into_iter().filter(|(_, resource)| resource.is_namespaced)
     {
-        // What is on its way is not asked again: pods get their time, and finalizers theirs.
+        // Objects that are terminating are left alone: pods have a grace period, and finalizers take their time.
         let staying = objects(&bucket).into_iter().filter(|(_, entry)| !entry.head.is_terminating);
         let deletions = staying.map(|(key, _)| delete_one(api, &resource, key));
         // One that cannot go must not keep the others from going.
@@ -110,7 +108,7 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
         if !rest.is_empty() {
             left.objects.push((Arc::clone(&resource.plural), rest.len()));
             for (_, entry) in &rest {
-                let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+                let object = entry.parse();
                 left.finalizers.extend(json::texts(&object, "/metadata/finalizers").map(str::to_owned));
             }
         }
@@ -120,9 +118,9 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
         tell(api, &resource, name, &left).await?;
         return left.failures.into_iter().next().map_or(Ok(()), Err);
     }
-    let ask = Ask::internal(api, &resource, "", name).below("finalize");
+    let context = RequestContext::internal(api, &resource, "", name).for_subresource("finalize");
     let outcome =
-        Box::pin(update::update(&ask, false, update::Made::Applied, |mut namespace: Value| async move {
+        Box::pin(update::update(&context, false, update::Made::Applied, |mut namespace: Value| async move {
             let spec = json::child(json::as_map(&mut namespace), "spec");
             if let Some(finalizers) = spec.get_mut("finalizers").and_then(Value::as_array_mut) {
                 finalizers.retain(|finalizer| finalizer != "kubernetes");
@@ -135,9 +133,9 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
 
 async fn delete_one(api: &Api, resource: &Arc<Resource>, key: Arc<str>) -> Result<(), Failure> {
     let (namespace, name) = split_key(&key);
-    let ask = Ask::internal(api, resource, namespace, name);
+    let context = RequestContext::internal(api, resource, namespace, name);
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-    match Box::pin(delete::delete(&ask, &options)).await {
+    match Box::pin(delete::delete(&context, &options)).await {
         Err(failure) if failure.code() != 404 => Err(failure),
         _ => Ok(()),
     }
@@ -200,8 +198,8 @@ async fn tell(api: &Api, resource: &Arc<Resource>, name: &str, left: &Left) -> R
         ),
     ];
     let conditions = &conditions;
-    let ask = Ask::internal(api, resource, "", name).below("status");
-    let outcome = Box::pin(update::update(&ask, false, update::Made::Applied, move |mut namespace: Value| async move {
+    let context = RequestContext::internal(api, resource, "", name).for_subresource("status");
+    let outcome = Box::pin(update::update(&context, false, update::Made::Applied, move |mut namespace: Value| async move {
         let now = json::timestamp(api.now());
         let before = json::items(&namespace, "/status/conditions").to_vec();
         let list: Vec<Value> = conditions

@@ -1,4 +1,4 @@
-//! Objects as clients asked to see them.
+//! Responses and watch events: JSON, YAML, protobuf, tables, partial metadata.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -10,13 +10,13 @@ use crate::{
     json::text,
     model,
     request::{
-        body::Answer,
+        body::ResponseBody,
         negotiate::{Accepted, Format, View},
     },
     resources::Resource,
     status::Failure,
     store::Entry,
-    verbs::{Shown, list::Page},
+    verbs::{Output, list::Page},
 };
 
 /// Plain JSON of whole objects.
@@ -46,7 +46,9 @@ impl EventType {
 
 /// An event of plain JSON, straight from the stored bytes.
 pub(crate) fn event_json(resource: &Resource, kind: EventType, entry: &Entry) -> Bytes {
-    let mut out = Vec::with_capacity(entry.body.len() + 128);
+    // Enough that it is never moved: it is kept, with the room that it has, for as long as the event.
+    let room = entry.body.len() + resource.api_version.len() + resource.kind.len() + 128;
+    let mut out = Vec::with_capacity(room);
     out.extend_from_slice(br#"{"type":""#);
     out.extend_from_slice(kind.name().as_bytes());
     out.extend_from_slice(br#"","object":"#);
@@ -133,25 +135,33 @@ pub(crate) fn encode(value: &Value, format: Format, is_pretty: bool) -> Result<V
     }
 }
 
-/// How an answer is wanted.
+/// The representation of a response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Representation {
     pub(crate) accepted: Accepted,
     pub(crate) include: IncludeObject,
     pub(crate) is_pretty: bool,
 }
 
-/// An answer with a body.
-pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<Answer> {
-    let mut response = Response::new(Answer::whole(body));
+/// A response with a body.
+pub(crate) fn with_body(
+    code: u16,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::whole(body));
     *response.status_mut() =
         http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-/// A value as an answer.
-pub(crate) fn value(code: u16, value: &Value, wanted: Wanted) -> Result<Response<Answer>, Failure> {
+/// A value as a response.
+pub(crate) fn value(
+    code: u16,
+    value: &Value,
+    wanted: Representation,
+) -> Result<Response<ResponseBody>, Failure> {
     let mut format = wanted.accepted.format;
     let bytes = match encode(value, format, wanted.is_pretty) {
         Err(_) if format == Format::Protobuf => {
@@ -161,17 +171,17 @@ pub(crate) fn value(code: u16, value: &Value, wanted: Wanted) -> Result<Response
         }
         other => other?,
     };
-    Ok(answer(code, format.content_type(false), bytes))
+    Ok(with_body(code, format.content_type(false), bytes))
 }
 
-/// A failure as an answer.
-pub(crate) fn failure(failure: &Failure) -> Response<Answer> {
+/// A failure as a response.
+pub(crate) fn failure(failure: &Failure) -> Response<ResponseBody> {
     let mut response = if failure.is_plain() {
-        answer(failure.code(), "text/plain; charset=utf-8", failure.message().to_owned())
+        with_body(failure.code(), "text/plain; charset=utf-8", failure.message().to_owned())
     } else {
         let mut bytes = serde_json::to_vec(&failure.to_value()).unwrap_or_default();
         bytes.push(b'\n');
-        answer(failure.code(), "application/json", bytes)
+        with_body(failure.code(), "application/json", bytes)
     };
     if let Some(seconds) = failure.retry_after_seconds() {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
@@ -179,25 +189,25 @@ pub(crate) fn failure(failure: &Failure) -> Response<Answer> {
     response
 }
 
-/// One object as an answer.
+/// One object as a response.
 pub(crate) async fn object(
     api: &Api,
     resource: &Resource,
     code: u16,
-    shown: Shown,
-    wanted: Wanted,
-) -> Result<Response<Answer>, Failure> {
+    shown: Output,
+    wanted: Representation,
+) -> Result<Response<ResponseBody>, Failure> {
     let object = match shown {
-        Shown::Entry(entry) => {
+        Output::Entry(entry) => {
             if wanted.accepted == PLAIN && !wanted.is_pretty && Api::reads_raw(resource, &entry) {
                 let mut out = Vec::with_capacity(entry.body.len() + 128);
                 entry.write_json(&mut out, Some((&resource.api_version, &resource.kind)));
                 out.push(b'\n');
-                return Ok(answer(code, "application/json", out));
+                return Ok(with_body(code, "application/json", out));
             }
             api.load(resource, &entry).await?
         }
-        Shown::Value(value) => value,
+        Output::Value(value) => value,
     };
     if text(&object, "/kind") == "Status" && text(&object, "/apiVersion") == "v1" {
         return value(code, &object, wanted);
@@ -218,19 +228,19 @@ pub(crate) async fn object(
     value(code, &object, wanted)
 }
 
-/// A page of a list as an answer.
+/// A page of a list as a response.
 pub(crate) async fn list(
     api: &Api,
     resource: &Resource,
     page: Page,
-    wanted: Wanted,
-) -> Result<Response<Answer>, Failure> {
+    wanted: Representation,
+) -> Result<Response<ResponseBody>, Failure> {
     let is_custom = resource.as_custom().is_some();
     if wanted.accepted == PLAIN
         && !wanted.is_pretty
         && page.entries.iter().all(|(_, entry)| Api::reads_raw(resource, entry))
     {
-        return Ok(answer(200, "application/json", list_json(resource, &page, is_custom)));
+        return Ok(with_body(200, "application/json", list_json(resource, &page, is_custom)));
     }
     let mut items = Vec::with_capacity(page.entries.len());
     for (_, entry) in &page.entries {
@@ -312,7 +322,7 @@ fn list_json(resource: &Resource, page: &Page, is_custom: bool) -> Vec<u8> {
 /// Longest text of all warnings together before each is cut.
 const WARNINGS_AT_MOST: usize = 4096;
 
-/// Adds warnings to the headers of an answer.
+/// Adds warnings to the headers of a response.
 pub(crate) fn warnings(headers: &mut HeaderMap, warnings: &[String]) {
     let is_long = warnings.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_AT_MOST;
     let mut left = WARNINGS_AT_MOST;

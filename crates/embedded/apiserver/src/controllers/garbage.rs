@@ -1,4 +1,4 @@
-//! Dependents of objects that are gone: deleted, deleted first, or orphaned.
+//! The garbage collector: background, foreground and orphan deletion of dependents.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,36 +15,36 @@ use crate::{
     request::options::{DeleteOptions, Propagation},
     resources::Resource,
     status::Failure,
-    store::{Event, Happened, split_key},
+    store::{ChangeType, Event, split_key},
     verbs::{
-        Ask, delete,
+        RequestContext, delete,
         delete::{FOREGROUND, ORPHAN},
         update,
     },
 };
 
 /// Where an object is.
-type Place = (Arc<str>, Arc<str>);
+type ObjectId = (Arc<str>, Arc<str>);
 
 /// Who depends on whom.
 #[derive(Default)]
 struct Graph {
-    places: HashMap<Box<str>, Place>,
-    dependents: HashMap<Box<str>, BTreeSet<Place>>,
+    ids: HashMap<Box<str>, ObjectId>,
+    dependents: HashMap<Box<str>, BTreeSet<ObjectId>>,
 }
 
 impl Graph {
-    fn add(&mut self, place: &Place, uid: &str, owners: &[Box<str>]) {
-        self.places.insert(uid.into(), place.clone());
+    fn add(&mut self, id: &ObjectId, uid: &str, owners: &[Box<str>]) {
+        self.ids.insert(uid.into(), id.clone());
         for owner in owners {
-            self.dependents.entry(owner.clone()).or_default().insert(place.clone());
+            self.dependents.entry(owner.clone()).or_default().insert(id.clone());
         }
     }
 
-    fn remove(&mut self, place: &Place, owners: &[Box<str>]) {
+    fn remove(&mut self, id: &ObjectId, owners: &[Box<str>]) {
         for owner in owners {
             if let Some(dependents) = self.dependents.get_mut(owner) {
-                dependents.remove(place);
+                dependents.remove(id);
                 if dependents.is_empty() {
                     self.dependents.remove(owner);
                 }
@@ -52,41 +52,41 @@ impl Graph {
         }
     }
 
-    fn dependents_of(&self, uid: &str) -> Vec<Place> {
+    fn dependents_of(&self, uid: &str) -> Vec<ObjectId> {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// Takes note of a change; says what has to be looked at for it.
-    fn follow(&mut self, bucket: &Arc<str>, event: &Event) -> Vec<Place> {
-        let place = (Arc::clone(bucket), Arc::clone(&event.key));
+    /// Applies a change to the graph; returns the objects to reconcile for it.
+    fn follow(&mut self, bucket: &Arc<str>, event: &Event) -> Vec<ObjectId> {
+        let id = (Arc::clone(bucket), Arc::clone(&event.key));
         let head = &event.entry.head;
         let before = event.previous.as_ref().map(|previous| &previous.head);
-        let is_gone = event.happened == Happened::Deleted;
+        let is_gone = event.change == ChangeType::Deleted;
         let has_new_owners = before.is_none_or(|before| before.owners != head.owners);
         if let Some(before) = before
             && (is_gone || has_new_owners)
         {
-            self.remove(&place, &before.owners);
+            self.remove(&id, &before.owners);
         }
         let mut concerned = Vec::new();
         if is_gone {
-            self.places.remove(&head.uid);
+            self.ids.remove(&head.uid);
             concerned.extend(self.dependents_of(&head.uid));
         } else {
             if has_new_owners {
-                self.add(&place, &head.uid, &head.owners);
+                self.add(&id, &head.uid, &head.owners);
             }
             if head.is_terminating {
                 concerned.extend(self.dependents_of(&head.uid));
             }
             if (has_new_owners && !head.owners.is_empty()) || head.is_terminating {
-                concerned.push(place);
+                concerned.push(id);
             }
         }
         // Owners that wait for their dependents may go on, or have one more to wait for.
         if is_gone || has_new_owners {
             let owners = before.into_iter().flat_map(|before| &before.owners).chain(&head.owners);
-            concerned.extend(owners.filter_map(|owner| self.places.get(owner).cloned()));
+            concerned.extend(owners.filter_map(|owner| self.ids.get(owner).cloned()));
         }
         concerned
     }
@@ -98,13 +98,12 @@ pub(super) fn start(api: &Api) {
     let mut graph = Graph::default();
     let mut suspects = Vec::new();
     for bucket in api.store().buckets() {
-        let objects =
-            api.store().list(&bucket, "", None, None).map(|(entries, _)| entries).unwrap_or_default();
+        let objects = api.store().objects(&bucket, "");
         for (key, entry) in objects {
-            let place = (Arc::clone(&bucket), key);
-            graph.add(&place, &entry.head.uid, &entry.head.owners);
+            let id = (Arc::clone(&bucket), key);
+            graph.add(&id, &entry.head.uid, &entry.head.owners);
             if !entry.head.owners.is_empty() || entry.head.is_terminating {
-                suspects.push(place);
+                suspects.push(id);
             }
         }
     }
@@ -115,11 +114,11 @@ pub(super) fn start(api: &Api) {
         changes,
         Queue::new(suspects),
         move |queue, bucket, event| {
-            graph.lock().follow(bucket, event).into_iter().for_each(|place| queue.add(place));
+            graph.lock().follow(bucket, event).into_iter().for_each(|id| queue.add(id));
         },
-        move |place| {
+        move |id| {
             let collector = Arc::clone(&collector);
-            Box::pin(async move { collector.settle(&place).await })
+            Box::pin(async move { collector.reconcile(&id).await })
         },
     );
 }
@@ -131,7 +130,7 @@ struct Collector {
 }
 
 impl Collector {
-    fn dependents_of(&self, uid: &str) -> Vec<Place> {
+    fn dependents_of(&self, uid: &str) -> Vec<ObjectId> {
         self.graph.lock().dependents_of(uid)
     }
 
@@ -139,22 +138,22 @@ impl Collector {
         self.api.registry().by_bucket().get(bucket).cloned()
     }
 
-    async fn settle(&self, place: &Place) -> Result<(), Failure> {
-        let Some(entry) = self.api.store().get(&place.0, &place.1) else { return Ok(()) };
-        let Some(resource) = self.resource(&place.0) else { return Ok(()) };
-        let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
-        let (namespace, name) = split_key(&place.1);
-        let ask = Ask::internal(&self.api, &resource, namespace, name);
+    async fn reconcile(&self, id: &ObjectId) -> Result<(), Failure> {
+        let Some(entry) = self.api.store().get(&id.0, &id.1) else { return Ok(()) };
+        let Some(resource) = self.resource(&id.0) else { return Ok(()) };
+        let object = entry.parse();
+        let (namespace, name) = split_key(&id.1);
+        let context = RequestContext::internal(&self.api, &resource, namespace, name);
         let finalizers: Vec<&str> = json::texts(&object, "/metadata/finalizers").collect();
         if entry.head.is_terminating {
             if finalizers.contains(&ORPHAN) {
                 for dependent in self.dependents_of(&entry.head.uid) {
                     self.orphan(&dependent, &entry.head.uid).await?;
                 }
-                return drop_finalizer(&ask, ORPHAN).await;
+                return drop_finalizer(&context, ORPHAN).await;
             }
             if finalizers.contains(&FOREGROUND) {
-                return self.foreground(&ask, &entry.head.uid).await;
+                return self.foreground(&context, &entry.head.uid).await;
             }
         }
         let owners = items(&object, "/metadata/ownerReferences");
@@ -175,7 +174,7 @@ impl Collector {
         if present {
             // One that stays keeps it; those that go must not wait for it.
             for uid in leaving {
-                self.orphan(place, uid).await?;
+                self.orphan(id, uid).await?;
             }
             return Ok(());
         }
@@ -188,7 +187,7 @@ impl Collector {
             }),
             ..DeleteOptions::default()
         };
-        delete::delete(&ask, &options).await.map(drop)
+        delete::delete(&context, &options).await.map(drop)
     }
 
     fn owner(&self, reference: &Value, namespace: &str) -> Owner {
@@ -196,7 +195,7 @@ impl Collector {
             Some((group, version)) => (group, version),
             None => ("", text(reference, "/apiVersion")),
         };
-        // A kind nobody serves says nothing about its objects.
+        // A kind that is not served says nothing about its objects.
         let Some(resource) = self.api.registry().by_kind(group, version, text(reference, "/kind")).cloned()
         else {
             return Owner::Present;
@@ -204,18 +203,18 @@ impl Collector {
         if resource.is_namespaced && namespace.is_empty() {
             return Owner::Present;
         }
-        let place = self.graph.lock().places.get(text(reference, "/uid")).cloned();
-        let Some(place) = place else { return Owner::Gone };
-        let owner_namespace = split_key(&place.1).0;
+        let id = self.graph.lock().ids.get(text(reference, "/uid")).cloned();
+        let Some(id) = id else { return Owner::Gone };
+        let owner_namespace = split_key(&id.1).0;
         if resource.is_namespaced && owner_namespace != namespace {
             return Owner::Gone;
         }
-        let Some(entry) = self.api.store().get(&place.0, &place.1) else { return Owner::Gone };
+        let Some(entry) = self.api.store().get(&id.0, &id.1) else { return Owner::Gone };
         if *entry.head.uid != *text(reference, "/uid") {
             return Owner::Gone;
         }
         if entry.head.is_terminating {
-            let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+            let object = entry.parse();
             if json::texts(&object, "/metadata/finalizers").any(|finalizer| finalizer == FOREGROUND) {
                 return Owner::Waiting;
             }
@@ -223,17 +222,17 @@ impl Collector {
         Owner::Present
     }
 
-    /// Lets go of an owner once no dependent holds it back; they are looked at by themselves.
-    async fn foreground(&self, ask: &Ask, uid: &str) -> Result<(), Failure> {
+    /// Removes the finalizer of an owner once no dependent holds it back; they are reconciled by themselves.
+    async fn foreground(&self, context: &RequestContext, uid: &str) -> Result<(), Failure> {
         if self.dependents_of(uid).iter().any(|(bucket, key)| self.blocks(bucket, key, uid)) {
             return Ok(());
         }
-        drop_finalizer(ask, FOREGROUND).await
+        drop_finalizer(context, FOREGROUND).await
     }
 
     fn blocks(&self, bucket: &str, key: &str, uid: &str) -> bool {
         self.api.store().get(bucket, key).is_some_and(|entry| {
-            let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+            let object = entry.parse();
             items(&object, "/metadata/ownerReferences").iter().any(|reference| {
                 text(reference, "/uid") == uid
                     && reference.get("blockOwnerDeletion") == Some(&Value::Bool(true))
@@ -241,12 +240,12 @@ impl Collector {
         })
     }
 
-    async fn orphan(&self, place: &Place, uid: &str) -> Result<(), Failure> {
-        let Some(resource) = self.resource(&place.0) else { return Ok(()) };
-        let (namespace, name) = split_key(&place.1);
-        let ask = Ask::internal(&self.api, &resource, namespace, name);
+    async fn orphan(&self, id: &ObjectId, uid: &str) -> Result<(), Failure> {
+        let Some(resource) = self.resource(&id.0) else { return Ok(()) };
+        let (namespace, name) = split_key(&id.1);
+        let context = RequestContext::internal(&self.api, &resource, namespace, name);
         let outcome =
-            update::update(&ask, false, update::Made::Changed, move |mut object: Value| async move {
+            update::update(&context, false, update::Made::Changed, move |mut object: Value| async move {
                 let metadata = json::metadata(&mut object);
                 if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
                     owners.retain(|owner| text(owner, "/uid") != uid);
@@ -271,18 +270,19 @@ enum Owner {
     Gone,
 }
 
-async fn drop_finalizer(ask: &Ask, finalizer: &str) -> Result<(), Failure> {
-    let outcome = update::update(ask, false, update::Made::Changed, move |mut object: Value| async move {
-        let metadata = json::metadata(&mut object);
-        if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
-            finalizers.retain(|one| one != finalizer);
-            if finalizers.is_empty() {
-                metadata.remove("finalizers");
+async fn drop_finalizer(context: &RequestContext, finalizer: &str) -> Result<(), Failure> {
+    let outcome =
+        update::update(context, false, update::Made::Changed, move |mut object: Value| async move {
+            let metadata = json::metadata(&mut object);
+            if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
+                finalizers.retain(|one| one != finalizer);
+                if finalizers.is_empty() {
+                    metadata.remove("finalizers");
+                }
             }
-        }
-        Ok(object)
-    })
-    .await;
+            Ok(object)
+        })
+        .await;
     match outcome {
         Err(failure) if failure.code() != 404 => Err(failure),
         _ => Ok(()),

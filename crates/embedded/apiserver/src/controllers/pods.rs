@@ -1,12 +1,10 @@
 //! Pods that are being deleted are removed by the agent of their node, once their processes have ended. Where there is
-//! no such node, nobody else would: they go when their grace period is over.
+//! no such node, this controller removes them: they go when their grace period is over.
 
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
-use serde_json::Value;
-use tokio::time::Instant;
 
 use super::queue::{Queue, follow};
 use crate::{
@@ -14,8 +12,8 @@ use crate::{
     json::text,
     request::options::DeleteOptions,
     status::Failure,
-    store::{Entry, Happened, split_key},
-    verbs::{self, Ask},
+    store::{ChangeType, Entry, split_key},
+    verbs::{self, RequestContext},
 };
 
 const BUCKET: &str = "core/pods";
@@ -33,7 +31,7 @@ impl Leaving {
         if !entry.head.is_terminating {
             return None;
         }
-        let pod: Value = serde_json::from_slice(&entry.body).ok()?;
+        let pod = entry.parse();
         let node = text(&pod, "/spec/nodeName").to_owned();
         let ends = text(&pod, "/metadata/deletionTimestamp").parse().ok()?;
         (!node.is_empty()).then_some(Self { node, ends })
@@ -49,15 +47,15 @@ pub(super) fn start(api: &Api) {
         api,
         changes,
         queue,
-        move |queue, bucket, event| match (&**bucket, event.happened) {
-            (BUCKET, Happened::Modified) => {
+        move |queue, bucket, event| match (&**bucket, event.change) {
+            (BUCKET, ChangeType::Modified) => {
                 let before = event.previous.as_deref().and_then(Leaving::of);
                 let leaving = Leaving::of(&event.entry);
                 if let Some(leaving) = leaving.filter(|leaving| before.as_ref() != Some(leaving)) {
                     note(&noting, queue, &event.key, &leaving);
                 }
             }
-            (NODES, Happened::Deleted) => note_all(&noting, queue, Some(&event.key)),
+            (NODES, ChangeType::Deleted) => note_all(&noting, queue, Some(&event.key)),
             _ => {}
         },
         move |key| {
@@ -69,7 +67,7 @@ pub(super) fn start(api: &Api) {
 
 /// Notes the pods that are being deleted: all, or those of one node.
 fn note_all(api: &Api, queue: &Queue<Arc<str>>, node: Option<&str>) {
-    let listed = api.store().list(BUCKET, "", None, None).map(|(pods, _)| pods).unwrap_or_default();
+    let listed = api.store().objects(BUCKET, "");
     for (key, entry) in listed {
         let leaving = Leaving::of(&entry);
         if let Some(leaving) = leaving.filter(|leaving| node.is_none_or(|node| leaving.node == node)) {
@@ -81,7 +79,7 @@ fn note_all(api: &Api, queue: &Queue<Arc<str>>, node: Option<&str>) {
 /// Looks at a pod again when its grace period is over.
 fn note(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>, leaving: &Leaving) {
     let left = Duration::try_from(leaving.ends.duration_since(api.now())).unwrap_or_default();
-    queue.add_at(Arc::clone(key), Instant::now() + left);
+    queue.add_after(Arc::clone(key), left);
 }
 
 /// Removes a pod whose time is over and whose node does not exist.
@@ -103,5 +101,7 @@ async fn remove(api: &Api, queue: &Queue<Arc<str>>, key: &Arc<str>) -> Result<()
         uid: Some(entry.head.uid.to_string()),
         ..DeleteOptions::default()
     };
-    verbs::delete::delete(&Ask::internal(api, &resource, namespace, name), &options).await.map(drop)
+    verbs::delete::delete(&RequestContext::internal(api, &resource, namespace, name), &options)
+        .await
+        .map(drop)
 }

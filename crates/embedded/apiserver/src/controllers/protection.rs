@@ -1,5 +1,5 @@
 //! Claims and volumes are protected by a finalizer as long as they are in use: claims by pods, volumes by claims. Those
-//! that are being deleted go when nobody uses them any more.
+//! that are being deleted go when they are no longer used.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{
     api::Api,
     json::{self, items, text},
     status::Failure,
-    store::{Event, Happened, split_key},
-    verbs::{Ask, update},
+    store::{ChangeType, Event, split_key},
+    verbs::{RequestContext, update},
 };
 
 const CLAIMS: &str = "core/persistentvolumeclaims";
@@ -45,19 +45,19 @@ pub(super) fn start(api: &Api) {
 
 /// What is being deleted of a bucket, where keys begin so.
 fn leaving(api: &Api, bucket: &'static str, prefix: &str) -> Vec<Protected> {
-    let listed = api.store().list(bucket, prefix, None, None).map(|(entries, _)| entries).unwrap_or_default();
+    let listed = api.store().objects(bucket, prefix);
     let leaving = listed.into_iter().filter(|(_, entry)| entry.head.is_terminating);
     leaving.map(|(key, _)| (bucket, key)).collect()
 }
 
 fn note(api: &Api, queue: &Queue<Protected>, bucket: &str, event: &Event) {
     match bucket {
-        CLAIMS | VOLUMES if event.happened == Happened::Modified && event.entry.head.is_terminating => {
+        CLAIMS | VOLUMES if event.change == ChangeType::Modified && event.entry.head.is_terminating => {
             let bucket = if bucket == CLAIMS { CLAIMS } else { VOLUMES };
             queue.add((bucket, Arc::clone(&event.key)));
         }
         // A pod that ended or went may have been the last to use a claim.
-        PODS if event.happened != Happened::Added => {
+        PODS if event.change != ChangeType::Added => {
             let namespace = format!("{}/", split_key(&event.key).0);
             for claim in leaving(api, CLAIMS, &namespace) {
                 queue.add(claim);
@@ -72,7 +72,7 @@ async fn release(api: &Api, bucket: &'static str, key: &str) -> Result<(), Failu
     let Some(entry) = api.store().get(bucket, key).filter(|entry| entry.head.is_terminating) else {
         return Ok(());
     };
-    let object: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let object = entry.parse();
     let finalizer = finalizer(bucket);
     let is_protected = json::texts(&object, "/metadata/finalizers").any(|one| one == finalizer);
     let is_used = match bucket {
@@ -84,8 +84,8 @@ async fn release(api: &Api, bucket: &'static str, key: &str) -> Result<(), Failu
     }
     let (namespace, name) = split_key(key);
     let plural = if bucket == CLAIMS { "persistentvolumeclaims" } else { "persistentvolumes" };
-    let ask = Ask::internal(api, &api.built_in("", plural)?, namespace, name);
-    Box::pin(update::update(&ask, false, update::Made::Changed, move |mut object: Value| async move {
+    let context = RequestContext::internal(api, &api.built_in("", plural)?, namespace, name);
+    Box::pin(update::update(&context, false, update::Made::Changed, move |mut object: Value| async move {
         if let Some(finalizers) =
             json::metadata(&mut object).get_mut("finalizers").and_then(Value::as_array_mut)
         {
@@ -100,9 +100,9 @@ async fn release(api: &Api, bucket: &'static str, key: &str) -> Result<(), Failu
 /// Whether a pod that has not ended uses a claim.
 fn is_mounted(api: &Api, claim: &str) -> bool {
     let (namespace, name) = split_key(claim);
-    let pods = api.store().list(PODS, &format!("{namespace}/"), None, None).map(|(pods, _)| pods);
-    pods.unwrap_or_default().iter().any(|(_, entry)| {
-        let pod: Value = serde_json::from_slice(&entry.body).unwrap_or_default();
+    let pods = api.store().objects(PODS, &format!("{namespace}/"));
+    pods.iter().any(|(_, entry)| {
+        let pod = entry.parse();
         let is_over = matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed");
         let mut volumes = items(&pod, "/spec/volumes").iter();
         !is_over && volumes.any(|volume| text(volume, "/persistentVolumeClaim/claimName") == name)

@@ -1,0 +1,4 @@
+//! Objects as bytes: as the store keeps them, and as responses carry them.
+
+pub(crate) mod response;
+mod storage;

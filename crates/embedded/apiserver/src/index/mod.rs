@@ -1,0 +1,64 @@
+//! Indexes over stored objects: service addresses and ports, and what namespaces with quotas use.
+//!
+//! The store notes every change here in the same step in which it publishes it, so that an index is never behind what
+//! readers see. Noting keeps a pointer; an object is parsed once, by the first reader of the index after its change.
+//! The cost of an index follows what changed, never how many objects there are. A start rebuilds the indexes, since
+//! recovery publishes what it reads; a fork copies them.
+
+mod services;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::store::{Entry, Id};
+
+pub(crate) use services::{Allocation, NodePort, ServiceIndex, protocol};
+pub(crate) use usage::UsageIndex;
+
+#[derive(Debug, Default)]
+pub(crate) struct Indexes {
+    services: Mutex<ServiceIndex>,
+    usage: Mutex<UsageIndex>,
+}
+
+impl Indexes {
+    /// Notes a change: the new state of an object, or `None` if it was deleted. Called under the lock of the store, as
+    /// is `objects_in`, which lists a namespace.
+    pub(crate) fn note(
+        &self,
+        bucket: &Arc<str>,
+        key: &Arc<str>,
+        entry: Option<&Arc<Entry>>,
+        objects_in: impl FnOnce(&str) -> Vec<(Id, Arc<Entry>)>,
+    ) {
+        if &**bucket == services::BUCKET {
+            self.services.lock().note(key, entry);
+        }
+        self.usage.lock().note(bucket, key, entry, objects_in);
+    }
+
+    /// A copy for a fork of the store, without what requests of this one hold.
+    pub(crate) fn fork(&self) -> Self {
+        let services = self.services.lock().fork();
+        let usage = self.usage.lock().clone();
+        Self { services: Mutex::new(services), usage: Mutex::new(usage) }
+    }
+
+    /// Addresses and ports of services. Whoever holds the guard must not call the store.
+    pub(crate) fn services(&self) -> MutexGuard<'_, ServiceIndex> {
+        let mut services = self.services.lock();
+        services.catch_up();
+        services
+    }
+
+    /// What namespaces with quotas use, up to date for one of them. Whoever holds the guard must not call the store.
+    pub(crate) fn usage(&self, namespace: &str) -> MutexGuard<'_, UsageIndex> {
+        let mut usage = self.usage.lock();
+        usage.catch_up(namespace);
+        usage
+    }
+}
