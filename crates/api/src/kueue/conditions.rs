@@ -4,11 +4,11 @@
 
 use super::string_enum;
 
-/// The condition that says whether a ClusterQueue, LocalQueue, AdmissionCheck or MultiKueueCluster can be
+/// Whether a ClusterQueue, LocalQueue, AdmissionCheck or MultiKueueCluster can be
 /// used.
 pub const ACTIVE: &str = "Active";
 
-/// The condition of a ClusterQueue that says whether its quota follows that of the worker clusters.
+/// Whether the quota of a ClusterQueue follows that of the worker clusters.
 pub const MULTIKUEUE_MANAGER_QUOTA_AUTOMATION: &str = "MultiKueueManagerQuotaAutomation";
 
 string_enum! {

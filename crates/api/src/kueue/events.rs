@@ -98,14 +98,14 @@ pub fn evicted_due_to(reason: &str) -> String {
     format!("EvictedDueTo{reason}")
 }
 
-/// Who records events: the scheduler, which is also the field manager of admissions.
+/// Reporting controller of the scheduler, and the field manager of admissions.
 pub const SCHEDULER: &str = "kueue-admission";
-/// Who records events: the controller of Workloads.
+/// Reporting controller of the Workload controller.
 pub const WORKLOAD_CONTROLLER: &str = "kueue-workload-controller";
-/// Who records events: the controller of ProvisioningRequest checks.
+/// Reporting controller of ProvisioningRequest checks.
 pub const PROVISIONING_CONTROLLER: &str = "kueue-provisioning-request-controller";
 
-/// Who records events: the controller of a job framework.
+/// Reporting controller of a job framework.
 pub fn job_controller(framework: &str) -> String {
     format!("{framework}-kueue-controller")
 }

@@ -1,6 +1,6 @@
 //! Where a Workload stands: pending, quota reserved, admitted, evicted or finished.
 //!
-//! This is the only place that says which conditions mean what. The engine's compact model and the API
+//! This is the only place that interprets conditions. The engine's compact model and the API
 //! object both implement [`WorkloadLifecycle`], so that they cannot disagree.
 
 use super::conditions::WorkloadCondition;

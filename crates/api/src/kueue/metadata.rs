@@ -7,7 +7,7 @@ pub const CONCURRENT_ADMISSION_PARENT: &str = "kueue.x-k8s.io/concurrent-admissi
 
 /// Annotation of a Workload: a number that is added to its priority.
 pub const PRIORITY_BOOST: &str = "kueue.x-k8s.io/priority-boost";
-/// Annotation of a Workload: who holds its admission back, as a list.
+/// Annotation of a Workload: a list of closed admission gates.
 pub const ADMISSION_GATED_BY: &str = "kueue.x-k8s.io/admission-gated-by";
 /// Annotation of a slice: the slice it replaces, as `namespace/name`.
 pub const SLICE_REPLACEMENT_FOR: &str = "kueue.x-k8s.io/workload-slice-replacement-for";

@@ -88,7 +88,7 @@ string_enum! {
         Preempted,
         /// Its pods did not become ready in time.
         PodsReadyTimeout,
-        /// An admission check wants a retry.
+        /// An admission check is Retry.
         AdmissionCheck,
         /// Its ClusterQueue is drained.
         ClusterQueueStopped,
@@ -284,7 +284,7 @@ string_enum! {
     QuotaAutomationReason {
         /// It does.
         QuotaAutomated,
-        /// Nobody asked for it.
+        /// It is not configured.
         NotRequested,
         /// It cannot.
         UnsupportedConfiguration,

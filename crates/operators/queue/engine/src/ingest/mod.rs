@@ -1,8 +1,8 @@
 //! Informer events to model: API objects become the engine's compact types.
 //!
-//! Objects are typed (`quintet-api` and `k8s-openapi`). [`Engine::apply_json`](crate::Engine::apply_json)
-//! decodes JSON into the same types first, so that there is one way in: decoding costs a few microseconds more
-//! than picking fields out of JSON, which matters at start-up at most. Behind this module nothing knows pod
+//! Objects are typed (`quintet-api` and `k8s-openapi`), as the operator's caches hold them.
+//! [`Engine::apply_json`](crate::Engine::apply_json) decodes JSON into the same types first: there is one way in, and
+//! JSON is for tools and tests, where decoding costs nothing that matters. Behind this module nothing knows pod
 //! templates or quantities as text.
 
 mod apply;
