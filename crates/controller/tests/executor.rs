@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use quintet_controller::{
-    Action, Class, Error, Event, ObjectKey, Plan, StatusPatch,
+    Action, Class, Error, Event, ObjectKey, Plan, StatusPatch, Step,
     api::PatchKind,
     cache::{Cache, Selector, WatchSpec},
     executor::{Done, Executor},
@@ -325,16 +325,68 @@ fn users_hear_of_every_step_that_took_place_though_another_failed() {
         };
         let nameless = Action::create(config_map_kind(), &json!({"metadata": {}}));
         let after = Action::merge(config_map_kind(), root_key(), json!({}));
-        let steps = [create("a"), nameless.into(), create("b"), after.into()];
+        let steps = [create("a"), create("b"), nameless.into(), create("c"), after.into()];
         let told = std::cell::RefCell::new(Vec::new());
         let no_calls = |_, _| std::future::ready(Ok(()));
         let tell = |event: &Event| told.borrow_mut().push(event.note.clone());
         let failed = fixture.executor.act_out(&steps, no_calls, tell).await.unwrap_err();
-        assert_eq!(failed.action, steps[1].action);
+        assert_eq!(failed.action, steps[2].action);
         let mut told = told.into_inner();
         told.sort();
         assert_eq!(told, ["a", "b"], "creations are independent of one another");
         assert_eq!(fixture.server.take_writes().len(), 2, "and what comes after them does not take place");
+        fixture.process.kill();
+    });
+}
+
+fn create_named(number: usize) -> Step {
+    let object = json!({"metadata": {"name": format!("child-{number}"), "namespace": "default"}});
+    Action::create(config_map_kind(), &object).into()
+}
+
+#[test]
+fn creations_beyond_a_quota_cost_a_few_requests_and_not_hundreds() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        fixture.server.with_faults(|faults| faults.quota = Some(3));
+        let carry_out = async |steps: Vec<Step>| {
+            let failed = fixture.carry_out(Plan { steps, ..Plan::default() }).await.unwrap_err();
+            assert!(failed.to_string().contains("exceeded quota"), "{failed}");
+            fixture.server.take_writes().len()
+        };
+        assert_eq!(carry_out((0..200).map(create_named).collect()).await, 7, "1 + 2 succeed, 4 are rejected");
+        assert_eq!(fixture.children.len(), 3);
+        assert_eq!(carry_out((3..200).map(create_named).collect()).await, 1, "a retry asks once");
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn a_batch_stops_at_the_first_failure() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        fixture.server.with_faults(|faults| faults.quota = Some(100));
+        let steps = (0..200).map(create_named).collect();
+        fixture.carry_out(Plan { steps, ..Plan::default() }).await.unwrap_err();
+        let requests = fixture.server.take_writes().len();
+        assert!(
+            requests <= 100 + 8,
+            "{requests} requests: no more than are in progress at a time are in vain"
+        );
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn creations_without_a_quota_take_few_round_trips() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let started = tokio::time::Instant::now();
+        let steps = (0..200).map(create_named).collect();
+        fixture.carry_out(Plan { steps, ..Plan::default() }).await.unwrap();
+        assert_eq!(fixture.children.len(), 200);
+        // A request takes up to 10 ms: one after the other would take about a second.
+        assert!(started.elapsed() < Duration::from_millis(400), "{:?}", started.elapsed());
         fixture.process.kill();
     });
 }
