@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     api::Api, cache::Caches, leader::Leadership, metrics::MetricsRegistry, queue::Queue, tasks::Tasks,
-    webhook::Keeper,
+    webhook::CertificateManager,
 };
 
 /// What the process can tell of itself.
@@ -29,8 +29,8 @@ pub struct Admin {
     pub queue: Queue,
     /// Leadership, for debug state.
     pub leadership: Leadership,
-    /// Webhook certificates, for readiness, if webhooks are served.
-    pub keeper: Option<Keeper>,
+    /// Webhook certificates, for readiness and debug state, if webhooks are served.
+    pub certificates: Option<CertificateManager>,
     /// The API connection, for debug state.
     pub api: Api,
     /// The tasks of the process.
@@ -43,7 +43,7 @@ impl Admin {
     /// A standby is ready: it keeps its caches warm and answers webhooks.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = self.caches.missing();
-        missing.extend(self.keeper.as_ref().and_then(Keeper::missing));
+        missing.extend(self.certificates.as_ref().and_then(CertificateManager::missing));
         if self.tasks.is_stopping() {
             missing.push("the process is stopping".to_owned());
         }
@@ -57,6 +57,7 @@ impl Admin {
             "queues": self.queue.report(),
             "lease": self.leadership.report(),
             "limiter": self.api.limiter().report(),
+            "certificates": self.certificates.as_ref().map(CertificateManager::report),
             "tasks": self.tasks.running(),
             "missing": self.missing(),
         })

@@ -85,6 +85,12 @@ struct ByOutcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPublication {
+    kind: &'static str,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByLease {
     name: String,
 }
@@ -107,6 +113,7 @@ pub struct Metrics {
     watch_failures: Family<ByKindAndResult, Counter>,
     events: Family<ByOutcome, Counter>,
     leading: Family<ByLease, Gauge>,
+    ca_published: Family<ByPublication, Gauge>,
 }
 
 fn seconds() -> Histogram {
@@ -133,6 +140,7 @@ impl Metrics {
             watch_failures: Family::default(),
             events: Family::default(),
             leading: Family::default(),
+            ca_published: Family::default(),
         };
         registry.register(|registry| metrics.add_to(registry));
         Arc::new(metrics)
@@ -162,7 +170,7 @@ impl Metrics {
         );
         registry.register(
             "controller_runtime_active_workers",
-            "Reconciliations under way",
+            "Reconciliations in progress",
             self.active.clone(),
         );
         registry.register("workqueue_depth", "Objects ready to be reconciled", self.depth.clone());
@@ -198,11 +206,21 @@ impl Metrics {
             "Whether this replica holds the lease",
             self.leading.clone(),
         );
+        registry.register(
+            "quintet_webhook_ca_published",
+            "Whether the API server trusts our webhooks by this object",
+            self.ca_published.clone(),
+        );
         registry.register("quintet_events", "Events recorded, aggregated or dropped", self.events.clone());
     }
 
     pub(crate) fn leading(&self, lease: &str, leads: bool) {
         self.leading.get_or_create(&ByLease { name: lease.to_owned() }).set(i64::from(leads));
+    }
+
+    pub(crate) fn ca_published(&self, kind: &'static str, name: &str, is_published: bool) {
+        let labels = ByPublication { kind, name: name.to_owned() };
+        self.ca_published.get_or_create(&labels).set(i64::from(is_published));
     }
 
     pub(crate) fn reconciled(&self, controller: &'static str, result: &'static str, took: Duration) {

@@ -29,7 +29,7 @@ fn admin(process: &Process) -> Admin {
         caches: process.runtime.caches().clone(),
         queue: process.runtime.queue().clone(),
         leadership: process.leadership.clone(),
-        keeper: None,
+        certificates: None,
         api: process.api.clone(),
         tasks: process.tasks.clone(),
     }

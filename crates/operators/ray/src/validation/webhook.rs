@@ -19,9 +19,9 @@ pub fn add_to(routes: Routes) -> Routes {
         verdict.map_or_else(Answer::deny, |()| Answer::allow())
     }
     routes
-        .validate::<RayCluster>(RAY_CLUSTER_PATH, |asked| answer(ray_cluster(&asked.object)))
-        .validate::<RayJob>(RAY_JOB_PATH, |asked| answer(ray_job(&asked.object)))
-        .validate::<RayService>(RAY_SERVICE_PATH, |asked| answer(ray_service(&asked.object)))
+        .validate::<RayCluster, _>(RAY_CLUSTER_PATH, |asked| answer(ray_cluster(&asked.object)))
+        .validate::<RayJob, _>(RAY_JOB_PATH, |asked| answer(ray_job(&asked.object)))
+        .validate::<RayService, _>(RAY_SERVICE_PATH, |asked| answer(ray_service(&asked.object)))
 }
 
 /// The verdict on a RayCluster that is created or changed: its name, and those of its groups.
