@@ -1,4 +1,4 @@
-//! Health, metrics and debug state over plain HTTP.
+//! The admin server: health, readiness, metrics and debug state over plain HTTP.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     webhook::CertificateManager,
 };
 
-/// What the process can tell of itself.
+/// What the admin server reports on.
 #[derive(Clone)]
 pub struct Admin {
     /// Metrics.
@@ -40,7 +40,7 @@ pub struct Admin {
 impl Admin {
     /// What keeps the process from being ready, in words.
     ///
-    /// A standby is ready: it keeps its caches warm and answers webhooks.
+    /// A standby is ready: it keeps its caches warm and serves webhooks.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = self.caches.missing();
         missing.extend(self.certificates.as_ref().and_then(CertificateManager::missing));
@@ -50,7 +50,7 @@ impl Admin {
         missing
     }
 
-    /// The state of all the machinery.
+    /// The debug state.
     pub fn state(&self) -> Value {
         json!({
             "watches": self.caches.report(),
@@ -63,7 +63,7 @@ impl Admin {
         })
     }
 
-    /// The paths, for whoever serves them.
+    /// The routes.
     pub fn router(self) -> Router {
         Router::new()
             .route("/healthz", get(healthz))
@@ -108,7 +108,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     ([(header::CONTENT_TYPE, content_type)], admin.registry.encode()).into_response()
 }
 
-/// Object names are nobody's business but the machine's: loopback only, as `kubectl port-forward` is.
+/// Object names may be confidential, so this is served on loopback only; `kubectl port-forward` reaches it.
 async fn debug_state(
     State(admin): State<Arc<Admin>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,

@@ -1,7 +1,7 @@
-//! What the machinery counts.
+//! Metrics of the controller runtime.
 //!
-//! What controller-runtime and client-go count too has their names and labels, so that dashboards and alerts
-//! made for the Go operators go on working; the rest begins with `quintet_`.
+//! Metrics that controller-runtime and client-go have too have their names and labels, so that dashboards and
+//! alerts made for the Go operators go on working; the others begin with `quintet_`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -95,7 +95,7 @@ struct ByLease {
     name: String,
 }
 
-/// The machinery's own metrics.
+/// The metrics of the controller runtime.
 #[derive(Debug)]
 pub struct Metrics {
     reconciles: Family<ByResult, Counter>,
@@ -122,7 +122,7 @@ fn seconds() -> Histogram {
 }
 
 impl Metrics {
-    /// Registers the machinery's metrics.
+    /// Registers the metrics.
     pub fn register(registry: &MetricsRegistry) -> Arc<Self> {
         let metrics = Self {
             reconciles: Family::default(),
@@ -188,7 +188,7 @@ impl Metrics {
         );
         registry.register(
             "quintet_api_request_duration_seconds",
-            "Time until the API server answered",
+            "Time until the API server responded",
             self.request_time.clone(),
         );
         registry.register(
@@ -198,7 +198,7 @@ impl Metrics {
         );
         registry.register(
             "quintet_watch_failures",
-            "Times a list or watch failed and was tried again",
+            "Times a list or watch failed and was retried",
             self.watch_failures.clone(),
         );
         registry.register(
@@ -276,7 +276,7 @@ impl ByKind {
     }
 }
 
-/// One controller's queue metrics, found once and then only touched.
+/// One controller's queue metrics, resolved once.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueMetrics {
     pub(crate) depth: Gauge,

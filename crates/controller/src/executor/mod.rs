@@ -35,17 +35,17 @@ pub struct Written {
     pub kind: ApiKind,
     /// Which object.
     pub key: ObjectKey,
-    /// Its version afterwards, unless it is gone.
+    /// Its version afterwards, unless it was deleted.
     pub version: Option<ResourceVersion>,
 }
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Done {
     /// Writes that took place; skipped applies are not among them.
     pub written: Vec<Written>,
-    /// The plan changed the root itself, so that its status has to be derived afresh.
+    /// The plan changed the root itself, so that its status has to be derived again.
     pub status_waits: bool,
 }
 
@@ -178,7 +178,7 @@ impl Executor {
                 let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
                 Ok(Some(match subresource {
                     None | Some("status") => self.wrote(kind, key, &answer),
-                    // Other subresources (scale, ...) answer with an object of their own kind.
+                    // Other subresources (scale, ...) respond with an object of their own kind.
                     Some(_) => Written { kind: kind.clone(), key: key.clone(), version: None },
                 }))
             }

@@ -121,6 +121,12 @@ impl Queue {
         self.inner.next().await
     }
 
+    /// Gives the place of an object among the reconciles of its controller to another one. The object stays in
+    /// progress until it is finished, so it is not reconciled twice at the same time.
+    pub fn release_slot(&self, job: &Job) {
+        self.inner.release_slot(job);
+    }
+
     /// Ends a reconcile.
     pub fn finish(&self, job: Job, outcome: Outcome) {
         let outcome = match outcome {

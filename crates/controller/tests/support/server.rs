@@ -1,4 +1,4 @@
-//! A Kubernetes API in memory: enough of it for the machinery, with faults on demand.
+//! A Kubernetes API in memory, with fault injection.
 
 use std::{
     collections::BTreeSet,
@@ -93,7 +93,7 @@ impl Server {
         change(&mut self.0.state.lock().faults)
     }
 
-    /// Reads or changes objects as somebody else would.
+    /// Reads or changes objects as another client would.
     pub fn store<R>(&self, change: impl FnOnce(&mut Store) -> R) -> R {
         let result = change(&mut self.0.state.lock().store);
         self.wake();

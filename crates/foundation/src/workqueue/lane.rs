@@ -23,7 +23,10 @@ pub(super) struct Lane<K> {
     timers: BTreeMap<Timer, K>,
     timer_count: u64,
     ready: usize,
+    /// Running keys that count against `workers`.
     running: usize,
+    /// Running keys that do not.
+    detached: usize,
     observer: Box<dyn Observer>,
 }
 
@@ -38,14 +41,16 @@ struct Item {
 enum State {
     Ready(Priority),
     Waiting(Timer),
-    Running(Requested),
+    Running(Run),
 }
 
-/// What was asked for while a key ran.
+/// A run in progress, and what was asked for meanwhile.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Requested {
+struct Run {
     again: Option<Reason>,
     at: Option<Instant>,
+    /// It does not count against `workers`.
+    is_detached: bool,
 }
 
 impl<K: Clone + Eq + Hash> Lane<K> {
@@ -61,6 +66,7 @@ impl<K: Clone + Eq + Hash> Lane<K> {
             timer_count: 0,
             ready: 0,
             running: 0,
+            detached: 0,
             observer,
         }
     }
@@ -72,10 +78,10 @@ impl<K: Clone + Eq + Hash> Lane<K> {
             return true;
         };
         match &mut item.state {
-            State::Running(requested) => {
+            State::Running(run) => {
                 let is_change = |reason: Reason| reason.priority() == Priority::Change;
-                if !requested.again.is_some_and(is_change) {
-                    requested.again = Some(reason);
+                if !run.again.is_some_and(is_change) {
+                    run.again = Some(reason);
                 }
                 false
             }
@@ -86,7 +92,7 @@ impl<K: Clone + Eq + Hash> Lane<K> {
                 true
             }
             State::Ready(_) => false,
-            // A restart or resync does not cut a backoff short.
+            // Only changes cut a backoff short.
             State::Waiting(_) if reason.priority() == Priority::Background => false,
             State::Waiting(timer) => {
                 self.timers.remove(timer);
@@ -102,8 +108,8 @@ impl<K: Clone + Eq + Hash> Lane<K> {
         let failures = match self.items.get_mut(&key) {
             None => 0,
             Some(Item { state: State::Ready(_), .. }) => return,
-            Some(Item { state: State::Running(requested), .. }) => {
-                requested.at = Some(requested.at.map_or(at, |before| before.min(at)));
+            Some(Item { state: State::Running(run), .. }) => {
+                run.at = Some(run.at.map_or(at, |before| before.min(at)));
                 return;
             }
             Some(Item { state: State::Waiting(timer), .. }) if timer.0 <= at => return,
@@ -133,7 +139,7 @@ impl<K: Clone + Eq + Hash> Lane<K> {
             else {
                 continue;
             };
-            item.state = State::Running(Requested::default());
+            item.state = State::Running(Run::default());
             self.ready -= 1;
             self.running += 1;
             self.observer.taken(now.duration_since(item.since));
@@ -142,15 +148,26 @@ impl<K: Clone + Eq + Hash> Lane<K> {
         None
     }
 
+    /// Stops counting a running key against the workers; returns whether that made room.
+    pub(super) fn release_slot(&mut self, key: &K) -> bool {
+        let Some(Item { state: State::Running(run), .. }) = self.items.get_mut(key) else { return false };
+        if std::mem::replace(&mut run.is_detached, true) {
+            return false;
+        }
+        self.running -= 1;
+        self.detached += 1;
+        true
+    }
+
     /// Ends the run of a key.
     pub(super) fn finish(&mut self, key: K, reason: Reason, outcome: Outcome) {
-        let Some(&Item { state: State::Running(requested), failures, .. }) = self.items.get(&key) else {
+        let Some(&Item { state: State::Running(run), failures, .. }) = self.items.get(&key) else {
             return;
         };
         self.items.remove(&key);
-        self.running -= 1;
+        *(if run.is_detached { &mut self.detached } else { &mut self.running }) -= 1;
         let now = Instant::now();
-        match (outcome, requested.again) {
+        match (outcome, run.again) {
             // Keys that were added meanwhile do not end the backoff: most were added because of the failed run's
             // own writes, which would make a hot loop.
             (Outcome::Retry { after, after_change }, again) => {
@@ -161,11 +178,11 @@ impl<K: Clone + Eq + Hash> Lane<K> {
             (Outcome::Again, again) => self.enqueue(key, again.unwrap_or(reason), 0),
             (Outcome::Done | Outcome::After(_), Some(again)) => self.enqueue(key, again, 0),
             (Outcome::After(after), None) => {
-                let at = requested.at.map_or(now + after, |at| at.min(now + after));
+                let at = run.at.map_or(now + after, |at| at.min(now + after));
                 self.wait(key, at, Reason::Timer, 0);
             }
             (Outcome::Done, None) => {
-                if let Some(at) = requested.at {
+                if let Some(at) = run.at {
                     self.wait(key, at, Reason::Timer, 0);
                 }
             }
@@ -190,7 +207,7 @@ impl<K: Clone + Eq + Hash> Lane<K> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.ready == 0 && self.running == 0
+        self.ready == 0 && self.running == 0 && self.detached == 0
     }
 
     fn enqueue(&mut self, key: K, reason: Reason, failures: u32) {
@@ -230,7 +247,7 @@ impl<K: Clone + Eq + Hash + Ord> Lane<K> {
             name: self.name,
             open: self.open,
             ready: self.ready,
-            running: self.running,
+            running: self.running + self.detached,
             waiting: self.timers.len(),
             oldest: oldest.map(|(key, item)| (key.clone(), item.since.elapsed().as_secs_f64())),
             failing,
