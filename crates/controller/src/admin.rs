@@ -1,4 +1,4 @@
-//! Health, metrics and debug state over plain HTTP.
+//! The admin server: health, readiness, metrics and debug state over plain HTTP.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -15,10 +15,10 @@ use tokio::net::TcpListener;
 
 use crate::{
     api::Api, cache::Caches, leader::Leadership, metrics::MetricsRegistry, queue::Queue, tasks::Tasks,
-    webhook::Keeper,
+    webhook::CertificateManager,
 };
 
-/// What the process can tell of itself.
+/// What the admin server reports on.
 #[derive(Clone)]
 pub struct Admin {
     /// Names of the components that run, for readiness.
@@ -31,8 +31,8 @@ pub struct Admin {
     pub queue: Queue,
     /// Leadership, for debug state.
     pub leadership: Leadership,
-    /// Webhook certificates, for readiness, if webhooks are served.
-    pub keeper: Option<Keeper>,
+    /// Webhook certificates, for readiness and debug state, if webhooks are served.
+    pub certificates: Option<CertificateManager>,
     /// The API connection, for debug state.
     pub api: Api,
     /// The tasks of the process.
@@ -42,29 +42,30 @@ pub struct Admin {
 impl Admin {
     /// What keeps the process from being ready, in words.
     ///
-    /// A standby is ready: it keeps its caches warm and answers webhooks.
+    /// A standby is ready: it keeps its caches warm and serves webhooks.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = self.caches.missing();
-        missing.extend(self.keeper.as_ref().and_then(Keeper::missing));
+        missing.extend(self.certificates.as_ref().and_then(CertificateManager::missing));
         if self.tasks.is_stopping() {
             missing.push("the process is stopping".to_owned());
         }
         missing
     }
 
-    /// The state of all the machinery.
+    /// The debug state.
     pub fn state(&self) -> Value {
         json!({
             "watches": self.caches.report(),
             "queues": self.queue.report(),
             "lease": self.leadership.report(),
             "limiter": self.api.limiter().report(),
+            "certificates": self.certificates.as_ref().map(CertificateManager::report),
             "tasks": self.tasks.running(),
             "missing": self.missing(),
         })
     }
 
-    /// The paths, for whoever serves them.
+    /// The routes.
     pub fn router(self) -> Router {
         Router::new()
             .route("/healthz", get(healthz))
@@ -121,7 +122,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     ([(header::CONTENT_TYPE, content_type)], admin.registry.encode()).into_response()
 }
 
-/// Object names are nobody's business but the machine's: loopback only, as `kubectl port-forward` is.
+/// Object names may be confidential, so this is served on loopback only; `kubectl port-forward` reaches it.
 async fn debug_state(
     State(admin): State<Arc<Admin>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,

@@ -1,4 +1,4 @@
-//! Requests to the API server: paths, deadlines, the limit and the fence, in one place.
+//! The API client: paths, deadlines, rate limiting and leader fencing of every request.
 
 use std::{
     sync::Arc,
@@ -14,21 +14,21 @@ use tokio::time::Instant;
 use crate::{
     error::{Class, Error},
     leader::Leadership,
-    limiter::{Answer, Limiter},
+    limiter::{Limiter, RequestOutcome},
     metrics::Metrics,
     object::{ApiKind, Form, ObjectKey, Uid},
 };
 
-/// How requests are made.
+/// Settings of the API client.
 #[derive(Clone, Debug)]
 pub struct ApiSettings {
-    /// A request without an answer after this long is given up.
+    /// The deadline of a request.
     pub deadline: Duration,
 }
 
 impl Default for ApiSettings {
-    /// The API server itself gives up ordinary requests after 60 seconds, but a webhook in the way may
-    /// take at most 30, and nobody is served by waiting longer.
+    /// API servers end ordinary requests after 60 seconds and admission webhooks after at most 30; a request that
+    /// takes longer than that rarely succeeds.
     fn default() -> Self {
         Self { deadline: Duration::from_secs(30) }
     }
@@ -36,8 +36,7 @@ impl Default for ApiSettings {
 
 /// A client for the cluster of `config`.
 ///
-/// It does not repeat requests by itself: the limiter has to hear of every 429, and the queue knows best
-/// when to try again.
+/// It does not retry requests: the rate limiter needs to see every 429, and the work queue does the backoff.
 pub fn connect(mut config: kube::Config) -> Result<kube::Client, Error> {
     let server = config.cluster_url.to_string();
     config.default_retry = false;
@@ -57,7 +56,7 @@ pub struct Api {
     fence: Option<Leadership>,
 }
 
-/// How a patch is meant.
+/// The format of a patch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PatchKind {
@@ -69,22 +68,22 @@ pub enum PatchKind {
     Strategic,
     /// Server-side apply in the name of `manager`; `force` takes fields over from others.
     Apply {
-        /// Who owns the fields.
+        /// The field manager.
         manager: String,
-        /// Take fields that somebody else owns.
+        /// Take over fields that other managers own.
         force: bool,
     },
 }
 
-/// What happens to what a deleted object owns.
+/// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Propagation {
-    /// It goes after the object.
+    /// They are deleted after the object.
     #[default]
     Background,
-    /// It goes before the object.
+    /// They are deleted before the object.
     Foreground,
-    /// It stays.
+    /// They stay.
     Orphan,
 }
 
@@ -109,7 +108,7 @@ impl Api {
         Self { client, limiter, settings, metrics, fence: None }
     }
 
-    /// The same connection, but writes are refused unless and until `leadership` is held.
+    /// The same connection, but writes fail unless `leadership` is held.
     #[must_use]
     pub fn fenced(&self, leadership: Leadership) -> Self {
         Self { fence: Some(leadership), ..self.clone() }
@@ -146,7 +145,7 @@ impl Api {
         self.send("list", kind, None, request).await
     }
 
-    /// Opens a watch from `version` on. It is not limited: there are few of them and they stay.
+    /// Opens a watch from `version` on. Watches are not rate limited: there are few, and they last.
     pub async fn watch(
         &self,
         kind: &ApiKind,
@@ -253,7 +252,7 @@ impl Api {
         let writes = call.method != Method::GET;
         let request = call.build(verb, kind, key)?;
         let permit = self.limiter.acquire().await;
-        // The fence is asked after the wait for the limiter: only then is the answer worth anything.
+        // Leadership is checked after the wait for the rate limiter, which may outlast the lease.
         let mut deadline = self.settings.deadline;
         if let (true, Some(leadership)) = (writes, &self.fence) {
             let left = leadership.time_left(Instant::now());
@@ -274,19 +273,21 @@ impl Api {
             Err(_) => Err(Error::deadline(verb, kind, key, deadline)),
         };
         permit.finish(match &result {
-            Err(error) if error.class() == Class::Throttled => Answer::Throttled(error.retry_after()),
-            Err(error) if error.class() == Class::Transient && !error.is_not_found() => Answer::Overloaded,
-            _ => Answer::Served,
+            Err(error) if error.class() == Class::Throttled => RequestOutcome::Throttled(error.retry_after()),
+            Err(error) if error.class() == Class::Transient && !error.is_not_found() => {
+                RequestOutcome::Overloaded
+            }
+            _ => RequestOutcome::Served,
         });
         self.metrics.request(verb, result.as_ref().err().map(Error::class), started.elapsed());
         result
     }
 }
 
-/// The field manager of everything that is Quintet's own; applies may name another.
+/// The default field manager; applies may name another.
 pub const FIELD_MANAGER: &str = "quintet";
 
-/// A request in the making.
+/// A request to be built.
 struct Call {
     method: Method,
     uri: String,
@@ -321,8 +322,7 @@ impl Call {
     }
 
     fn body(&mut self, body: &Value, content_type: &'static str) {
-        // Writing a JSON value to memory cannot fail.
-        self.body = serde_json::to_vec(body).unwrap_or_default();
+        self.body = body.to_string().into_bytes();
         self.content_type = content_type;
     }
 

@@ -1,4 +1,4 @@
-//! Errors of a reconcile, and what their class means.
+//! Errors of requests and reconciles, by class.
 
 use std::{fmt, time::Duration};
 
@@ -8,15 +8,15 @@ use crate::object::{ApiKind, ObjectKey};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Somebody else was faster; look again soon.
+    /// Another writer was faster; requeue soon.
     Conflict,
-    /// The API server, the network or we ourselves are briefly unable.
+    /// The API server, the network or this process cannot do it at the moment.
     Transient,
-    /// The API server asks for less.
+    /// The API server asks for fewer requests.
     Throttled,
-    /// The server refuses what we ask, and will until somebody changes something.
+    /// The server rejects the request, and will until something changes.
     Invalid,
-    /// We did something that cannot be right.
+    /// A bug of ours.
     Bug,
 }
 
@@ -32,7 +32,7 @@ impl Class {
         }
     }
 
-    /// Whether users should hear of it: the others mend themselves.
+    /// Whether it is reported to users by an event: the others pass by themselves.
     pub fn deserves_event(self) -> bool {
         matches!(self, Self::Invalid | Self::Bug)
     }
@@ -75,9 +75,9 @@ impl Error {
         Self { class, attempt: attempt(verb, kind, key), cause: Cause::Client(Box::new(cause)), retry_after }
     }
 
-    /// A request that had no answer in time; whether it took effect is unknown.
+    /// A request that exceeded its deadline; whether it took effect is unknown.
     pub fn deadline(verb: &str, kind: &ApiKind, key: Option<&ObjectKey>, after: Duration) -> Self {
-        Self::new(Class::Transient, attempt(verb, kind, key), format!("no answer within {after:?}"))
+        Self::new(Class::Transient, attempt(verb, kind, key), format!("no response within {after:?}"))
     }
 
     /// What the error means for the next attempt.
@@ -90,7 +90,7 @@ impl Error {
         self.retry_after
     }
 
-    /// The server's answer, if there was one.
+    /// The Status that the server responded with, if it did.
     pub fn status(&self) -> Option<&kube::core::Status> {
         match &self.cause {
             Cause::Client(error) => match &**error {
@@ -101,13 +101,13 @@ impl Error {
         }
     }
 
-    /// The server does not know the object, or the whole kind.
+    /// The object was not found, or its kind is not served.
     pub fn is_not_found(&self) -> bool {
-        // An API group that is not served is answered in plain text, of which only the code can be read.
+        // The response for an API group that is not served is plain text; only its code can be decoded.
         self.status().is_some_and(|status| status.is_not_found() || status.code == 404)
     }
 
-    /// The server's answer has this HTTP code.
+    /// The server responded with this HTTP code.
     pub fn has_code(&self, code: u16) -> bool {
         self.status().is_some_and(|status| status.code == code)
     }
@@ -125,7 +125,7 @@ fn classify(error: &kube::Error) -> Class {
         kube::Error::Api(status) => match status.code {
             409 => Class::Conflict,
             429 => Class::Throttled,
-            // The namespace, kind or owner may come; a proxy's 408 or a server's 5xx will pass.
+            // The namespace, kind or owner may be created later; a proxy's 408 or a server's 5xx passes.
             // A 401 is a token that is being rotated.
             401 | 404 | 408 | 410 | 500..=599 => Class::Transient,
             _ => Class::Invalid,

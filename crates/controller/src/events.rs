@@ -1,4 +1,4 @@
-//! Events: what users see in `kubectl describe`.
+//! The event recorder: what users see in `kubectl describe`.
 //!
 //! Recording never waits and never fails a reconcile: events go through a bounded channel to one task,
 //! which folds repetitions into a series and keeps a noisy object from flooding the API server.
@@ -31,19 +31,19 @@ use crate::{
 /// seconds at the rate an API server takes them.
 const CHANNEL: usize = 1024;
 
-/// The API refuses longer notes.
+/// The API rejects longer notes.
 const NOTE_BYTES: usize = 1024;
 
 /// A series is written again this often while it goes on.
 const SERIES_PERIOD: Duration = Duration::from_secs(30);
 
-/// A series ends when nothing was added for this long, as client-go has it.
+/// A series ends when nothing was added for this long, as in client-go.
 const SERIES_END: Duration = Duration::from_mins(6);
 
 /// Series remembered at a time; beyond that, repetitions become events of their own.
 const SERIES_LIMIT: usize = 4096;
 
-/// Events per object in a burst, and the time after which one more is allowed, as client-go has it.
+/// Events per object in a burst, and the time after which one more is allowed, as in client-go.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_mins(5);
 
@@ -58,7 +58,7 @@ pub struct Regarding {
     pub uid: Uid,
 }
 
-/// Takes events from controllers.
+/// Records events of controllers.
 #[derive(Clone)]
 pub struct Recorder {
     sender: mpsc::Sender<Recorded>,
@@ -105,7 +105,7 @@ struct Series {
     last_written: Instant,
 }
 
-/// How many events an object may still have.
+/// The token bucket of an object.
 struct Budget {
     left: u32,
     since: Instant,
@@ -135,7 +135,7 @@ impl Writer {
                 _ = tick.tick(), if !(self.series.is_empty() && self.budgets.is_empty()) => self.write_series().await,
             }
         }
-        // What was recorded before the end is still worth telling, if it goes quickly.
+        // Events recorded before the end are still written, if that is quick.
         while let Ok(recorded) = receiver.try_recv() {
             self.take(recorded).await;
         }
@@ -263,7 +263,7 @@ impl Writer {
     }
 }
 
-/// The longest beginning of `text` that is no longer than `bytes` and cuts no character.
+/// The longest prefix of `text` of at most `bytes` that does not cut a character.
 fn truncated(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

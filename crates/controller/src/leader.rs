@@ -1,8 +1,8 @@
 //! Leader election by Lease: one replica writes, the others keep their caches warm.
 //!
 //! The lease is held for `duration` after each renewal, as others see it. We stop writing `renew_deadline`
-//! after the *beginning* of the last renewal that succeeded, which is earlier: so by the time somebody
-//! else may take the lease, our last write has been answered or given up.
+//! after the *beginning* of the last renewal that succeeded, which is earlier: by the time another replica
+//! may take the lease, our last write has finished or exceeded its deadline.
 
 use std::time::Duration;
 
@@ -23,20 +23,20 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Which lease, and how patiently.
+/// The lease and its timing.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// Who we are; differs between replicas.
+    /// Identity of this replica.
     pub identity: String,
-    /// How long others leave a lease alone that is not renewed.
+    /// How long the lease is valid without a renewal.
     pub duration: Duration,
     /// How long after a renewal we go on writing.
     pub renew_deadline: Duration,
-    /// How often we renew, or look whether we can have it.
+    /// The interval between attempts to take or renew it.
     pub retry: Duration,
 }
 
@@ -56,21 +56,21 @@ impl LeaseSettings {
 
 /// Whether this replica may write, and until when.
 #[derive(Clone, Debug)]
-pub struct Leadership(watch::Receiver<Standing>);
+pub struct Leadership(watch::Receiver<LeaderState>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum LeaderState {
     /// There is no election.
     Always,
-    /// Somebody else holds the lease, or nobody knows.
+    /// Another replica holds the lease, or it is unknown who does.
     Standby,
     /// We hold it and may write until then.
     Until(Instant),
-    /// We held it and do no longer; this replica has to start afresh.
+    /// We held it and lost it; this replica has to restart.
     Lost,
 }
 
-/// A lease as debug state shows it.
+/// The state of the lease, for debugging.
 #[derive(Clone, Debug, Serialize)]
 pub struct LeaseReport {
     /// Whether we may write.
@@ -80,86 +80,86 @@ pub struct LeaseReport {
 }
 
 impl Leadership {
-    /// There is only one of us.
+    /// Leadership without an election, for a single replica.
     pub fn always() -> Self {
-        Self(watch::Sender::new(Standing::Always).subscribe())
+        Self(watch::Sender::new(LeaderState::Always).subscribe())
     }
 
-    /// Whether others may have led before us.
+    /// Whether there is an election, so that other replicas may have led before.
     pub fn is_contended(&self) -> bool {
-        *self.0.borrow() != Standing::Always
+        *self.0.borrow() != LeaderState::Always
     }
 
     /// How long we may go on writing without a renewal; zero if not at all.
     pub fn time_left(&self, now: Instant) -> Duration {
         match *self.0.borrow() {
-            Standing::Always => Duration::MAX,
-            Standing::Until(end) => end.saturating_duration_since(now),
-            Standing::Standby | Standing::Lost => Duration::ZERO,
+            LeaderState::Always => Duration::MAX,
+            LeaderState::Until(end) => end.saturating_duration_since(now),
+            LeaderState::Standby | LeaderState::Lost => Duration::ZERO,
         }
     }
 
     /// Resolves when we may write.
     pub async fn acquired(&self) {
-        let mut standing = self.0.clone();
-        let leads = |standing: &Standing| matches!(standing, Standing::Always | Standing::Until(_));
-        if standing.wait_for(leads).await.is_err() {
+        let mut state = self.0.clone();
+        let leads = |state: &LeaderState| matches!(state, LeaderState::Always | LeaderState::Until(_));
+        if state.wait_for(leads).await.is_err() {
             // The election has ended and we never led.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Whether we took part and can lead no more.
+    /// Whether the lease was held and lost.
     pub fn is_lost(&self) -> bool {
-        *self.0.borrow() == Standing::Lost
+        *self.0.borrow() == LeaderState::Lost
     }
 
     /// Resolves when we held the lease and lost it.
     pub async fn lost(&self) {
-        let mut standing = self.0.clone();
-        if standing.wait_for(|standing| *standing == Standing::Lost).await.is_err() {
+        let mut state = self.0.clone();
+        if state.wait_for(|state| *state == LeaderState::Lost).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// What to show in debug state.
+    /// The state, for debugging.
     pub fn report(&self) -> LeaseReport {
         let left = self.time_left(Instant::now());
-        let seconds_left = matches!(*self.0.borrow(), Standing::Until(_)).then(|| left.as_secs_f64());
+        let seconds_left = matches!(*self.0.borrow(), LeaderState::Until(_)).then(|| left.as_secs_f64());
         LeaseReport { leading: !left.is_zero(), seconds_left }
     }
 }
 
-/// Takes part in the election for a lease.
+/// A candidate in the election for a lease.
 pub struct Election {
     api: Api,
     clock: Clock,
     settings: LeaseSettings,
-    standing: watch::Sender<Standing>,
+    state: watch::Sender<LeaderState>,
     /// The record that we saw last, and when it last changed, by our own clock: clocks of machines
-    /// differ, so the times in the record are for people.
+    /// differ, so the times in the record are informational.
     observed: Option<(LeaseSpec, Instant)>,
 }
 
 impl Election {
     /// Not running yet. `api` must not be fenced by this election.
     pub fn new(api: Api, clock: Clock, settings: LeaseSettings) -> Self {
-        let standing = watch::Sender::new(Standing::Standby);
-        Self { api, clock, settings, standing, observed: None }
+        let state = watch::Sender::new(LeaderState::Standby);
+        Self { api, clock, settings, state, observed: None }
     }
 
-    /// Who leads, as it changes.
+    /// The leadership that follows this election.
     pub fn leadership(&self) -> Leadership {
-        Leadership(self.standing.subscribe())
+        Leadership(self.state.subscribe())
     }
 
-    /// Runs until the tasks stop, then gives the lease back; or until the lease is lost.
+    /// Runs until the tasks stop, then releases the lease; or until the lease is lost.
     pub async fn run(mut self, tasks: Tasks) {
         self.api.metrics().leading(&self.settings.name, false);
         let stop = tasks.stop_token();
         let stopped = stop.run_until_cancelled(self.compete()).await.is_none();
-        let held = matches!(*self.standing.borrow(), Standing::Until(_));
-        self.standing.send_replace(Standing::Lost);
+        let held = matches!(*self.state.borrow(), LeaderState::Until(_));
+        self.state.send_replace(LeaderState::Lost);
         self.api.metrics().leading(&self.settings.name, false);
         if stopped
             && held
@@ -176,28 +176,28 @@ impl Election {
             match self.take_or_renew().await {
                 Ok(Attempt::Ours) => {
                     let end = started + self.settings.renew_deadline;
-                    let before = self.standing.send_replace(Standing::Until(end));
-                    if before == Standing::Standby {
+                    let before = self.state.send_replace(LeaderState::Until(end));
+                    if before == LeaderState::Standby {
                         self.api.metrics().leading(&self.settings.name, true);
                         tracing::info!(identity = self.settings.identity, "leading");
                     }
                 }
                 Ok(Attempt::Theirs) if self.leads() => {
-                    tracing::error!("the lease was taken by somebody else");
+                    tracing::error!("the lease was taken by another replica");
                     return;
                 }
-                // Somebody wrote to the lease, perhaps only an annotation: the next look tells who holds it.
+                // Another client wrote to the lease, perhaps only an annotation: the next attempt tells who holds it.
                 Ok(Attempt::Theirs | Attempt::Raced) => {}
-                Err(error) => tracing::warn!("{error}; trying again"),
+                Err(error) => tracing::warn!("{error}; retrying"),
             }
-            if let Standing::Until(end) = *self.standing.borrow()
+            if let LeaderState::Until(end) = *self.state.borrow()
                 && Instant::now() >= end
             {
                 tracing::error!("the lease could not be renewed in time");
                 return;
             }
             let mut wake = started + self.settings.retry;
-            if let Standing::Until(end) = *self.standing.borrow() {
+            if let LeaderState::Until(end) = *self.state.borrow() {
                 wake = wake.min(end);
             }
             tokio::time::sleep_until(wake).await;
@@ -205,7 +205,7 @@ impl Election {
     }
 
     fn leads(&self) -> bool {
-        matches!(*self.standing.borrow(), Standing::Until(_))
+        matches!(*self.state.borrow(), LeaderState::Until(_))
     }
 
     fn kind_and_key(&self) -> (ApiKind, ObjectKey) {
@@ -214,7 +214,7 @@ impl Election {
 
     /// One attempt to take or renew the lease.
     async fn take_or_renew(&mut self) -> Result<Attempt, Error> {
-        // An answer that comes after the next renewal is due is of no use.
+        // A response after the next renewal is due is useless.
         let patience = self.settings.renew_deadline / 2;
         if let Ok(answer) = tokio::time::timeout(patience, self.attempt()).await {
             answer
@@ -235,7 +235,7 @@ impl Election {
                 },
                 spec: Some(self.record(None)),
             };
-            return won(self.api.create(&kind, &key, &to_json(&lease)).await);
+            return won(self.api.create(&kind, &key, &encode(&lease)?).await);
         };
         let mut lease: Lease = serde_json::from_str(&text).map_err(|error| {
             Error::new(Class::Transient, format!("cannot read Lease {key}"), error.to_string())
@@ -245,8 +245,8 @@ impl Election {
             return Ok(Attempt::Theirs);
         }
         lease.spec = Some(self.record(Some(&seen)));
-        // With the resource version we read: if somebody was faster, this is a conflict.
-        won(self.api.replace(&kind, &key, &to_json(&lease)).await)
+        // With the resource version we read: if another replica was faster, this is a conflict.
+        won(self.api.replace(&kind, &key, &encode(&lease)?).await)
     }
 
     fn may_take(&mut self, seen: &LeaseSpec) -> bool {
@@ -285,7 +285,7 @@ impl Election {
         }
     }
 
-    /// Gives the lease back, so that the next leader need not wait.
+    /// Releases the lease, so that the next leader need not wait.
     async fn release(&self) -> Result<(), Error> {
         let (kind, key) = self.kind_and_key();
         let Some(text) = self.api.get(&kind, &key).await? else {
@@ -303,17 +303,17 @@ impl Election {
         spec.holder_identity = Some(String::new());
         spec.lease_duration_seconds = Some(1);
         spec.renew_time = Some(MicroTime(self.clock.now()));
-        self.api.replace(&kind, &key, &to_json(&lease)).await.map(drop)
+        self.api.replace(&kind, &key, &encode(&lease)?).await.map(drop)
     }
 }
 
-/// What became of an attempt to take or renew the lease.
+/// The result of an attempt to take or renew the lease.
 enum Attempt {
-    /// It is ours.
+    /// We hold it.
     Ours,
-    /// Somebody else holds it.
+    /// Another replica holds it.
     Theirs,
-    /// Somebody wrote to it between our look and our write.
+    /// Another client wrote to it between our read and our write.
     Raced,
 }
 
@@ -325,8 +325,9 @@ fn won(answer: Result<String, Error>) -> Result<Attempt, Error> {
     }
 }
 
-fn to_json(lease: &Lease) -> Value {
-    serde_json::to_value(lease).unwrap_or_default()
+fn encode(lease: &Lease) -> Result<Value, Error> {
+    serde_json::to_value(lease)
+        .map_err(|error| Error::new(Class::Bug, "cannot encode the Lease", error.to_string()))
 }
 
 /// An identity for this replica: the host's name and the time of its start.

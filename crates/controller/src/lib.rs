@@ -1,6 +1,6 @@
-//! The machinery every operator shares.
+//! The controller runtime that every operator shares.
 //!
-//! It owns everything between a decision and the API server: shared caches, the work queue, the
+//! It owns everything between a plan and the API server: shared caches, the work queue, the
 //! executor of plans, events, leader election, webhooks, metrics and health. It knows nothing of any
 //! operator, and reads no configuration: settings are plain structs.
 //!

@@ -1,4 +1,4 @@
-//! A limit on concurrent requests that follows what the API server can bear.
+//! The rate limiter: adapts the number of concurrent requests to the latency and 429s of the API server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,21 +20,21 @@ pub struct LimiterSettings {
     pub max: usize,
     /// Requests a second, on average, and how many at once after a pause; `None` leaves that to the server.
     pub rate: Option<(u32, u32)>,
-    /// An answer that takes this many times longer than the quickest recent ones means a queue
-    /// forms at the server.
+    /// A response that takes this many times longer than the quickest recent ones means that requests queue at
+    /// the server.
     pub slowdown: f64,
 }
 
 impl Default for LimiterSettings {
     /// An API server's priority level for service accounts has tens of seats: start in that range, and
-    /// let latency and 429s say how far to go.
+    /// let latency and 429s decide from there.
     fn default() -> Self {
         Self { initial: 16, min: 1, max: 256, rate: None, slowdown: 4.0 }
     }
 }
 
-/// Limits how many requests are under way at once: additive increase while the limit is used and
-/// answers are quick, multiplicative decrease when they slow down or the server says 429.
+/// Limits the requests in flight: additive increase while the limit is used and responses are quick,
+/// multiplicative decrease when they slow down or the server responds with 429.
 #[derive(Clone, Debug)]
 pub struct Limiter(Option<Arc<Adaptive>>);
 
@@ -47,35 +47,35 @@ struct Adaptive {
 
 #[derive(Debug)]
 struct State {
-    /// The wished limit; the semaphore follows it in whole permits.
+    /// The desired limit; the semaphore follows it in whole permits.
     limit: f64,
-    /// Permits that exist, in hands or not.
+    /// Permits that exist, held or not.
     permits: usize,
-    /// Exponential averages of quick answers: slow to rise, quick to fall.
+    /// Exponential average of the latency of quick responses: slow to rise, quick to fall.
     usual: Option<f64>,
-    /// When the average was last touched.
+    /// When the average was last updated.
     learnt: Instant,
     /// No second decrease for the same congestion.
     calm_until: Instant,
-    /// The server asked for silence until then.
+    /// The server asked for no requests until then (`Retry-After`).
     closed_until: Instant,
     /// When the allowed rate has paid for all requests so far.
     paid_until: Instant,
     throttled: u64,
 }
 
-/// What a limiter shows to people.
+/// The state of a limiter, for debugging.
 #[derive(Clone, Debug, Serialize)]
 pub struct LimiterReport {
     /// Requests allowed at once.
     pub limit: usize,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: usize,
-    /// Answers with 429 so far.
+    /// Responses with 429 so far.
     pub throttled: u64,
 }
 
-/// Leave to send one request.
+/// Permission to send one request.
 #[derive(Debug)]
 pub struct Permit {
     started: Instant,
@@ -84,12 +84,12 @@ pub struct Permit {
 
 /// How a request ended, as far as the limit is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The server answered.
+pub enum RequestOutcome {
+    /// The server responded.
     Served,
-    /// No answer in time, or the server could not.
+    /// The deadline was exceeded, or the server failed.
     Overloaded,
-    /// 429, with how long it wants us to wait.
+    /// 429, with its `Retry-After`.
     Throttled(Option<Duration>),
 }
 
@@ -119,19 +119,19 @@ impl Limiter {
         })))
     }
 
-    /// Waits for leave to send. Requests are served in the order they asked.
+    /// Waits for permission to send. First come, first served.
     pub async fn acquire(&self) -> Permit {
         let Some(adaptive) = &self.0 else {
             return Permit { started: Instant::now(), held: None };
         };
-        // The semaphore is never closed, so that an error cannot happen; without it, go on unlimited.
+        // The semaphore is never closed.
         let permit = Arc::clone(&adaptive.semaphore).acquire_owned().await.ok();
         let open_at = adaptive.state.lock().open_at(adaptive.settings.rate);
         tokio::time::sleep_until(open_at).await;
         Permit { started: Instant::now(), held: permit.map(|permit| (Arc::clone(adaptive), permit)) }
     }
 
-    /// What to show in debug state; `None` if there is no limit.
+    /// The state, for debugging; `None` if there is no limit.
     pub fn report(&self) -> Option<LimiterReport> {
         let adaptive = self.0.as_ref()?;
         let state = adaptive.state.lock();
@@ -144,7 +144,7 @@ impl Limiter {
 }
 
 impl State {
-    /// When the next request may go, and takes that place.
+    /// When the next request may be sent; reserves that time.
     fn open_at(&mut self, rate: Option<(u32, u32)>) -> Instant {
         let now = Instant::now();
         let Some((per_second, burst)) = rate.filter(|(per_second, _)| *per_second > 0) else {
@@ -159,23 +159,23 @@ impl State {
 }
 
 impl Permit {
-    /// Gives the permit back and lets the limit learn from the answer.
-    pub fn finish(mut self, answer: Answer) {
+    /// Returns the permit and adapts the limit to the outcome.
+    pub fn finish(mut self, outcome: RequestOutcome) {
         if let Some((adaptive, permit)) = self.held.take() {
-            adaptive.learn(self.started.elapsed(), answer, permit);
+            adaptive.learn(self.started.elapsed(), outcome, permit);
         }
     }
 }
 
 impl Adaptive {
-    fn learn(&self, latency: Duration, answer: Answer, permit: OwnedSemaphorePermit) {
+    fn learn(&self, latency: Duration, outcome: RequestOutcome, permit: OwnedSemaphorePermit) {
         let now = Instant::now();
         let mut state = self.state.lock();
         let seconds = latency.as_secs_f64();
         let usual = *state.usual.get_or_insert(seconds);
-        match answer {
-            Answer::Served => {
-                // Quick answers pull the average down at once, slow ones push it up over half a minute: it
+        match outcome {
+            RequestOutcome::Served => {
+                // Quick responses pull the average down at once, slow ones push it up over half a minute: it
                 // stays near the floor, yet follows a server that has become slower for good.
                 let since = now.duration_since(state.learnt).as_secs_f64();
                 let weight = if seconds < usual { 0.25 } else { (since / 30.0).min(1.0) };
@@ -183,7 +183,7 @@ impl Adaptive {
                 state.learnt = now;
                 // Below a few milliseconds ratios are noise.
                 let slow = seconds > 0.025 && seconds > usual * self.settings.slowdown;
-                // A slow answer to one of few requests says something about the request, not about the load.
+                // A slow response while there are few requests is about the request, not about the load.
                 let busy = 2 * self.semaphore.available_permits() <= state.permits;
                 if slow && busy {
                     self.decrease(&mut state, 0.9, latency, now);
@@ -191,8 +191,8 @@ impl Adaptive {
                     state.limit = (state.limit + 1.0 / state.limit.max(1.0)).min(as_float(self.settings.max));
                 }
             }
-            Answer::Overloaded => self.decrease(&mut state, 0.7, latency, now),
-            Answer::Throttled(wait) => {
+            RequestOutcome::Overloaded => self.decrease(&mut state, 0.7, latency, now),
+            RequestOutcome::Throttled(wait) => {
                 state.throttled += 1;
                 let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(30));
                 self.decrease(&mut state, 0.5, latency.max(wait), now);
@@ -201,7 +201,7 @@ impl Adaptive {
         }
         let wanted = whole(state.limit).max(self.settings.min).max(1);
         if state.permits > wanted {
-            // Too many: this one is not given back.
+            // Too many: this one is not returned.
             permit.forget();
             state.permits -= 1;
         } else {
@@ -211,7 +211,7 @@ impl Adaptive {
         }
     }
 
-    /// Decreases once for all answers that tell of the same congestion: those of the next `calm`.
+    /// Decreases once for all responses of the same congestion: those of the next `calm`.
     fn decrease(&self, state: &mut State, factor: f64, calm: Duration, now: Instant) {
         if now >= state.calm_until {
             state.limit = (state.limit * factor).max(as_float(self.settings.min.max(1)));
@@ -238,14 +238,14 @@ fn whole(limit: f64) -> usize {
 mod tests {
     use super::*;
 
-    async fn send(limiter: &Limiter, count: usize, latency: Duration, answer: Answer) {
+    async fn send(limiter: &Limiter, count: usize, latency: Duration, outcome: RequestOutcome) {
         let mut all = Vec::new();
         for _ in 0..count {
             let limiter = limiter.clone();
             all.push(async move {
                 let permit = limiter.acquire().await;
                 tokio::time::sleep(latency).await;
-                permit.finish(answer);
+                permit.finish(outcome);
             });
         }
         futures::future::join_all(all).await;
@@ -260,59 +260,60 @@ mod tests {
         let settings = LimiterSettings { initial: 100, rate: Some((10, 5)), ..LimiterSettings::default() };
         let limiter = Limiter::adaptive(settings);
         let start = Instant::now();
-        send(&limiter, 25, Duration::ZERO, Answer::Served).await;
+        send(&limiter, 25, Duration::ZERO, RequestOutcome::Served).await;
         assert_eq!(start.elapsed().as_millis() / 100, 20, "5 at once, 20 more at 10 a second");
         tokio::time::sleep(Duration::from_secs(10)).await;
         let start = Instant::now();
-        send(&limiter, 5, Duration::ZERO, Answer::Served).await;
+        send(&limiter, 5, Duration::ZERO, RequestOutcome::Served).await;
         assert!(start.elapsed() < Duration::from_millis(50), "a pause earns a burst");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_answer_to_a_lonely_request_says_nothing_of_the_load() {
+    async fn a_slow_response_while_idle_does_not_decrease_the_limit() {
         let limiter = Limiter::adaptive(LimiterSettings::default());
-        send(&limiter, 4, Duration::from_millis(5), Answer::Served).await;
+        send(&limiter, 4, Duration::from_millis(5), RequestOutcome::Served).await;
         for _ in 0..20 {
-            send(&limiter, 1, Duration::from_millis(200), Answer::Served).await;
+            send(&limiter, 1, Duration::from_millis(200), RequestOutcome::Served).await;
         }
         assert_eq!(limit(&limiter), 16);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rises_while_answers_are_quick_and_falls_when_they_slow_down() {
+    async fn rises_while_responses_are_quick_and_falls_when_they_slow_down() {
         let limiter = Limiter::adaptive(LimiterSettings::default());
-        send(&limiter, 2000, Duration::from_millis(10), Answer::Served).await;
+        send(&limiter, 2000, Duration::from_millis(10), RequestOutcome::Served).await;
         let quick = limit(&limiter);
         assert!(quick > 40, "{quick}");
-        send(&limiter, 2000, Duration::from_millis(400), Answer::Served).await;
+        send(&limiter, 2000, Duration::from_millis(400), RequestOutcome::Served).await;
         assert!(limit(&limiter) < quick, "{} < {quick}", limit(&limiter));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_429_halves_the_limit_once_and_waits_as_asked() {
         let limiter = Limiter::adaptive(LimiterSettings::default());
-        send(&limiter, 8, Duration::from_millis(10), Answer::Throttled(Some(Duration::from_secs(7)))).await;
+        send(&limiter, 8, Duration::from_millis(10), RequestOutcome::Throttled(Some(Duration::from_secs(7))))
+            .await;
         assert_eq!(limit(&limiter), 8);
         let before = Instant::now();
-        send(&limiter, 1, Duration::ZERO, Answer::Served).await;
+        send(&limiter, 1, Duration::ZERO, RequestOutcome::Served).await;
         assert!(before.elapsed() >= Duration::from_secs(6));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn never_stops_altogether() {
+    async fn never_falls_below_the_minimum() {
         let limiter = Limiter::adaptive(LimiterSettings::default());
         for _ in 0..100 {
-            send(&limiter, 4, Duration::from_millis(10), Answer::Overloaded).await;
+            send(&limiter, 4, Duration::from_millis(10), RequestOutcome::Overloaded).await;
         }
         assert_eq!(limit(&limiter), 1);
         assert_eq!(limiter.report().unwrap().in_flight, 0);
-        send(&limiter, 4, Duration::from_millis(1), Answer::Served).await;
+        send(&limiter, 4, Duration::from_millis(1), RequestOutcome::Served).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dropped_request_gives_its_permit_back() {
+    async fn a_dropped_request_returns_its_permit() {
         let limiter = Limiter::adaptive(LimiterSettings { initial: 1, max: 1, ..LimiterSettings::default() });
         drop(limiter.acquire().await);
-        send(&limiter, 3, Duration::from_millis(1), Answer::Served).await;
+        send(&limiter, 3, Duration::from_millis(1), RequestOutcome::Served).await;
     }
 }

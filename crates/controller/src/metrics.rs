@@ -1,7 +1,7 @@
-//! What the machinery counts.
+//! Metrics of the controller runtime.
 //!
-//! What controller-runtime and client-go count too has their names and labels, so that dashboards and alerts
-//! made for the Go operators go on working; the rest begins with `quintet_`.
+//! Metrics that controller-runtime and client-go have too have their names and labels, so that dashboards and
+//! alerts made for the Go operators go on working; the others begin with `quintet_`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -85,11 +85,17 @@ struct ByOutcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPublication {
+    kind: &'static str,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByLease {
     name: String,
 }
 
-/// The machinery's own metrics.
+/// The metrics of the controller runtime.
 #[derive(Debug)]
 pub struct Metrics {
     reconciles: Family<ByResult, Counter>,
@@ -107,6 +113,7 @@ pub struct Metrics {
     watch_failures: Family<ByKindAndResult, Counter>,
     events: Family<ByOutcome, Counter>,
     leading: Family<ByLease, Gauge>,
+    ca_published: Family<ByPublication, Gauge>,
 }
 
 fn seconds() -> Histogram {
@@ -115,7 +122,7 @@ fn seconds() -> Histogram {
 }
 
 impl Metrics {
-    /// Registers the machinery's metrics.
+    /// Registers the metrics.
     pub fn register(registry: &MetricsRegistry) -> Arc<Self> {
         let metrics = Self {
             reconciles: Family::default(),
@@ -133,6 +140,7 @@ impl Metrics {
             watch_failures: Family::default(),
             events: Family::default(),
             leading: Family::default(),
+            ca_published: Family::default(),
         };
         registry.register(|registry| metrics.add_to(registry));
         Arc::new(metrics)
@@ -162,7 +170,7 @@ impl Metrics {
         );
         registry.register(
             "controller_runtime_active_workers",
-            "Reconciliations under way",
+            "Reconciliations in progress",
             self.active.clone(),
         );
         registry.register("workqueue_depth", "Objects ready to be reconciled", self.depth.clone());
@@ -180,7 +188,7 @@ impl Metrics {
         );
         registry.register(
             "quintet_api_request_duration_seconds",
-            "Time until the API server answered",
+            "Time until the API server responded",
             self.request_time.clone(),
         );
         registry.register(
@@ -190,7 +198,7 @@ impl Metrics {
         );
         registry.register(
             "quintet_watch_failures",
-            "Times a list or watch failed and was tried again",
+            "Times a list or watch failed and was retried",
             self.watch_failures.clone(),
         );
         registry.register(
@@ -198,11 +206,21 @@ impl Metrics {
             "Whether this replica holds the lease",
             self.leading.clone(),
         );
+        registry.register(
+            "quintet_webhook_ca_published",
+            "Whether the API server trusts our webhooks by this object",
+            self.ca_published.clone(),
+        );
         registry.register("quintet_events", "Events recorded, aggregated or dropped", self.events.clone());
     }
 
     pub(crate) fn leading(&self, lease: &str, leads: bool) {
         self.leading.get_or_create(&ByLease { name: lease.to_owned() }).set(i64::from(leads));
+    }
+
+    pub(crate) fn ca_published(&self, kind: &'static str, name: &str, is_published: bool) {
+        let labels = ByPublication { kind, name: name.to_owned() };
+        self.ca_published.get_or_create(&labels).set(i64::from(is_published));
     }
 
     pub(crate) fn reconciled(&self, controller: &'static str, result: &'static str, took: Duration) {
@@ -258,7 +276,7 @@ impl ByKind {
     }
 }
 
-/// One controller's queue metrics, found once and then only touched.
+/// One controller's queue metrics, resolved once.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueMetrics {
     pub(crate) depth: Gauge,

@@ -1,4 +1,4 @@
-//! Named tasks that are joined: nothing runs that nobody knows of, and stopping waits for all.
+//! Named background tasks that are joined at shutdown.
 
 use std::{collections::BTreeMap, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ impl Tasks {
     }
 
     /// Runs a task. It should end soon after [`Tasks::stopping`] resolves. A panic in it is a bug that
-    /// stops the whole process in good order: half of a controller is worse than none.
+    /// shuts the process down: part of a controller is worse than none.
     pub fn spawn(&self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
         let name = name.into();
         let id = {
@@ -74,12 +74,11 @@ impl Tasks {
         self.0.stop.cancel();
     }
 
-    /// Tells all tasks to end and waits for them, at most `patience`; returns the names of those that
-    /// did not.
-    pub async fn shut_down(&self, patience: Duration) -> Vec<String> {
+    /// Tells all tasks to end and waits for them, at most `timeout`; returns the names of those that did not.
+    pub async fn shut_down(&self, timeout: Duration) -> Vec<String> {
         self.0.stop.cancel();
         self.0.tracker.close();
-        let in_time = tokio::time::timeout(patience, self.0.tracker.wait()).await.is_ok();
+        let in_time = tokio::time::timeout(timeout, self.0.tracker.wait()).await.is_ok();
         if in_time { Vec::new() } else { self.running() }
     }
 
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn stopping_waits_for_all_and_names_the_late() {
+    async fn shutdown_waits_for_all_tasks_and_names_the_late() {
         let tasks = Tasks::new();
         let good = tasks.clone();
         tasks.spawn("good", async move { good.stopping().await });
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_stops_the_process_in_good_order() {
+    async fn a_panic_shuts_the_process_down() {
         let tasks = Tasks::new();
         tasks.spawn("bad", async { panic!("no") });
         tasks.stopping().await;

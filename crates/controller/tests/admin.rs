@@ -30,14 +30,14 @@ fn admin(process: &Process) -> Admin {
         caches: process.runtime.caches().clone(),
         queue: process.runtime.queue().clone(),
         leadership: process.leadership.clone(),
-        keeper: None,
+        certificates: None,
         api: process.api.clone(),
         tasks: process.tasks.clone(),
     }
 }
 
 #[tokio::test]
-async fn a_process_tells_how_it_is() {
+async fn health_readiness_metrics_and_debug_state_are_served() {
     let server = Server::new(1);
     server.store(|store| store.served.remove("test.quintet.dev/v1/gardens"));
     let process = Process::start(&server, 1, None);
@@ -70,7 +70,7 @@ async fn a_process_tells_how_it_is() {
     assert_eq!(state["watches"][0]["kind"], "Garden.test.quintet.dev");
     assert_eq!((&state["watches"][0]["objects"], &state["watches"][1]["objects"]), (&json!(1), &json!(3)));
     assert_eq!(state["watches"][0]["phase"], "watching");
-    assert_eq!(state["queues"][0]["controller"], "gardener");
+    assert_eq!(state["queues"][0]["name"], "gardener");
     assert_eq!(state["queues"][0]["ready"], 0);
     assert_eq!(state["lease"]["leading"], true);
     let recorded = "quintet_events_total{result=\"recorded\"} 1";

@@ -51,7 +51,7 @@ async fn soon() {
 }
 
 #[test]
-fn one_watch_serves_all_who_ask_for_the_same() {
+fn one_watch_is_shared_by_equal_specs() {
     simulate(async {
         let server = Server::new(1);
         make(&server, "a", "x");
@@ -72,7 +72,7 @@ fn one_watch_serves_all_who_ask_for_the_same() {
 }
 
 #[test]
-fn one_malformed_object_stalls_nothing_and_is_named() {
+fn a_malformed_object_is_reported_and_stalls_nothing() {
     simulate(async {
         let server = Server::new(1);
         make(&server, "good", "x");
@@ -136,7 +136,7 @@ fn an_optional_kind_is_waited_for_and_a_required_one_keeps_the_process_unready()
 }
 
 #[test]
-fn a_gap_is_told_as_what_was_removed_added_and_changed() {
+fn a_relist_after_a_gap_reports_what_was_removed_added_and_changed() {
     simulate(async {
         let server = Server::new(1);
         server.set_page(2);
@@ -211,7 +211,7 @@ fn a_write_is_seen_at_once_and_leaving_the_selection_too() {
 }
 
 #[test]
-fn metadata_is_asked_for_as_metadata() {
+fn metadata_watches_request_partial_object_metadata() {
     simulate(async {
         let server = Server::new(1);
         let process = Process::bare(&server, 1, None);

@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use quintet_controller::{
-    Action, Class, Error, Event, NoCall, ObjectKey, Plan, StatusPatch,
+    Action, Class, Error, Event, NoCall, ObjectKey, Plan, StatusPatch, Step,
     api::PatchKind,
     cache::{Cache, Selector, WatchSpec},
     executor::{Done, Executor},
@@ -86,7 +86,7 @@ impl Fixture {
         self.carry_out(Plan { steps: vec![action.into()], ..Plan::default() }).await
     }
 
-    fn somebody_edits(&self, place: &Place, patch: &Value) {
+    fn another_client_edits(&self, place: &Place, patch: &Value) {
         self.server.store(|store| {
             store
                 .update(place, false, |object| {
@@ -104,14 +104,14 @@ impl Fixture {
 }
 
 #[test]
-fn a_repeated_create_finds_what_the_first_made() {
+fn a_repeated_create_finds_the_object_of_the_first() {
     simulate(async {
         let fixture = Fixture::new().await;
         let create = || Action::create(config_map_kind(), &child("red"));
         // The first takes effect, but its answer is lost.
         fixture.server.with_faults(|faults| faults.odds.answer_lost = 1000);
         assert_eq!(fixture.act(create()).await.unwrap_err().class(), Class::Transient);
-        assert!(fixture.children.is_empty(), "nobody knows of it");
+        assert!(fixture.children.is_empty(), "the cache does not know of it");
         fixture.server.with_faults(|faults| faults.odds.answer_lost = 0);
         fixture.act(create()).await.unwrap();
         assert_eq!(fixture.children.len(), 1);
@@ -125,7 +125,7 @@ fn a_status_is_written_only_on_the_state_it_was_derived_from() {
     simulate(async {
         let fixture = Fixture::new().await;
         let status = fixture.status(3);
-        fixture.somebody_edits(&root_place(), &json!({"spec": {"plants": 9}}));
+        fixture.another_client_edits(&root_place(), &json!({"spec": {"plants": 9}}));
         let refused = fixture.carry_out(Plan { status, ..Plan::default() }).await.unwrap_err();
         assert_eq!(refused.class(), Class::Conflict, "{refused}");
         assert_eq!(fixture.server.store(|store| store.objects[&root_place()].get("status").cloned()), None);
@@ -174,7 +174,7 @@ fn an_apply_that_changes_nothing_is_not_sent() {
         assert!(fixture.act(apply("red")).await.unwrap().written.is_empty());
         assert!(requests(&fixture.server) == 0, "remembered: not even a look");
         assert_eq!(fixture.act(apply("blue")).await.unwrap().written.len(), 1);
-        assert_eq!(requests(&fixture.server), 1, "another wish: no look before");
+        assert_eq!(requests(&fixture.server), 1, "another configuration: not read before");
         // A process that has just started looks once, and writes nothing.
         let fresh = Process::bare(&fixture.server, 2, None);
         let whole = |text: &str| serde_json::from_str::<Value>(text);
@@ -218,7 +218,7 @@ fn a_watch_that_would_select_an_object_knows_that_it_is_not_there() {
 }
 
 #[test]
-fn only_the_namespaces_that_are_named_are_looked_at() {
+fn only_the_named_namespaces_are_watched() {
     simulate(async {
         let server = Server::new(1);
         let process = Process::bare(&server, 1, None);
@@ -253,7 +253,7 @@ fn only_the_namespaces_that_are_named_are_looked_at() {
 }
 
 #[test]
-fn a_delete_takes_the_incarnation_it_means_and_no_other() {
+fn a_delete_is_for_its_uid_only() {
     simulate(async {
         let fixture = Fixture::new().await;
         fixture.act(Action::create(config_map_kind(), &child("red"))).await.unwrap();
@@ -272,7 +272,7 @@ fn a_delete_takes_the_incarnation_it_means_and_no_other() {
 }
 
 #[test]
-fn the_answer_of_a_subresource_is_not_taken_for_the_object() {
+fn the_response_of_a_subresource_is_not_taken_for_the_object() {
     simulate(async {
         let fixture = Fixture::new().await;
         let before = fixture.roots.get(&root_key()).unwrap().version;
@@ -290,7 +290,7 @@ fn the_answer_of_a_subresource_is_not_taken_for_the_object() {
 }
 
 #[test]
-fn a_refused_action_ends_the_plan_there() {
+fn a_rejected_action_ends_the_plan() {
     simulate(async {
         let fixture = Fixture::new().await;
         let plan = Plan {
@@ -315,7 +315,7 @@ fn a_refused_action_ends_the_plan_there() {
 }
 
 #[test]
-fn users_hear_of_every_step_that_took_place_though_another_failed() {
+fn every_step_that_took_place_has_its_event_though_another_failed() {
     simulate(async {
         let fixture = Fixture::new().await;
         let create = |name: &str| {
@@ -325,12 +325,12 @@ fn users_hear_of_every_step_that_took_place_though_another_failed() {
         };
         let nameless = Action::create(config_map_kind(), &json!({"metadata": {}}));
         let after = Action::merge(config_map_kind(), root_key(), json!({}));
-        let steps = [create("a"), nameless.into(), create("b"), after.into()];
+        let steps = [create("a"), create("b"), nameless.into(), create("c"), after.into()];
         let told = std::cell::RefCell::new(Vec::new());
         let no_calls = |_: NoCall| std::future::ready(Ok(()));
         let tell = |event: &Event| told.borrow_mut().push(event.note.clone());
         let failed = fixture.executor.act_out(&steps, no_calls, tell).await.unwrap_err();
-        assert_eq!(failed.action, steps[1].action);
+        assert_eq!(failed.action, steps[2].action);
         let mut told = told.into_inner();
         told.sort();
         assert_eq!(told, ["a", "b"], "creations are independent of one another");
@@ -339,8 +339,60 @@ fn users_hear_of_every_step_that_took_place_though_another_failed() {
     });
 }
 
+fn create_named(number: usize) -> Step {
+    let object = json!({"metadata": {"name": format!("child-{number}"), "namespace": "default"}});
+    Action::create(config_map_kind(), &object).into()
+}
+
 #[test]
-fn what_has_to_be_there_may_be_anybodys() {
+fn creations_beyond_a_quota_cost_a_few_requests_and_not_hundreds() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        fixture.server.with_faults(|faults| faults.quota = Some(3));
+        let carry_out = async |steps: Vec<Step>| {
+            let failed = fixture.carry_out(Plan { steps, ..Plan::default() }).await.unwrap_err();
+            assert!(failed.to_string().contains("exceeded quota"), "{failed}");
+            fixture.server.take_writes().len()
+        };
+        assert_eq!(carry_out((0..200).map(create_named).collect()).await, 7, "1 + 2 succeed, 4 are rejected");
+        assert_eq!(fixture.children.len(), 3);
+        assert_eq!(carry_out((3..200).map(create_named).collect()).await, 1, "a retry asks once");
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn a_batch_stops_at_the_first_failure() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        fixture.server.with_faults(|faults| faults.quota = Some(100));
+        let steps = (0..200).map(create_named).collect();
+        fixture.carry_out(Plan { steps, ..Plan::default() }).await.unwrap_err();
+        let requests = fixture.server.take_writes().len();
+        assert!(
+            requests <= 100 + 8,
+            "{requests} requests: no more than are in progress at a time are in vain"
+        );
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn creations_without_a_quota_take_few_round_trips() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let started = tokio::time::Instant::now();
+        let steps = (0..200).map(create_named).collect();
+        fixture.carry_out(Plan { steps, ..Plan::default() }).await.unwrap();
+        assert_eq!(fixture.children.len(), 200);
+        // A request takes up to 10 ms: one after the other would take about a second.
+        assert!(started.elapsed() < Duration::from_millis(400), "{:?}", started.elapsed());
+        fixture.process.kill();
+    });
+}
+
+#[test]
+fn ensure_accepts_an_object_of_another_owner() {
     simulate(async {
         let fixture = Fixture::new().await;
         fixture.server.store(|store| store.create(&child_place("child"), json!({"metadata": {}})).unwrap());
@@ -359,13 +411,13 @@ fn an_action_is_named_without_its_contents() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up() {
+fn a_request_without_a_response_ends_at_its_deadline() {
     simulate(async {
         let fixture = Fixture::new().await;
         fixture.process.connection.kill();
         let started = tokio::time::Instant::now();
         let error = fixture.act(Action::create(config_map_kind(), &child("red"))).await.unwrap_err();
-        assert_eq!(error.to_string(), "cannot create ConfigMap default/child: no answer within 30s");
+        assert_eq!(error.to_string(), "cannot create ConfigMap default/child: no response within 30s");
         assert!(started.elapsed() < Duration::from_secs(31));
         fixture.process.kill();
     });

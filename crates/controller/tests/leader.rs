@@ -153,7 +153,7 @@ fn a_lost_race_on_the_lease_is_not_a_lost_lease() {
         let server = Server::new(5);
         let process = Process::start(&server, 5, Some("only"));
         process.leadership.acquired().await;
-        // Somebody annotates the lease, again and again.
+        // Another client annotates the lease, again and again.
         server.with_faults(|faults| faults.odds.conflict = 300);
         tokio::time::sleep(Duration::from_mins(1)).await;
         server.with_faults(|faults| faults.odds.conflict = 0);
@@ -164,7 +164,7 @@ fn a_lost_race_on_the_lease_is_not_a_lost_lease() {
 }
 
 #[test]
-fn who_does_not_hold_the_lease_does_not_write() {
+fn a_replica_without_the_lease_does_not_write() {
     simulate(async {
         let server = Server::new(5);
         let process = Process::bare(&server, 5, Some("first"));
@@ -226,7 +226,7 @@ fn a_namespace_that_may_no_longer_be_read_does_not_keep_a_new_leader_from_the_ot
 }
 
 #[test]
-fn a_leader_that_does_not_know_what_the_last_one_did_says_that_it_is_not_ready() {
+fn a_leader_whose_caches_have_not_caught_up_is_not_ready() {
     simulate(async {
         let server = Server::new(1);
         let (leader, caches) = takes_over_when_unreadable(&server, 503).await;

@@ -1,4 +1,4 @@
-//! The proof of the machinery: whatever goes wrong, the end is the same.
+//! Fault injection: whatever fails on the way, controllers converge to the state of a run without faults.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -99,7 +99,7 @@ fn essence(store: &Store) -> Vec<Value> {
 
 /// Nothing is written once everything is settled, not even by a process that starts afresh.
 async fn assert_quiet(server: &Server, process: &Process, name: &str) {
-    // The last turns and the watches' late news.
+    // The last reconciles, and watch events that arrive late.
     tokio::time::sleep(Duration::from_mins(5)).await;
     server.take_writes();
     tokio::time::sleep(Duration::from_hours(1)).await;
@@ -132,7 +132,7 @@ fn plants_created(store: &Store) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn a_settled_system_makes_no_writes() {
+fn a_converged_system_makes_no_writes() {
     let (_, created) = calm_end();
     assert!(created.values().all(|times| *times == 1), "{created:?}");
     assert_eq!(created.len(), 2 + 5 + 2 + 2, "{created:?}");
@@ -234,7 +234,7 @@ fn conflicts_change_nothing() {
 }
 
 #[test]
-fn lost_answers_change_nothing() {
+fn lost_responses_change_nothing() {
     assert_same_end("lost answers", 40, |server| {
         server.with_faults(|faults| {
             faults.odds = Odds { answer_lost: 400, watch_delay_ms: 60_000, ..Odds::default() }
@@ -313,7 +313,7 @@ fn changes_in_quick_succession_under_faults_and_crashes_end_the_same() {
 }
 
 #[test]
-fn drift_is_mended_and_foreign_fields_are_left_alone() {
+fn drift_is_repaired_and_foreign_fields_are_left_alone() {
     simulate(async {
         let server = Server::new(3);
         let process = Process::start(&server, 3, None);
@@ -329,7 +329,7 @@ fn drift_is_mended_and_foreign_fields_are_left_alone() {
                 })
             })
             .unwrap();
-        server.until("mended", |store| is_settled(0, store)).await;
+        server.until("repaired", |store| is_settled(0, store)).await;
         assert_eq!(server.store(|store| store.objects[&plant]["data"]["note"].clone()), "mine");
         assert_quiet(&server, &process, "drift").await;
     });

@@ -63,7 +63,7 @@ fn start(process: &Process<'_>) -> Result<(), Error> {
 fn webhook() -> Webhook {
     let (configuration, path) = ("sixth-validating-webhook-configuration", "/validate-greeting");
     Webhook::validating(configuration, "vgreeting.sixth.quintet.dev", path, move |routes, _| {
-        Ok(routes.validate::<Greeting>(path, |asked| match asked.object.spec.text.as_str() {
+        Ok(routes.validate::<Greeting, _>(path, |asked| match asked.object.spec.text.as_str() {
             "" => Verdict::deny("spec.text: say something"),
             _ => Verdict::allow(),
         }))

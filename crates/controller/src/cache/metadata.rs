@@ -11,15 +11,15 @@ pub struct ObjectMetadata {
     pub labels: BTreeMap<Box<str>, Box<str>>,
     /// Annotations.
     pub annotations: BTreeMap<Box<str>, Box<str>>,
-    /// Who owns the object.
+    /// Owners of the object.
     pub owner_references: Vec<Owner>,
-    /// What has to be done before it may go.
+    /// Finalizers.
     pub finalizers: Vec<Box<str>>,
-    /// When it was made.
+    /// When it was created.
     pub creation_timestamp: Option<Timestamp>,
-    /// When its deletion was asked for.
+    /// When its deletion was requested.
     pub deletion_timestamp: Option<Timestamp>,
-    /// How often its wish has changed.
+    /// Generation of its spec.
     pub generation: i64,
 }
 
@@ -33,14 +33,14 @@ pub struct Owner {
     pub kind: Box<str>,
     /// Name of the owner, in the namespace of the object or in none.
     pub name: Box<str>,
-    /// Identity of the owner.
+    /// Uid of the owner.
     pub uid: Box<str>,
-    /// Whether it is the one owner that manages the object.
+    /// Whether it is the managing controller.
     pub controller: bool,
 }
 
 impl ObjectMetadata {
-    /// The owner that manages the object.
+    /// The managing controller.
     pub fn controller(&self) -> Option<&Owner> {
         self.owner_references.iter().find(|owner| owner.controller)
     }

@@ -1,8 +1,8 @@
-//! Shared caches: one watch per kind and selector for the whole process.
+//! Shared informer caches: one list and watch per kind and selector for the whole process.
 //!
 //! A cache holds what its kind's projection keeps of every selected object, finds objects by key and
 //! by index without scanning, and tells its subscribers of every change. It moves forward only:
-//! answers to our own writes enter at once (see [`Caches::written`]), and a watch that lags behind them
+//! responses to our own writes enter at once (see [`Caches::written`]), and a watch that lags behind them
 //! changes nothing until it has caught up. So a controller never acts on a state older than its own
 //! last write.
 //!
@@ -47,7 +47,7 @@ use store::Store;
 #[cfg(test)]
 mod tests;
 
-/// One kind's cache, shared by whoever watches the same kind and selector.
+/// One kind's cache, shared by all who watch the same kind and selector.
 pub struct Cache<T>(Arc<Inner<T>>);
 
 impl<T> Clone for Cache<T> {
@@ -61,8 +61,8 @@ type Subscriber<T> = Box<dyn Fn(&Change<T>) + Send + Sync>;
 struct Inner<T> {
     spec: WatchSpec<T>,
     store: RwLock<Store<T>>,
-    /// Held while the store changes and the change is told, so that subscribers hear of changes in
-    /// their order, and may read the cache while they do.
+    /// Held while the store changes and subscribers are called, so that they see changes in order, and may read
+    /// the cache.
     subscribers: Mutex<Vec<Subscriber<T>>>,
     health: Mutex<Health>,
     /// By stream.
@@ -72,12 +72,12 @@ struct Inner<T> {
     metrics: Arc<Metrics>,
 }
 
-/// How far one of the watches that feed a cache has come.
+/// The progress of one of the watches that feed a cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     /// Its first list is complete.
     synced: bool,
-    /// It has shown everything that was there when it was asked to catch up.
+    /// It has shown everything that existed when it was asked to catch up.
     caught_up: bool,
 }
 
@@ -94,7 +94,7 @@ trait AnyCache: Send + Sync {
     fn form(&self) -> Form;
     fn written(&self, head: &Head<'_>);
     fn deleted(&self, key: &ObjectKey, uid: &Uid);
-    fn applied(&self, key: &ObjectKey, version: ResourceVersion, wish: u64);
+    fn applied(&self, key: &ObjectKey, version: ResourceVersion, hash: u64);
     fn knowledge(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> Knowledge;
     fn report(&self) -> WatchReport;
     fn missing(&self) -> Option<String>;
@@ -139,7 +139,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
 
     /// Calls `subscriber` with every change from now on, after a first round with what is there already.
     ///
-    /// It runs in the way of the watch: it may read caches, and has to be quick.
+    /// It blocks the watch: it may read caches, and has to be quick.
     pub fn subscribe(&self, subscriber: impl Fn(&Change<T>) + Send + Sync + 'static) {
         let mut subscribers = self.0.subscribers.lock();
         let present: Vec<_> = self.0.store.read().entries().cloned().collect();
@@ -152,7 +152,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
     /// Resolves when the first list is complete, or an optional kind is known to be absent.
     pub async fn synced(&self) {
         let mut progress = self.0.progress.subscribe();
-        // The sender lives in the cache that we hold.
+        // The sender is part of the cache, so it exists.
         let _ = progress.wait_for(|streams| streams.iter().all(|stream| stream.synced)).await;
     }
 
@@ -162,7 +162,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
     }
 
     /// Resolves when the cache shows everything that others had written before the first call: a watch may lag behind,
-    /// and who begins to act must know what was done before.
+    /// and a new leader has to know what the last one did.
     pub async fn caught_up(&self) {
         self.0.must_catch_up.send_if_modified(|asked| !std::mem::replace(asked, true));
         let mut progress = self.0.progress.subscribe();
@@ -176,7 +176,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
 }
 
 impl<T: Send + Sync + 'static> Inner<T> {
-    /// Changes the store by `change` and tells subscribers what changed.
+    /// Changes the store and calls the subscribers.
     fn update<C>(&self, change: impl FnOnce(&mut Store<T>) -> C)
     where
         C: IntoIterator<Item = Change<T>>,
@@ -190,7 +190,7 @@ impl<T: Send + Sync + 'static> Inner<T> {
         }
     }
 
-    /// Decodes an object; one that cannot be is counted, named and otherwise left as it was.
+    /// Decodes an object. One that cannot be decoded is counted and reported, and its last state is kept.
     fn decode(&self, head: &Head<'_>) -> Option<Entry<T>> {
         let object = (self.spec.project)(&head.lean_text());
         let mut health = self.health.lock();
@@ -223,13 +223,20 @@ impl<T: Send + Sync + 'static> Inner<T> {
 
     fn selects(&self, head: &Head<'_>) -> bool {
         let selector = &self.spec.selector;
-        let labels = if selector.has_rules() { head.labels() } else { BTreeMap::new() };
-        selector.matches(head.key.namespace(), &labels)
+        let labels = if selector.has_rules() { head.labels() } else { Ok(BTreeMap::new()) };
+        match labels {
+            Ok(labels) => selector.matches(head.key.namespace(), &labels),
+            Err(error) => {
+                self.health.lock().note_unreadable(&self.spec.kind, head.key.as_str(), &error);
+                self.metrics.unreadable(&self.spec.kind);
+                false
+            }
+        }
     }
 }
 
 impl Health {
-    /// The phase of the stream that is worst off.
+    /// The worst phase of all streams.
     fn worst(&self) -> Phase {
         worst(self.phases.iter()).unwrap_or(Phase::Starting)
     }
@@ -264,19 +271,19 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
                 self.update(|store| store.put(entry, Cause::Write));
             }
         } else {
-            self.update(|store| store.bury(&head.key, &head.uid, head.version));
+            self.update(|store| store.add_tombstone(&head.key, &head.uid, head.version));
         }
     }
 
     fn deleted(&self, key: &ObjectKey, uid: &Uid) {
-        self.update(|store| store.bury(key, uid, ResourceVersion(u64::MAX)));
+        self.update(|store| store.add_tombstone(key, uid, ResourceVersion(u64::MAX)));
     }
 
-    fn applied(&self, key: &ObjectKey, version: ResourceVersion, wish: u64) {
+    fn applied(&self, key: &ObjectKey, version: ResourceVersion, hash: u64) {
         if let Some(entry) = self.store.read().get(key)
             && entry.version == version
         {
-            entry.applied.store(wish, Ordering::Relaxed);
+            entry.applied.store(hash, Ordering::Relaxed);
         }
     }
 

@@ -1,4 +1,4 @@
-//! All caches of the process, found by kind.
+//! The registry of all caches of the process.
 
 use std::{
     any::Any,
@@ -32,12 +32,11 @@ struct Registry {
     tasks: Tasks,
     metrics: Arc<Metrics>,
     rng: Rng,
-    /// In the order of their making; there are tens of them, and looking one up is for start-up and
-    /// debug state.
+    /// In order of creation; there are tens of them, and lookups happen at startup and for debug state.
     caches: Mutex<Vec<Registered>>,
-    /// The only namespaces that are looked at, if not all are.
+    /// The namespaces that are watched; all if empty.
     namespaces: Vec<String>,
-    /// Who wants to hear of writes to a kind.
+    /// The caches that take in writes to a kind.
     by_kind: RwLock<HashMap<ApiKind, Vec<Arc<dyn AnyCache>>>>,
 }
 
@@ -56,23 +55,23 @@ pub struct Known {
     pub uid: Uid,
     /// Version.
     pub version: ResourceVersion,
-    /// What our last apply wanted, hashed, while the object is still as that apply left it; else zero.
+    /// Hash of the configuration we applied last, while the object is still as that apply left it; else zero.
     pub(crate) applied: u64,
 }
 
 /// What the caches can say about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// It is there.
+    /// It exists.
     Present(Known),
-    /// A synchronised watch that would select it does not have it.
+    /// A synced watch that would select it does not have it.
     Absent,
-    /// Nobody watches it, or the watch is not synchronised.
+    /// It is not watched, or the watch is not synced.
     Unknown,
 }
 
 impl Knowledge {
-    /// Of several answers the one that says most counts.
+    /// Of several caches the one that knows most counts.
     fn worth(&self) -> u8 {
         match self {
             Self::Unknown => 0,
@@ -91,8 +90,8 @@ impl Caches {
         Self(Arc::new(Registry { api, tasks, metrics, rng, caches, namespaces: Vec::new(), by_kind }))
     }
 
-    /// The same without any watch yet, for these namespaces only, or for all if none are named: kinds that live in
-    /// namespaces are watched in each of them.
+    /// The same without any watch yet, for these namespaces only, or for all if none are named: namespaced
+    /// kinds are watched in each of them.
     #[must_use]
     pub fn in_namespaces(self, namespaces: &[String]) -> Self {
         let mut namespaces = namespaces.to_vec();
@@ -175,23 +174,23 @@ impl Caches {
         Ok(Cache(inner))
     }
 
-    /// The caches of a kind. Out of the lock: whoever hears of a change may look into caches itself.
+    /// The caches of a kind. Returned without the lock, because subscribers may read caches.
     fn of_kind(&self, kind: &ApiKind) -> Vec<Arc<dyn AnyCache>> {
         self.0.by_kind.read().get(kind).cloned().unwrap_or_default()
     }
 
-    /// Takes the answer to a write of ours in: the object as it is now.
+    /// Takes in the response to a write of ours: the current object.
     pub fn written(&self, kind: &ApiKind, text: &str) {
         for cache in self.of_kind(kind) {
             match Head::read(text, cache.form()) {
                 Ok(head) => cache.written(&head),
-                Err(error) => tracing::error!(%kind, "the answer to a write is no object: {error}"),
+                Err(error) => tracing::error!(%kind, "the response to a write is not an object: {error}"),
             }
         }
     }
 
-    /// Takes the answer to a delete of ours in. The server answers with the object while it lives on
-    /// (finalizers, a grace period), and otherwise it is gone.
+    /// Takes in the response to a delete of ours. The server responds with the object while it still exists
+    /// (finalizers, a grace period).
     pub fn deleted(&self, kind: &ApiKind, key: &ObjectKey, uid: Option<&Uid>, answer: &str) {
         let head = Head::read(answer, Form::Whole).ok().filter(|head| head.key == *key);
         match (&head, uid) {
@@ -202,22 +201,22 @@ impl Caches {
         }
     }
 
-    /// Takes in that an incarnation of an object no longer exists.
+    /// Takes in that the object of this uid no longer exists.
     pub fn gone(&self, kind: &ApiKind, key: &ObjectKey, uid: &Uid) {
         for cache in self.of_kind(kind) {
             cache.deleted(key, uid);
         }
     }
 
-    /// Remembers that this state of an object is what an apply of `wish` leaves.
-    pub(crate) fn applied(&self, kind: &ApiKind, key: &ObjectKey, version: ResourceVersion, wish: u64) {
+    /// Remembers that this state of an object is the result of an apply of the configuration with this hash.
+    pub(crate) fn applied(&self, kind: &ApiKind, key: &ObjectKey, version: ResourceVersion, hash: u64) {
         for cache in self.of_kind(kind) {
-            cache.applied(key, version, wish);
+            cache.applied(key, version, hash);
         }
     }
 
-    /// What is known of an object without asking the server. `labels` are those it would have if it were
-    /// there: a watch that selects by them can then tell that it is not.
+    /// What is known of an object without a request. `labels` are those it would have if it existed: a watch that
+    /// selects by them then knows whether it is absent.
     pub fn knowledge(&self, kind: &ApiKind, key: &ObjectKey, labels: &BTreeMap<String, String>) -> Knowledge {
         let caches = self.of_kind(kind);
         let answers = caches.iter().map(|cache| cache.knowledge(key, labels));

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Selector;
 use crate::object::{Form, ObjectKey};
 
-/// A watch as debug state shows it.
+/// The state of a watch, for debugging.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchReport {
@@ -33,13 +33,13 @@ pub struct WatchReport {
     pub expected_gone: Vec<ObjectKey>,
 }
 
-/// How a watch is doing.
+/// The phase of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// The first list is not complete.
     Starting,
-    /// In step with the server.
+    /// Watching.
     Watching,
     /// The server does not serve the kind (yet).
     Absent,

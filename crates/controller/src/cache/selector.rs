@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Which objects of a kind a watch asks for.
 ///
-/// Typed rather than text, because a write's answer has to be judged by the same rule as the watch.
+/// Typed rather than text, because responses to writes have to be selected by the same rule as the watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Selector {
     /// Only these namespaces; all of them, if none are named.

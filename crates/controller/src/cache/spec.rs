@@ -52,7 +52,7 @@ impl<T> WatchSpec<T> {
         self
     }
 
-    /// Makes objects findable under `name` by the keys that `keys_of` gives.
+    /// Adds an index `name` by the keys that `keys_of` gives.
     #[must_use]
     pub fn index(mut self, name: &'static str, keys_of: IndexFn<T>) -> Self {
         self.indexes.push((name, keys_of));

@@ -1,4 +1,4 @@
-//! What a cache holds, and the rules by which it moves forward and never back.
+//! The store of a cache: objects, indexes, and the rules by which it never moves back in time.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -13,14 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
-/// One cached object: what the machinery knows of it, and what the kind's projection keeps of it. It can be part of a
-/// stored observed state.
+/// One cached object: its metadata, and what the kind's projection keeps of it. It can be part of a stored observed state.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry<T> {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Identity of this incarnation.
+    /// Its uid.
     pub uid: Uid,
     /// Version of this state.
     pub version: ResourceVersion,
@@ -30,13 +29,13 @@ pub struct Entry<T> {
     pub deleting: bool,
     /// The object, or what the projection keeps of it.
     pub object: T,
-    /// What our last apply wanted, hashed, while the content is still as that apply left it; else zero.
+    /// Hash of the configuration we applied last, while the content is still as that apply left it; else zero.
     #[serde(skip)]
     pub(crate) applied: AtomicU64,
 }
 
 impl<T> Entry<T> {
-    /// An entry as no server has given it, for tables of decisions: set the other fields as the case needs.
+    /// An entry for tests of decisions: set the other fields as the case needs.
     pub fn new(key: ObjectKey, object: T) -> Self {
         Self {
             key,
@@ -59,12 +58,11 @@ pub enum Cause {
     Watch,
     /// A list after a gap in the watch.
     Relist,
-    /// The answer to a write of our own.
+    /// The response to a write of our own.
     Write,
 }
 
-/// A change of one object. Removed and added in one go (another incarnation under the same name) shows
-/// as one change with two different uids.
+/// A change of one object. An object that was replaced by another of the same name is one change with two uids.
 #[derive(Debug)]
 pub struct Change<T> {
     /// The state before.
@@ -92,15 +90,15 @@ struct Index<T> {
     pairs: BTreeSet<(Arc<str>, ObjectKey)>,
 }
 
-/// What we know to be gone before the watch has shown it.
+/// An object that we know to be deleted before the watch has shown it.
 #[derive(Debug)]
 struct Tombstone {
     uid: Uid,
-    /// States of this incarnation up to here are behind us.
+    /// States of this uid up to this version are outdated.
     until: ResourceVersion,
-    /// States of whatever incarnation up to here are behind us.
+    /// States of any uid up to this version are outdated.
     floor: ResourceVersion,
-    /// The relist that was under way or done when it was dug.
+    /// The relist that was in progress or done when it was added.
     epoch: u64,
 }
 
@@ -119,7 +117,7 @@ pub(super) struct Store<T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamId(pub(super) usize);
 
-/// How far a watch has come.
+/// The progress of a watch.
 #[derive(Default)]
 struct Stream {
     /// The only namespace it shows, if it does not show all.
@@ -128,7 +126,7 @@ struct Stream {
     epoch: u64,
     /// The newest version seen, of whatever object.
     newest: ResourceVersion,
-    /// The newest version that the watch has shown: it has nothing more to say of what is older.
+    /// The newest version that the watch has shown; it shows nothing older than that.
     shown: ResourceVersion,
     /// The server has gone back in time, as after a restore: the list at hand is right, however old it looks.
     rewound: bool,
@@ -209,7 +207,7 @@ impl<T> Store<T> {
         Some(found.filter_map(|(_, object)| self.entries.get(object).cloned()).collect())
     }
 
-    /// Takes a newer state in; `None` if it is not newer than what we know.
+    /// Takes in a newer state; `None` if it is not newer.
     pub(super) fn put(&mut self, entry: Entry<T>, cause: Cause) -> Option<Change<T>> {
         let id = self.stream_of(&entry.key);
         let stream = self.stream(id);
@@ -231,7 +229,7 @@ impl<T> Store<T> {
                     return None;
                 }
             }
-            // The watch was faster than the answer, and has shown the end of the object as well.
+            // The watch was faster than the response, and has shown the deletion as well.
             None if cause == Cause::Write && entry.version <= shown => return None,
             None => {}
         }
@@ -252,7 +250,7 @@ impl<T> Store<T> {
         Some(Change { old, new: Some(entry), cause })
     }
 
-    /// The watch has shown that an object is gone (or no longer selected).
+    /// The watch has shown that an object was deleted (or is no longer selected).
     pub(super) fn remove(
         &mut self,
         key: &ObjectKey,
@@ -266,8 +264,8 @@ impl<T> Store<T> {
             self.tombstones.remove(key);
         }
         let known = self.entries.get(key)?;
-        // A newer incarnation of our own making outlives the news of the old one's end. A newer state of
-        // the same incarnation does too: it left the selection and has come back.
+        // A newer object of ours with the same name stays. So does a newer state of the same object: it left the
+        // selection and came back.
         if known.version > version {
             return None;
         }
@@ -275,9 +273,14 @@ impl<T> Store<T> {
         Some(Change { old, new: None, cause: Cause::Watch })
     }
 
-    /// We know that `uid` is gone, or out of the selection as of `until`; the watch will show it later.
-    pub(super) fn bury(&mut self, key: &ObjectKey, uid: &Uid, until: ResourceVersion) -> Option<Change<T>> {
-        // What is not here needs no tombstone: either the watch was faster, or it never was ours to show.
+    /// We know that `uid` is deleted, or not selected as of `until`; the watch will show it later.
+    pub(super) fn add_tombstone(
+        &mut self,
+        key: &ObjectKey,
+        uid: &Uid,
+        until: ResourceVersion,
+    ) -> Option<Change<T>> {
+        // An object that is not here needs no tombstone: the watch was faster, or never selects it.
         let known = self.entries.get(key)?;
         if known.uid != *uid || known.version > until {
             return None;
@@ -289,12 +292,12 @@ impl<T> Store<T> {
         Some(Change { old: Some(old), new: None, cause: Cause::Write })
     }
 
-    /// A list begins: what is buried from now on may still be in it.
+    /// A list begins: it may still contain objects that get a tombstone from now on.
     pub(super) fn begin_list(&mut self, id: StreamId) {
         self.stream(id).epoch += 1;
     }
 
-    /// The list at hand is of this version: if that is long past, the server was restored from a backup.
+    /// The list is of this version. If that is long past, the server was restored from a backup.
     pub(super) fn list_is_at(&mut self, id: StreamId, version: ResourceVersion) {
         let stream = self.stream(id);
         stream.shown = version;
@@ -308,14 +311,14 @@ impl<T> Store<T> {
     /// One listed object.
     pub(super) fn put_listed(&mut self, entry: Entry<T>, cause: Cause) -> Option<Change<T>> {
         let epoch = self.streams[self.stream_of(&entry.key).0].epoch;
-        // A list that began after the burial shows the object: it is not gone after all.
+        // A list that began after the tombstone shows the object: it was not deleted after all.
         if self.tombstones.get(&entry.key).is_some_and(|tombstone| tombstone.epoch < epoch) {
             self.tombstones.remove(&entry.key);
         }
         self.put(entry, cause)
     }
 
-    /// The list is complete: what it lacks is gone, unless it is newer than the list.
+    /// The list is complete: objects that it lacks are deleted, unless they are newer than the list.
     pub(super) fn end_list(
         &mut self,
         id: StreamId,
@@ -323,14 +326,14 @@ impl<T> Store<T> {
         version: ResourceVersion,
     ) -> Vec<Change<T>> {
         let stream = self.stream(id);
-        // What was made and has gone before the list was made will not be shown any more.
+        // Objects that were created and deleted before the list are not shown any more.
         stream.shown = stream.shown.max(version);
         let (epoch, rewound) = (stream.epoch, std::mem::take(&mut stream.rewound));
         self.forget_tombstones(id, |tombstone| tombstone.epoch < epoch);
         self.drop_entries(id, |entry| !listed.contains(&entry.key) && (entry.version <= version || rewound))
     }
 
-    /// The server does not serve the kind: nothing of it is there.
+    /// The server does not serve the kind: there are no objects.
     pub(super) fn clear(&mut self, id: StreamId) -> Vec<Change<T>> {
         self.forget_tombstones(id, |_| true);
         self.drop_entries(id, |_| true)

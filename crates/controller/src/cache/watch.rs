@@ -1,4 +1,4 @@
-//! Keeps one cache in step with the server: list, then watch, for ever.
+//! The reflector of a cache: list, then watch, forever.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -17,11 +17,11 @@ use crate::{
     tasks::Tasks,
 };
 
-/// How long a watch lasts before the server ends it, as long as client-go's shortest: a fresh one now and
-/// then heals what nobody sees.
+/// How long a watch lasts before the server ends it, as long as client-go's shortest: a new one now and
+/// then repairs what went wrong unnoticed.
 const WATCH_LENGTH: Duration = Duration::from_secs(290);
 
-/// How much longer than that silence is believed.
+/// How much longer than that a silent watch is kept.
 const WATCH_GRACE: Duration = Duration::from_secs(10);
 
 /// Servers send a bookmark about once a minute: a connection that is silent for longer is half open.
@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(150);
 /// restore from a backup: list again.
 const GIVE_UP: u32 = 5;
 
-/// How often to look whether an absent kind has come.
+/// The interval between checks whether an absent kind is served.
 const ABSENT_POLL: Duration = Duration::from_secs(10);
 
 /// A watch that keeps failing tries again at least twice a minute.
@@ -46,7 +46,7 @@ pub(super) struct Task<T> {
     tasks: Tasks,
     rng: Rng,
     failures: u32,
-    /// Watches in a row that ended before they brought anything.
+    /// Watches in a row that ended without an event.
     barren: u32,
     /// The version we watch from may be one the server does not know.
     unwatchable: bool,
@@ -134,7 +134,7 @@ impl<T: Send + Sync + 'static> Task<T> {
                     continue;
                 }
             };
-            // A server or proxy that ends watches at once must not be asked again at once.
+            // Back off from a server or proxy that ends watches at once.
             if self.barren > 1 && opened.elapsed() < Duration::from_secs(1) {
                 tokio::time::sleep(RETRY.wait(self.barren, &self.rng)).await;
             }
@@ -289,7 +289,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         let _ = tokio::time::timeout(ABSENT_POLL, self.must_catch_up.changed()).await;
     }
 
-    /// One namespace of several that we may no longer look into: neither may we write there, and the others must not
+    /// One namespace of several that we may no longer read: neither may we write there, and the others must not
     /// wait for it.
     fn leave_alone(&self) {
         let Some(namespace) = self.namespace() else { return };
@@ -309,7 +309,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         self.set_phase(Phase::Failing(error.to_string()));
         self.cache.metrics.watch_failed(&self.cache.spec.kind, error.class());
         let wait = RETRY.wait(self.failures, &self.rng).max(error.retry_after().unwrap_or_default());
-        tracing::warn!(?wait, "{error}; trying again");
+        tracing::warn!(?wait, "{error}; retrying");
         tokio::time::sleep(wait).await;
     }
 
@@ -345,7 +345,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         Page { namespace: self.namespace(), labels, form: spec.form, limit: spec.page, token: None }
     }
 
-    /// An object without a name: all we can do is to say so.
+    /// An object without a name: it can only be reported.
     fn nameless(&self, error: &serde_json::Error) {
         self.cache.metrics.unreadable(&self.cache.spec.kind);
         self.cache.health.lock().note_unreadable(&self.cache.spec.kind, "?", error);

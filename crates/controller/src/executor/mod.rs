@@ -1,4 +1,4 @@
-//! Carries plans out: one executor for all operators.
+//! The executor: carries out the plans of all controllers, in order, with bounded parallelism.
 
 mod unchanged;
 
@@ -8,7 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, stream::FuturesOrdered};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use crate::{
     plan::{Action, Event, StatusPatch, Step},
 };
 
-/// Carries out plans, and lets the caches know at once.
+/// Carries out plans, and writes the results through to the caches.
 #[derive(Clone)]
 pub struct Executor {
     api: Api,
@@ -35,40 +35,54 @@ pub struct Written {
     pub kind: ApiKind,
     /// Which object.
     pub key: ObjectKey,
-    /// Its version afterwards, unless it is gone.
+    /// Its version afterwards, unless it was deleted.
     pub version: Option<ResourceVersion>,
 }
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Done {
     /// Writes that took place; skipped applies are not among them.
     pub written: Vec<Written>,
-    /// The plan changed the root itself, so that its status has to be derived afresh.
+    /// The plan changed the root itself, so that its status has to be derived again.
     pub status_waits: bool,
 }
 
-/// The step that ended a turn.
+/// The step that failed.
 #[derive(Debug)]
 pub struct Failed<C> {
-    /// What was tried.
+    /// The action.
     pub action: Action<C>,
-    /// Why it did not work.
+    /// The error.
     pub error: Error,
 }
 
-/// Writes of one plan under way at a time. A few hide most of the way to the API server; many would let one
+/// Writes of one plan in progress at a time. A few hide most of the latency of the API server; many would let one
 /// large object take it from all others.
-const ABREAST: usize = 8;
+const MAX_IN_PROGRESS: usize = 8;
 
-/// Whether two steps that follow one another may be under way at the same time.
+/// Whether two consecutive steps may be in progress at the same time.
 fn are_independent<C>(a: &Step<C>, b: &Step<C>) -> bool {
     let alike = matches!(
         (&a.action, &b.action),
         (Action::Create { .. }, Action::Create { .. }) | (Action::Delete { .. }, Action::Delete { .. })
     );
     alike && a.action.kind() == b.action.kind() && !a.sequential && !b.sequential
+}
+
+/// Splits creations into batches of 1, 2, 4, ..., as `slowStartBatch` of the ReplicaSet controller does: if the
+/// first is rejected (a quota, an admission webhook), so are the others, and they are not sent.
+fn slow_start<C>(independent: &[Step<C>]) -> impl Iterator<Item = &[Step<C>]> {
+    let is_creation = independent.first().is_some_and(|step| matches!(step.action, Action::Create { .. }));
+    let mut size = if is_creation { 1 } else { independent.len() };
+    let mut rest = independent;
+    std::iter::from_fn(move || {
+        let (batch, after) = rest.split_at(size.min(rest.len()));
+        rest = after;
+        size *= 2;
+        (!batch.is_empty()).then_some(batch)
+    })
 }
 
 impl Executor {
@@ -82,9 +96,9 @@ impl Executor {
         &self.api
     }
 
-    /// Carries the steps of a plan out, in order, up to the first that fails. Creations of one kind that follow
-    /// one another are independent, and so are deletions: they are under way together. `call` does what the
-    /// operator itself does; `tell` hears of every step that has taken place.
+    /// Carries out the steps of a plan, in order, up to the first that fails. Consecutive creations of one kind
+    /// are independent, and so are deletions: several are in progress at a time. `call` does what the operator
+    /// itself does; `tell` hears of every step that has taken place.
     pub async fn act_out<C, F>(
         &self,
         steps: &[Step<C>],
@@ -103,7 +117,7 @@ impl Executor {
             };
             match result {
                 Ok(written) => {
-                    // Nothing is said of an apply that changed nothing.
+                    // An apply that changed nothing has no event.
                     if written.is_some() || matches!(step.action, Action::Call(_)) {
                         step.event.iter().for_each(&tell);
                     }
@@ -112,17 +126,26 @@ impl Executor {
                 Err(error) => Err(Failed { action: step.action.clone(), error }),
             }
         };
-        for together in steps.chunk_by(are_independent) {
-            let mut results = stream::iter(together.iter().map(&step)).buffered(ABREAST);
-            let mut failed = None;
-            while let Some(result) = results.next().await {
-                match result {
-                    Ok(one) => written.extend(one),
-                    Err(error) => failed = failed.or(Some(error)),
+        for independent in steps.chunk_by(are_independent) {
+            for batch in slow_start(independent) {
+                let (mut waiting, mut running) = (batch.iter(), FuturesOrdered::new());
+                let mut failed = None;
+                loop {
+                    while failed.is_none()
+                        && running.len() < MAX_IN_PROGRESS
+                        && let Some(next) = waiting.next()
+                    {
+                        running.push_back(step(next));
+                    }
+                    match running.next().await {
+                        Some(Ok(one)) => written.extend(one),
+                        Some(Err(error)) => failed = failed.or(Some(error)),
+                        None => break,
+                    }
                 }
-            }
-            if let Some(failed) = failed {
-                return Err(failed);
+                if let Some(failed) = failed {
+                    return Err(failed);
+                }
             }
         }
         Ok(written)
@@ -158,7 +181,7 @@ impl Executor {
                 let answer = self.api.patch(kind, key, subresource, patch_kind, patch).await?;
                 Ok(Some(match subresource {
                     None | Some("status") => self.wrote(kind, key, &answer),
-                    // Other subresources (scale, ...) answer with an object of their own kind.
+                    // Other subresources (scale, ...) respond with an object of their own kind.
                     Some(_) => Written { kind: kind.clone(), key: key.clone(), version: None },
                 }))
             }
@@ -178,8 +201,8 @@ impl Executor {
         }
     }
 
-    /// Whether a refused delete means that this incarnation is no more. A conflict may mean that another one
-    /// lives under its name, or something else entirely: only looking tells.
+    /// Whether a rejected delete means that the object of this uid does not exist. A conflict may mean that
+    /// another object has its name, or something else: only reading tells.
     async fn is_gone(
         &self,
         kind: &ApiKind,
@@ -198,10 +221,10 @@ impl Executor {
 
     async fn apply(&self, kind: &ApiKind, object: &Value, manager: &str) -> Result<Option<Written>, Error> {
         let key = key_of(kind, object)?;
-        let wish = wish(object, manager);
+        let desired = hash_of(object, manager);
         let look_first = match self.caches.knowledge(kind, &key, &labels_of(object)) {
-            Knowledge::Present(live) if live.applied == wish => return Ok(None),
-            // Nothing is remembered (a restart), or somebody touched it: reading is cheaper than writing.
+            Knowledge::Present(live) if live.applied == desired => return Ok(None),
+            // A restart, or another client changed it: reading is cheaper than writing.
             Knowledge::Present(live) => live.applied == 0,
             Knowledge::Unknown => true,
             Knowledge::Absent => false,
@@ -212,7 +235,7 @@ impl Executor {
         let patch = PatchKind::Apply { manager: manager.to_owned(), force: true };
         let answer = self.api.patch(kind, &key, None, &patch, object).await?;
         let written = self.wrote(kind, &key, &answer);
-        self.caches.applied(kind, &key, written.version.unwrap_or_default(), wish);
+        self.caches.applied(kind, &key, written.version.unwrap_or_default(), desired);
         Ok(Some(written))
     }
 
@@ -228,10 +251,10 @@ impl Executor {
             return Ok(false);
         };
         let read = self.wrote(kind, key, &text);
-        let live: Value = serde_json::from_str(&text).unwrap_or_default();
+        let live = decode(kind, key, &text)?;
         let unchanged = unchanged::is_unchanged(&live, object, manager);
         if unchanged {
-            self.caches.applied(kind, key, read.version.unwrap_or_default(), wish(object, manager));
+            self.caches.applied(kind, key, read.version.unwrap_or_default(), hash_of(object, manager));
         }
         Ok(unchanged)
     }
@@ -260,8 +283,8 @@ impl Executor {
         }
     }
 
-    /// An object of that name is there. If it has the owner we gave it, an earlier attempt of ours
-    /// succeeded, though we did not hear of it.
+    /// An object of that name exists. If it has the owner we gave it, an earlier attempt of ours succeeded and its
+    /// response was lost.
     async fn adopt_ours(
         &self,
         kind: &ApiKind,
@@ -269,12 +292,12 @@ impl Executor {
         object: &Value,
         error: Error,
     ) -> Result<Written, Error> {
-        // Deleted in between: the next turn creates it.
+        // Deleted in between: the next reconcile creates it.
         let Some(text) = self.api.get(kind, key).await? else {
             return Err(error);
         };
         let written = self.wrote(kind, key, &text);
-        let live: Value = serde_json::from_str(&text).unwrap_or_default();
+        let live = decode(kind, key, &text)?;
         let is_dying = live.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
         let owner = controller_uid(object);
         if owner.is_some() && owner == controller_uid(&live) && !is_dying {
@@ -289,7 +312,7 @@ impl Executor {
         key: &ObjectKey,
         change: &StatusPatch,
     ) -> Result<Written, Error> {
-        // With uid and version: a status is worth writing only for the state it was derived from.
+        // With uid and version: a status is valid only for the state it was derived from.
         let body = json!({
             "metadata": { "uid": change.uid, "resourceVersion": change.version().to_string() },
             "status": change.status,
@@ -305,8 +328,14 @@ impl Executor {
     }
 }
 
-/// The key of an object we are about to write. A generated name is refused: an attempt whose answer is
-/// lost would be repeated under another name, and leave two.
+fn decode(kind: &ApiKind, key: &ObjectKey, text: &str) -> Result<Value, Error> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::new(Class::Transient, format!("cannot decode {kind} {key}"), error.to_string())
+    })
+}
+
+/// The key of an object to be written. Generated names are rejected: an attempt whose response is lost would be
+/// repeated under another name, and create two objects.
 fn key_of(kind: &ApiKind, object: &Value) -> Result<ObjectKey, Error> {
     let field = |name| object.pointer(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(name) = field("/metadata/name") else {
@@ -334,8 +363,8 @@ fn controller_uid(object: &Value) -> Option<&str> {
     owners.iter().find(|owner| owner["controller"] == true)?.get("uid")?.as_str()
 }
 
-/// A hash of what an apply wants; never zero, which stands for nothing.
-fn wish(object: &Value, manager: &str) -> u64 {
+/// A hash of an applied configuration; never zero, which means that none is known.
+fn hash_of(object: &Value, manager: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (object.to_string(), manager).hash(&mut hasher);
     hasher.finish().max(1)

@@ -1,4 +1,4 @@
-//! Whether a server-side apply would change anything, told from the live object.
+//! Whether a server-side apply would change the live object.
 
 use serde_json::{Map, Value};
 
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_needs_no_apply() {
+    fn an_object_as_desired_needs_no_apply() {
         assert!(is_unchanged(&live(), &desired(), "us"));
     }
 
     #[test]
-    fn whatever_differs_needs_one() {
+    fn any_difference_needs_an_apply() {
         type Edit = fn(&mut Value, &mut Value);
         let edits: [(&str, Edit); 8] = [
             ("more in what is owned as a whole", |live, _| {
@@ -175,7 +175,7 @@ mod tests {
                 want["spec"]["ports"] = json!([{"port": 80, "name": "http"}, {"port": 81}]);
             }),
             ("a port less", |_, want| want["spec"]["ports"] = json!([])),
-            ("somebody else's edit", |live, _| {
+            ("an edit of another manager", |live, _| {
                 live["spec"]["selector"]["app"] = json!("z");
             }),
             ("no record of ours", |live, _| {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::ObjectKey;
 
-/// Identity of one incarnation of an object.
+/// The uid of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Uid(Box<str>);
@@ -40,7 +40,7 @@ impl fmt::Display for Uid {
 /// A resource version, ordered.
 ///
 /// Kubernetes promises since 1.35 what every API server has always done: versions of one resource
-/// type compare as numbers. A version that is no number counts as the oldest.
+/// type compare as numbers. A version that is not a number counts as the oldest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResourceVersion(pub u64);
@@ -66,21 +66,21 @@ pub enum Form {
     Metadata,
 }
 
-/// What the machinery itself needs to know of any object, read without decoding the rest.
+/// The metadata that the caches need of any object, read without decoding the rest.
 ///
-/// It is read apart from the object proper, so that an object nobody can decode still has a name.
+/// It is read separately, so that an object whose type cannot be decoded still has a name.
 #[derive(Debug)]
 pub struct Head<'a> {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Identity of this incarnation.
+    /// Its uid.
     pub uid: Uid,
     /// Version of this state.
     pub version: ResourceVersion,
     /// Whether deletion has begun.
     pub deleting: bool,
-    /// Hash of everything but status and bookkeeping: equal hashes mean that nobody touched what a
-    /// controller applies.
+    /// Hash of everything but status and bookkeeping: equal hashes mean that what a controller
+    /// applies was not changed.
     pub content: u64,
     labels: Option<&'a RawValue>,
     managed_fields: Option<&'a RawValue>,
@@ -97,7 +97,7 @@ impl<'a> Head<'a> {
         let Text(name) = meta.name.ok_or_else(|| serde::de::Error::missing_field("metadata.name"))?;
         let version = meta.version.map(|text| ResourceVersion::from(&*text.0)).unwrap_or_default();
         if form == Form::Metadata {
-            // Without the body nobody can say that it did not change.
+            // Without the body it is unknown whether it changed.
             version.hash(&mut hasher);
         }
         Ok(Head {
@@ -113,8 +113,10 @@ impl<'a> Head<'a> {
     }
 
     /// The object's labels.
-    pub fn labels(&self) -> BTreeMap<String, String> {
-        self.labels.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    pub fn labels(&self) -> Result<BTreeMap<String, String>, serde_json::Error> {
+        let Some(raw) = self.labels else { return Ok(BTreeMap::new()) };
+        // `null` means none.
+        serde_json::from_str::<Option<_>>(raw.get()).map(Option::unwrap_or_default)
     }
 
     /// The object's text without `managedFields`, which are often a third of it.
@@ -122,7 +124,7 @@ impl<'a> Head<'a> {
         let Some(fields) = self.managed_fields.map(RawValue::get) else {
             return Cow::Borrowed(self.text);
         };
-        // The raw value is a slice of the text, so its place is the distance of the two.
+        // The raw value is a slice of the text, so its offset is the distance of the two.
         let start = fields.as_ptr() as usize - self.text.as_ptr() as usize;
         let (before, rest) = self.text.split_at(start);
         let after = &rest[fields.len()..];
@@ -171,7 +173,7 @@ impl<'de> Visitor<'de> for Top<'_, 'de> {
         while let Some(Text(field)) = map.next_key()? {
             match &*field {
                 "metadata" => map.next_value_seed(MetaSeed { meta: self.meta, hasher: self.hasher })?,
-                // `kind` and `apiVersion` differ between a list's items and a write's answer.
+                // `kind` and `apiVersion` differ between the items of a list and the response to a write.
                 "status" | "kind" | "apiVersion" => {
                     map.next_value::<IgnoredAny>()?;
                 }

@@ -16,11 +16,11 @@ pub struct ApiKind {
     pub kind: Cow<'static, str>,
     /// Plural resource name, as in paths.
     pub plural: Cow<'static, str>,
-    /// Whether objects of the kind live in a namespace.
+    /// Whether the kind is namespaced.
     pub namespaced: bool,
 }
 
-/// Says at compile time whether a typed kind lives in a namespace.
+/// Whether a typed kind is namespaced, at compile time.
 pub trait Scoped {
     /// `true` for namespaced kinds.
     const NAMESPACED: bool;
@@ -77,7 +77,7 @@ impl ApiKind {
 }
 
 impl fmt::Display for ApiKind {
-    /// `Pod` or `RayCluster.ray.io`: unique, and short for people.
+    /// `Pod` or `RayCluster.ray.io`: unique, and short.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kind)?;
         if !self.group.is_empty() {

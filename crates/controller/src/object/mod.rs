@@ -1,4 +1,4 @@
-//! The words the machinery uses for Kubernetes objects: their kind, their key, their head.
+//! Kubernetes objects as all controllers see them: kind, key and metadata.
 
 mod head;
 mod key;

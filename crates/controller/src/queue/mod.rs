@@ -121,8 +121,8 @@ impl Queue {
         self.inner.next().await
     }
 
-    /// Lets another object of the controller be reconciled in place of this one, which waits for something slow. The
-    /// object stays in progress until it is finished, so that nothing else reconciles it meanwhile.
+    /// Gives the place of an object among the reconciles of its controller to another one. The object stays in
+    /// progress until it is finished, so it is not reconciled twice at the same time.
     pub fn release_slot(&self, job: &Job) {
         self.inner.release_slot(job);
     }

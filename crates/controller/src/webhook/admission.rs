@@ -1,16 +1,21 @@
-//! Admission: a typed question, an answer, and the difference as a JSON patch.
+//! Admission requests and responses.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    future::{Ready, ready},
+};
 
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-/// What the API server asks.
+use super::{HandlerError, patch};
+
+/// The request of an AdmissionReview.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdmissionRequest {
-    /// Identifies the question; the answer repeats it.
+    /// Identifies the request; the response repeats it.
     pub uid: String,
     /// Group, version and kind of the object as it is sent.
     pub kind: RequestKind,
@@ -20,19 +25,19 @@ pub struct AdmissionRequest {
     pub name: String,
     /// Namespace of the object; empty for cluster-scoped ones.
     pub namespace: String,
-    /// What is done to the object.
+    /// What the request does to the object.
     pub operation: Operation,
-    /// By whom.
+    /// The user who sent the request.
     pub user_info: UserInfo,
     /// Nothing will be stored.
     pub dry_run: bool,
-    /// The object as it would be.
+    /// The new object; `null` for a deletion.
     pub object: Value,
-    /// The object as it is.
+    /// The existing object; `null` for a creation.
     pub old_object: Value,
 }
 
-/// What kind an object is of.
+/// Group, version and kind of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct RequestKind {
@@ -44,7 +49,7 @@ pub struct RequestKind {
     pub kind: String,
 }
 
-/// Who writes.
+/// The user who sent the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
@@ -58,38 +63,38 @@ pub struct UserInfo {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What is done to an object.
+/// What a request does to an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// It is made.
+    /// Creates it.
     Create,
-    /// It is changed.
+    /// Changes it.
     #[default]
     Update,
-    /// It is deleted.
+    /// Deletes it.
     Delete,
-    /// A subresource such as `exec` is connected to.
+    /// Connects to a subresource such as `exec`.
     Connect,
 }
 
-/// A question about objects of a known type.
+/// An admission request for objects of a known type.
 #[derive(Debug)]
 pub struct Admission<K> {
-    /// The object as it would be; as it is, for a deletion.
+    /// The new object; the existing one for a deletion.
     pub object: K,
-    /// The object as it is, unless it is being made.
+    /// The existing object, except for a creation.
     pub old: Option<K>,
-    /// The rest of the question.
+    /// The rest of the request. Its objects are as they were sent.
     pub request: AdmissionRequest,
 }
 
-/// The answer to a validating question.
+/// The decision of a validating webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why the write is refused, each reason with the field it is about; none means it is allowed.
+    /// Why the request is denied, each reason with the field it is about; none means it is allowed.
     pub denials: Vec<String>,
-    /// What the user should know anyway.
+    /// Warnings for the user, whether allowed or denied.
     pub warnings: Vec<String>,
 }
 
@@ -99,21 +104,79 @@ impl Verdict {
         Self::default()
     }
 
-    /// Refused.
+    /// Denied.
     pub fn deny(why: impl Into<String>) -> Self {
         Self { denials: vec![why.into()], warnings: Vec::new() }
     }
 
-    /// Allowed if there is nothing to say against it.
+    /// Denied for these reasons; allowed if there are none.
     pub fn from_denials(denials: Vec<String>) -> Self {
         Self { denials, warnings: Vec::new() }
     }
 
-    /// With something the user should know.
+    /// With a warning for the user.
     #[must_use]
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.warnings.push(warning.into());
         self
+    }
+}
+
+/// So that handlers may return a verdict without being async.
+impl IntoFuture for Verdict {
+    type Output = Self;
+    type IntoFuture = Ready<Self>;
+
+    fn into_future(self) -> Ready<Self> {
+        ready(self)
+    }
+}
+
+/// The decision of a mutating webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mutation<K> {
+    object: Option<K>,
+    verdict: Verdict,
+}
+
+impl<K> Mutation<K> {
+    /// Allowed as it is.
+    pub fn unchanged() -> Self {
+        Verdict::allow().into()
+    }
+
+    /// Allowed with the object changed to this one.
+    pub fn to(object: K) -> Self {
+        Self { object: Some(object), verdict: Verdict::allow() }
+    }
+
+    /// Denied.
+    pub fn deny(why: impl Into<String>) -> Self {
+        Verdict::deny(why).into()
+    }
+
+    /// With a warning for the user.
+    #[must_use]
+    pub fn warn(mut self, warning: impl Into<String>) -> Self {
+        self.verdict = self.verdict.warn(warning);
+        self
+    }
+}
+
+/// Decides without changing the object.
+impl<K> From<Verdict> for Mutation<K> {
+    fn from(verdict: Verdict) -> Self {
+        Self { object: None, verdict }
+    }
+}
+
+/// So that handlers may return a mutation without being async.
+impl<K> IntoFuture for Mutation<K> {
+    type Output = Self;
+    type IntoFuture = Ready<Self>;
+
+    fn into_future(self) -> Ready<Self> {
+        ready(self)
     }
 }
 
@@ -122,34 +185,31 @@ struct Review {
     request: AdmissionRequest,
 }
 
-/// Reads the question out of a review.
-pub(super) fn question(body: &[u8]) -> Result<AdmissionRequest, String> {
-    serde_json::from_slice::<Review>(body)
+/// Decodes the request of an AdmissionReview.
+pub(super) fn request(review: Value) -> Result<AdmissionRequest, HandlerError> {
+    serde_json::from_value::<Review>(review)
         .map(|review| review.request)
-        .map_err(|error| format!("the body is no AdmissionReview: {error}"))
+        .map_err(|error| HandlerError::BadRequest(format!("cannot decode the AdmissionReview: {error}")))
 }
 
-/// Types the objects of a question.
+/// Decodes the objects of a request.
 pub(super) fn typed<K: DeserializeOwned>(request: AdmissionRequest) -> Result<Admission<K>, String> {
-    let read = |name: &str, object: &Value| {
-        K::deserialize(object).map_err(|error| format!("{name} cannot be decoded: {error}"))
+    let decode = |name: &str, object: &Value| {
+        K::deserialize(object).map_err(|error| format!("cannot decode the {name}: {error}"))
     };
     let old = match &request.old_object {
         Value::Null => None,
-        old => Some(read("the old object", old)?),
+        old => Some(decode("old object", old)?),
     };
-    if request.operation == Operation::Delete
-        && let Some(object) = old
-    {
-        let old = Some(read("the old object", &request.old_object)?);
-        return Ok(Admission { object, old, request });
-    }
-    let object = read("the object", &request.object)?;
+    let object = match request.operation {
+        Operation::Delete => decode("old object", &request.old_object)?,
+        _ => decode("object", &request.object)?,
+    };
     Ok(Admission { object, old, request })
 }
 
-/// The answer to a validating question.
-pub(super) fn answer(uid: &str, verdict: &Verdict) -> Value {
+/// The AdmissionReview with the decision of a validating webhook.
+pub(super) fn response(uid: &str, verdict: &Verdict) -> Value {
     let mut response = json!({ "uid": uid, "allowed": verdict.denials.is_empty() });
     if !verdict.denials.is_empty() {
         response["status"] =
@@ -161,79 +221,26 @@ pub(super) fn answer(uid: &str, verdict: &Verdict) -> Value {
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
 }
 
-/// The answer to a mutating question: the object as it came, as its type reads it before the change, and
-/// after it.
-pub(super) fn mutated<K: Serialize>(request: &AdmissionRequest, before: &Value, after: &K) -> Value {
-    let after = serde_json::to_value(after).unwrap_or_default();
-    let wanted = graft(&request.object, before, &after);
-    let patch = json_patch::diff(&request.object, &wanted);
-    let mut review = answer(&request.uid, &Verdict::allow());
+/// The AdmissionReview with the decision of a mutating webhook: `original` is the object as it was sent, and
+/// `before` as the handler's type writes it.
+pub(super) fn mutated<K: Serialize>(
+    uid: &str,
+    original: &Value,
+    before: serde_json::Result<Value>,
+    mutation: Mutation<K>,
+) -> serde_json::Result<Value> {
+    let mut review = response(uid, &mutation.verdict);
+    let Some(after) = mutation.object.filter(|_| mutation.verdict.denials.is_empty()) else {
+        return Ok(review);
+    };
+    // There is nothing to patch in a deletion.
+    if original.is_null() {
+        return Ok(review);
+    }
+    let patch = patch::changes(original, &before?, &serde_json::to_value(after)?);
     if !patch.0.is_empty() {
-        let bytes = serde_json::to_vec(&patch).unwrap_or_default();
         review["response"]["patchType"] = json!("JSONPatch");
-        review["response"]["patch"] = json!(ByteString(bytes));
+        review["response"]["patch"] = json!(ByteString(serde_json::to_vec(&patch)?));
     }
-    review
-}
-
-/// Puts what changed from `before` to `after` into `original`, and nothing else: what our types do not
-/// know of, or write differently, stays as the user wrote it.
-fn graft(original: &Value, before: &Value, after: &Value) -> Value {
-    if before == after {
-        return original.clone();
-    }
-    match (original, before, after) {
-        (Value::Object(original), Value::Object(before), Value::Object(after)) => {
-            let mut result = original.clone();
-            for name in before.keys().filter(|name| !after.contains_key(*name)) {
-                result.remove(name);
-            }
-            for (name, after) in after {
-                let was = before.get(name).unwrap_or(&Value::Null);
-                if was != after {
-                    let original = original.get(name).unwrap_or(&Value::Null);
-                    result.insert(name.clone(), graft(original, was, after));
-                }
-            }
-            Value::Object(result)
-        }
-        (Value::Array(original), Value::Array(before), Value::Array(after))
-            if original.len() == before.len() && before.len() <= after.len() =>
-        {
-            let kept =
-                original.iter().zip(before).zip(after).map(|((original, was), is)| graft(original, was, is));
-            Value::Array(kept.chain(after[before.len()..].iter().cloned()).collect())
-        }
-        _ => after.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_graft_changes_what_changed_and_nothing_else() {
-        let cases = [
-            (
-                "unknown fields and other spellings stay",
-                json!({"a": "1000m", "unknown": 1, "list": [{"x": 1, "unknown": 2}]}),
-                json!({"a": "1", "b": null, "list": [{"x": 1}]}),
-                json!({"a": "1", "b": 7, "list": [{"x": 2}, {"x": 3}]}),
-                json!({"a": "1000m", "b": 7, "unknown": 1, "list": [{"x": 2, "unknown": 2}, {"x": 3}]}),
-            ),
-            ("removed", json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1})),
-            (
-                "a parent that was missing",
-                json!({}),
-                json!({"m": {}}),
-                json!({"m": {"k": 1}}),
-                json!({"m": {"k": 1}}),
-            ),
-            ("a shorter list as a whole", json!([1, 2]), json!([1, 2]), json!([2]), json!([2])),
-        ];
-        for (name, original, before, after, expected) in cases {
-            assert_eq!(graft(&original, &before, &after), expected, "{name}");
-        }
-    }
+    Ok(review)
 }

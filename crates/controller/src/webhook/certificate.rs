@@ -1,4 +1,4 @@
-//! Certificates: made, read, judged.
+//! TLS certificates: issuing, decoding, verifying.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
-use x509_parser::{parse_x509_certificate, prelude::X509Certificate};
+use x509_parser::{certificate::Validity, parse_x509_certificate, prelude::X509Certificate};
 
 /// A key and its certificate, with the authorities that vouch for it, as PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,15 +36,15 @@ impl std::fmt::Debug for Certificates {
 /// What is wrong with a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// It could not be made.
-    #[error("cannot make a certificate: {0}")]
-    Make(#[from] rcgen::Error),
-    /// It could not be read.
-    #[error("cannot read the {what}: {why}")]
-    Read {
+    /// It could not be issued.
+    #[error("cannot issue a certificate: {0}")]
+    Issue(#[from] rcgen::Error),
+    /// It could not be decoded.
+    #[error("cannot decode the {what}: {why}")]
+    Decode {
         /// Certificate, key or authorities.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         why: String,
     },
     /// It does not verify.
@@ -52,20 +52,20 @@ pub enum CertificateError {
     Verify {
         /// Host that clients use.
         name: String,
-        /// Why not.
+        /// The cause.
         why: String,
     },
 }
 
-fn unreadable(what: &'static str, why: impl Into<String>) -> CertificateError {
-    CertificateError::Read { what, why: why.into() }
+fn undecodable(what: &'static str, why: impl Into<String>) -> CertificateError {
+    CertificateError::Decode { what, why: why.into() }
 }
 
 impl Certificates {
-    /// Makes a fresh authority and a certificate for `names`, valid for `lifetime` from `now`. The
-    /// authority's key is thrown away: it signs this one certificate and never another. `trusted` are
-    /// older authorities that others may still serve certificates of; expired ones are left out.
-    pub fn make(
+    /// Issues a certificate for `names` by a new authority, valid for `lifetime` from `now`. The authority's key
+    /// is discarded: it signs this one certificate only. `trusted` are older authorities of which other replicas
+    /// may still serve certificates; expired ones are left out.
+    pub fn issue(
         names: &[String],
         now: Timestamp,
         lifetime: Duration,
@@ -82,7 +82,7 @@ impl Certificates {
         let ca_key = KeyPair::generate()?;
         let mut ca = CertificateParams::default();
         valid(&mut ca);
-        // Unlike names keep a client from taking one authority for another while both are trusted.
+        // Distinct names: clients look authorities up by name, and two are trusted during a rotation.
         ca.distinguished_name
             .push(DnType::CommonName, format!("quintet webhook authority {}", now.as_second()));
         ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -105,21 +105,34 @@ impl Certificates {
         })
     }
 
-    /// Whether it is time for a new one: two thirds of the life are over, or a name is missing, or it
+    /// When the certificate expires, if it can be decoded.
+    pub fn expires(&self) -> Option<Timestamp> {
+        Timestamp::from_second(self.validity()?.not_after.timestamp()).ok()
+    }
+
+    /// Whether the certificate has expired, or cannot be used at all.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires().is_none_or(|expires| expires <= now)
+    }
+
+    fn validity(&self) -> Option<Validity> {
+        let chain = chain(&self.certificate).ok()?;
+        let (_, leaf) = parse_x509_certificate(chain.first()?).ok()?;
+        Some(leaf.validity().clone())
+    }
+
+    /// Whether it has to be rotated: two thirds of its lifetime are over, or it is not valid for a name, or it
     /// cannot be used at all.
     pub fn is_due(&self, names: &[String], now: Timestamp) -> bool {
-        let Ok(chain) = chain(&self.certificate) else {
-            return true;
-        };
-        let Some(validity) = chain
-            .first()
-            .and_then(|leaf| parse_x509_certificate(leaf).ok().map(|(_, leaf)| leaf.validity().clone()))
-        else {
+        let Some(validity) = self.validity() else {
             return true;
         };
         let (from, to) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-        let turn = from + (to - from) / 3 * 2;
-        now.as_second() >= turn || names.iter().any(|name| self.verify(&self.ca, name, now).is_err())
+        let rotation = from + (to - from) / 3 * 2;
+        let is_usable = self.certified_key().is_ok();
+        !is_usable
+            || now.as_second() >= rotation
+            || names.iter().any(|name| self.verify(&self.ca, name, now).is_err())
     }
 
     /// Checks that a client that trusts `authorities` and connects to `name` accepts the certificate now.
@@ -127,10 +140,10 @@ impl Certificates {
         let failed = |why: String| CertificateError::Verify { name: name.to_owned(), why };
         let chain = chain(&self.certificate)?;
         let (leaf, intermediates) =
-            chain.split_first().ok_or_else(|| unreadable("certificate", "there is none in it"))?;
+            chain.split_first().ok_or_else(|| undecodable("certificate", "there is none in it"))?;
         let mut roots = RootCertStore::empty();
         for authority in self::chain(authorities)? {
-            roots.add(authority).map_err(|error| unreadable("authorities", error.to_string()))?;
+            roots.add(authority).map_err(|error| undecodable("authorities", error.to_string()))?;
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -148,10 +161,10 @@ impl Certificates {
     /// The key and certificate as the server takes them; fails if they do not belong together.
     pub fn certified_key(&self) -> Result<CertifiedKey, CertificateError> {
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())
-            .map_err(|error| unreadable("key", error.to_string()))?;
+            .map_err(|error| undecodable("key", error.to_string()))?;
         let provider = aws_lc_rs::default_provider();
         CertifiedKey::from_der(chain(&self.certificate)?, key, &provider)
-            .map_err(|error| unreadable("key", format!("it does not fit the certificate: {error}")))
+            .map_err(|error| undecodable("key", format!("it does not fit the certificate: {error}")))
     }
 
     /// The newest authority alone.
@@ -164,10 +177,10 @@ impl Certificates {
 fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     CertificateDer::pem_slice_iter(pem.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|error| unreadable("certificate", error.to_string()))
+        .map_err(|error| undecodable("certificate", error.to_string()))
 }
 
-/// The certificates of a bundle that have not expired, at most a few.
+/// The certificates of a bundle that have not expired, at most three.
 fn still_valid(bundle: &str, now: Timestamp) -> String {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     let is_valid = |pem: &str| {
@@ -178,6 +191,6 @@ fn still_valid(bundle: &str, now: Timestamp) -> String {
         })
     };
     let certificates = bundle.split(BEGIN).skip(1).map(|rest| format!("{BEGIN}{rest}"));
-    // One is enough in the ordinary course; a few more survive somebody's experiments with the Secret.
+    // One is enough for a rotation. A few more cover a Secret that was changed by hand.
     certificates.filter(|pem| is_valid(pem)).take(3).collect()
 }

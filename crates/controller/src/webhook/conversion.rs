@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::HandlerError;
+
 #[derive(Deserialize)]
 struct Review {
     request: Request,
@@ -17,17 +19,18 @@ struct Request {
     objects: Vec<Value>,
 }
 
-/// Answers a review with what `convert` makes of each object. The server wants all or nothing.
-pub(super) fn answer(
-    body: &[u8],
+/// Responds to a ConversionReview with what `convert` makes of each object. API servers want all objects or an
+/// error.
+pub(super) fn respond(
+    review: Value,
     convert: impl Fn(Value, &str) -> Result<Value, String>,
-) -> Result<Value, String> {
-    let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Review>(body)
-        .map_err(|error| format!("the body is no ConversionReview: {error}"))?
+) -> Result<Value, HandlerError> {
+    let Request { uid, desired_api_version, objects } = serde_json::from_value::<Review>(review)
+        .map_err(|error| HandlerError::BadRequest(format!("cannot decode the ConversionReview: {error}")))?
         .request;
     let convert = |object: Value| {
-        let is_there = object["apiVersion"] == *desired_api_version;
-        if is_there { Ok(object) } else { convert(object, &desired_api_version) }
+        let is_converted = object["apiVersion"] == *desired_api_version;
+        if is_converted { Ok(object) } else { convert(object, &desired_api_version) }
     };
     let converted: Result<Vec<_>, _> = objects.into_iter().map(convert).collect();
     let response = match converted {

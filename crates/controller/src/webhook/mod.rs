@@ -1,22 +1,26 @@
-//! Admission and conversion webhooks: one HTTPS server for all of them, and its certificates.
+//! Admission and conversion webhooks: handlers by path, one HTTPS server for all of them, and its certificate.
 //!
 //! ```text
-//!   Routes ──────────────┐
-//!                        ├─> server ──── HTTPS ────> API server
-//!   certificates ────────┘                               │
-//!     own: Secret, rotated, CA injected ── published CA ─┘
+//!   Routes ──────────────────┐
+//!                            ├─> server ──── HTTPS ────> API server
+//!   certificate manager ─────┘                               │
+//!     own: Secret, rotated, CA published in caBundles <──────┘
 //!     or a directory that cert-manager fills
 //! ```
 
 mod admission;
 mod certificate;
+mod certificate_manager;
 mod conversion;
-mod keeper;
+mod patch;
 mod routes;
 mod server;
 
-pub use admission::{Admission, AdmissionRequest, Operation, RequestKind, UserInfo, Verdict};
+pub use admission::{Admission, AdmissionRequest, Mutation, Operation, RequestKind, UserInfo, Verdict};
 pub use certificate::{CertificateError, Certificates};
-pub use keeper::{CertificateSource, Keeper, KeeperSettings, Publication};
-pub use routes::Routes;
+pub use certificate_manager::{
+    CertificateManager, CertificateManagerSettings, CertificateReport, CertificateSource, Publication,
+    PublicationReport, PublicationState,
+};
+pub use routes::{HandlerError, Routes};
 pub use server::{ServeError, WebhookServer, WebhookSettings};

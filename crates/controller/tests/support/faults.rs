@@ -60,6 +60,10 @@ pub struct Faults {
     pub away_until: Option<Instant>,
     /// Reading lists and watches whose path contains the text is answered with this code.
     pub unreadable: Option<(&'static str, u16)>,
+    /// Requests whose path contains the text are forbidden.
+    pub forbidden: Option<&'static str>,
+    /// Creations are rejected while there are this many objects of their kind.
+    pub quota: Option<usize>,
     /// The client dies at this write, counted from one: before it takes effect, or after.
     pub crash: Option<(u64, bool)>,
     pub crashed: bool,
@@ -73,6 +77,8 @@ impl Faults {
             odds: Odds::default(),
             away_until: None,
             unreadable: None,
+            forbidden: None,
+            quota: None,
             crash: None,
             crashed: false,
             writes: 0,

@@ -1,4 +1,4 @@
-//! A Kubernetes API in memory: enough of it for the machinery, with faults on demand.
+//! A Kubernetes API in memory, with fault injection.
 
 use std::{
     collections::BTreeSet,
@@ -39,6 +39,13 @@ struct State {
     requests: Vec<String>,
     accepts: Vec<String>,
     page: usize,
+}
+
+impl State {
+    fn is_quota_exceeded(&self, collection: &str) -> bool {
+        let used = self.store.objects.keys().filter(|place| place.0 == collection).count();
+        self.faults.quota.is_some_and(|quota| used >= quota)
+    }
 }
 
 /// One process's connection.
@@ -86,7 +93,7 @@ impl Server {
         change(&mut self.0.state.lock().faults)
     }
 
-    /// Reads or changes objects as somebody else would.
+    /// Reads or changes objects as another client would.
     pub fn store<R>(&self, change: impl FnOnce(&mut Store) -> R) -> R {
         let result = change(&mut self.0.state.lock().store);
         self.wake();
@@ -223,6 +230,9 @@ impl Connection {
         if !state.store.served.contains_key(&path.collection) {
             return status(404, "NotFound", "the server could not find the requested resource");
         }
+        if state.faults.forbidden.is_some_and(|text| uri.path().contains(text)) {
+            return status(403, "Forbidden", &format!("{} is forbidden", path.collection));
+        }
         if method == Method::GET && path.name.is_empty() {
             if let Some((text, code)) = state.faults.unreadable
                 && uri.path().contains(text)
@@ -240,6 +250,9 @@ impl Connection {
                 Some(object) => Ok(object.clone()),
                 None => refuse(404, "NotFound", format!("\"{}\" not found", path.name)),
             },
+            Method::POST if state.is_quota_exceeded(&path.collection) => {
+                refuse(403, "Forbidden", format!("{} is forbidden: exceeded quota", path.collection))
+            }
             Method::POST => {
                 let object = json();
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();

@@ -23,8 +23,9 @@ pub(super) struct Lane<K> {
     timers: BTreeMap<Timer, K>,
     timer_count: u64,
     ready: usize,
+    /// Running keys that count against `workers`.
     running: usize,
-    /// Keys that run without counting against `workers`.
+    /// Running keys that do not.
     detached: usize,
     observer: Box<dyn Observer>,
 }
@@ -48,6 +49,7 @@ enum State {
 struct Run {
     again: Option<Reason>,
     at: Option<Instant>,
+    /// It does not count against `workers`.
     is_detached: bool,
 }
 
@@ -90,7 +92,7 @@ impl<K: Clone + Eq + Hash> Lane<K> {
                 true
             }
             State::Ready(_) => false,
-            // A restart or resync does not cut a backoff short.
+            // Only changes cut a backoff short.
             State::Waiting(_) if reason.priority() == Priority::Background => false,
             State::Waiting(timer) => {
                 self.timers.remove(timer);
@@ -121,7 +123,7 @@ impl<K: Clone + Eq + Hash> Lane<K> {
 
     /// Whether a key can be taken.
     pub(super) fn can_give(&self) -> bool {
-        self.open && self.ready > 0 && self.running - self.detached < self.workers
+        self.open && self.ready > 0 && self.running < self.workers
     }
 
     pub(super) fn take(&mut self, priority: Priority, now: Instant) -> Option<(K, Reason, u32)> {
@@ -146,12 +148,15 @@ impl<K: Clone + Eq + Hash> Lane<K> {
         None
     }
 
-    /// Lets a running key go on without counting against `workers`; returns whether that made room.
+    /// Stops counting a running key against the workers; returns whether that made room.
     pub(super) fn release_slot(&mut self, key: &K) -> bool {
         let Some(Item { state: State::Running(run), .. }) = self.items.get_mut(key) else { return false };
-        let made_room = !std::mem::replace(&mut run.is_detached, true);
-        self.detached += usize::from(made_room);
-        made_room
+        if std::mem::replace(&mut run.is_detached, true) {
+            return false;
+        }
+        self.running -= 1;
+        self.detached += 1;
+        true
     }
 
     /// Ends the run of a key.
@@ -160,8 +165,7 @@ impl<K: Clone + Eq + Hash> Lane<K> {
             return;
         };
         self.items.remove(&key);
-        self.running -= 1;
-        self.detached -= usize::from(run.is_detached);
+        *(if run.is_detached { &mut self.detached } else { &mut self.running }) -= 1;
         let now = Instant::now();
         match (outcome, run.again) {
             // Keys that were added meanwhile do not end the backoff: most were added because of the failed run's
@@ -203,7 +207,7 @@ impl<K: Clone + Eq + Hash> Lane<K> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.ready == 0 && self.running == 0
+        self.ready == 0 && self.running == 0 && self.detached == 0
     }
 
     fn enqueue(&mut self, key: K, reason: Reason, failures: u32) {
@@ -243,7 +247,7 @@ impl<K: Clone + Eq + Hash + Ord> Lane<K> {
             name: self.name,
             open: self.open,
             ready: self.ready,
-            running: self.running,
+            running: self.running + self.detached,
             waiting: self.timers.len(),
             oldest: oldest.map(|(key, item)| (key.clone(), item.since.elapsed().as_secs_f64())),
             failing,

@@ -33,13 +33,15 @@ pub enum Reason {
     Retry,
     /// A requested delay is over.
     Timer,
+    /// A decision to write it was made. Its backoff stands.
+    Decision,
 }
 
 impl Reason {
     /// Real changes go before restarts and resyncs, which may be many and are rarely urgent.
     fn priority(self) -> Priority {
         match self {
-            Self::Start | Self::Resync => Priority::Background,
+            Self::Start | Self::Resync | Self::Decision => Priority::Background,
             Self::Changed(_) | Self::Retry | Self::Timer => Priority::Change,
         }
     }
@@ -180,7 +182,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.0.ready.notify_waiters();
     }
 
-    /// Makes a key ready. Ends a delay it waits for, unless the reason is a restart or resync.
+    /// Makes a key ready. Ends a delay it waits for, unless the reason is of low priority (a restart,
+    /// resync or decision).
     pub fn add(&self, lane: LaneId, key: K, reason: Reason) {
         let mut state = self.0.state.lock();
         if let Some(lane) = state.lanes.get_mut(lane.0)
@@ -231,7 +234,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Lets another key of the lane run in place of this one, which goes on until it is finished.
+    /// Stops counting a running key against the workers of its lane, because it waits for something slow. It runs
+    /// until it is finished, so it is not handed out meanwhile.
     pub fn release_slot(&self, job: &Job<K>) {
         if let Some(lane) = self.0.state.lock().lanes.get_mut(job.lane.0)
             && lane.release_slot(&job.key)

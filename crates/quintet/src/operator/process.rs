@@ -21,7 +21,8 @@ use quintet_controller::metrics::{Metrics, MetricsRegistry};
 use quintet_controller::queue::Queue;
 use quintet_controller::tasks::Tasks;
 use quintet_controller::webhook::{
-    CertificateSource, Keeper, KeeperSettings, Publication, Routes, WebhookServer, WebhookSettings,
+    CertificateManager, CertificateManagerSettings, CertificateSource, Publication, Routes, WebhookServer,
+    WebhookSettings,
 };
 use quintet_controller::{ObjectKey, Runtime, RuntimeParts, RuntimeSettings};
 
@@ -85,7 +86,7 @@ impl Process {
         let queue = Queue::new(Arc::clone(&metrics), None);
         let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, &identity);
         let publications = publications(&components, &operators, &namespace);
-        let keeper = keep_certificates(&urgent, &clock, settings, &namespace, publications, &tasks);
+        let certificates = manage_certificates(&urgent, &clock, settings, &namespace, publications, &tasks);
         let leadership = elect(&urgent, &clock, settings, &namespace, &identity, &election);
         let parts = RuntimeParts {
             api: api.clone(),
@@ -106,14 +107,14 @@ impl Process {
         };
         let routes = start_operators(operators, &process, conversion_route(components))?;
         let webhooks = listeners.webhooks.address();
-        listeners.webhooks.serve(routes, keeper.clone(), &tasks).context("cannot serve webhooks")?;
+        listeners.webhooks.serve(routes, certificates.clone(), &tasks).context("cannot serve webhooks")?;
         let admin = Admin {
             components: component_names.clone(),
             registry,
             caches,
             queue,
             leadership: leadership.clone(),
-            keeper: Some(keeper),
+            certificates: Some(certificates),
             api,
             tasks: tasks.clone(),
         };
@@ -240,23 +241,21 @@ fn elect(
     leadership
 }
 
-fn keep_certificates(
+fn manage_certificates(
     api: &Api,
     clock: &Clock,
     settings: &config::Process,
     namespace: &str,
     publications: Vec<Publication>,
     tasks: &Tasks,
-) -> Keeper {
-    let service = &settings.webhook.service_name;
-    let names =
-        vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
+) -> CertificateManager {
+    let service = ObjectKey::new(namespace, &settings.webhook.service_name);
     let secret = ObjectKey::new(namespace, &settings.webhook.secret_name);
-    let mut keeper = KeeperSettings::own(secret, names, publications);
+    let mut manager = CertificateManagerSettings::own(secret, service, publications);
     if let Some(directory) = &settings.webhook.cert_dir {
-        keeper.source = CertificateSource::Directory(PathBuf::from(directory));
+        manager.source = CertificateSource::Directory(PathBuf::from(directory));
     }
-    Keeper::start(api.clone(), clock.clone(), keeper, tasks)
+    CertificateManager::start(api.clone(), clock.clone(), manager, tasks)
 }
 
 /// Where the certificate authority is published: only for components that are switched on.

@@ -44,7 +44,7 @@ impl Fixture {
     }
 
     fn deleted(&mut self, uid: &str) -> Option<Change<u64>> {
-        self.0.bury(&ObjectKey::new("n", "a"), &Uid::from(uid), ResourceVersion(u64::MAX))
+        self.0.add_tombstone(&ObjectKey::new("n", "a"), &Uid::from(uid), ResourceVersion(u64::MAX))
     }
 
     fn relist(&mut self, objects: &[(&str, &str, u64)], version: u64) -> Vec<Change<u64>> {
@@ -69,7 +69,7 @@ impl Fixture {
 }
 
 #[test]
-fn a_lagging_watch_does_not_take_a_write_back() {
+fn a_lagging_watch_does_not_undo_a_write() {
     let mut store = Fixture::default();
     store.watch("u", 1);
     assert!(store.written("u", 5).is_some());
@@ -81,7 +81,7 @@ fn a_lagging_watch_does_not_take_a_write_back() {
 }
 
 #[test]
-fn a_late_answer_does_not_take_the_watch_back() {
+fn a_late_response_does_not_undo_a_watch_event() {
     let mut store = Fixture::default();
     store.watch("u", 9);
     assert!(store.written("u", 5).is_none());
@@ -89,7 +89,7 @@ fn a_late_answer_does_not_take_the_watch_back() {
 }
 
 #[test]
-fn a_late_answer_does_not_bring_back_what_the_watch_has_shown_to_be_gone() {
+fn a_late_response_does_not_restore_an_object_that_the_watch_has_deleted() {
     let mut store = Fixture::default();
     store.watch("u", 1);
     store.watch_deleted("u", 3);
@@ -103,7 +103,7 @@ fn a_late_answer_does_not_bring_back_what_the_watch_has_shown_to_be_gone() {
 }
 
 #[test]
-fn what_we_deleted_stays_gone_until_the_watch_has_shown_it() {
+fn a_deleted_object_stays_deleted_until_the_watch_has_shown_it() {
     let mut store = Fixture::default();
     store.watch("u", 1);
     assert!(store.deleted("u").is_some());
@@ -117,7 +117,7 @@ fn what_we_deleted_stays_gone_until_the_watch_has_shown_it() {
 }
 
 #[test]
-fn a_new_incarnation_lives_though_the_old_ones_end_is_news_to_the_watch() {
+fn a_recreated_object_survives_the_watch_event_of_its_predecessors_deletion() {
     let mut store = Fixture::default();
     store.watch("old", 1);
     store.deleted("old");
@@ -128,7 +128,7 @@ fn a_new_incarnation_lives_though_the_old_ones_end_is_news_to_the_watch() {
 }
 
 #[test]
-fn the_past_of_a_name_does_not_come_back_over_a_tombstone() {
+fn older_states_of_a_name_do_not_pass_a_tombstone() {
     let mut store = Fixture::default();
     store.written("second", 8);
     store.deleted("second");
@@ -143,7 +143,7 @@ fn the_past_of_a_name_does_not_come_back_over_a_tombstone() {
 }
 
 #[test]
-fn a_relist_removes_what_is_gone_and_keeps_what_is_newer_than_it() {
+fn a_relist_removes_deleted_objects_and_keeps_newer_ones() {
     let mut store = Fixture::default();
     store.0.put(entry("gone", "u1", 3), Cause::Watch);
     store.0.put(entry("newer", "u2", 30), Cause::Write);
@@ -176,7 +176,7 @@ fn a_list_that_began_before_a_delete_does_not_bring_the_object_back() {
 }
 
 #[test]
-fn a_tombstone_that_was_wrong_is_lifted_by_the_next_list() {
+fn a_wrong_tombstone_is_removed_by_the_next_list() {
     let mut store = Fixture::default();
     store.watch("u", 1);
     store.deleted("u");
@@ -219,7 +219,7 @@ fn indexes_follow_every_change() {
 }
 
 #[test]
-fn tombstones_go_when_the_watch_was_faster_and_are_not_dug_for_strangers() {
+fn tombstones_are_removed_by_the_watch_and_not_added_for_unknown_objects() {
     let mut store = Fixture::default();
     store.watch("u", 1);
     store.watch_deleted("u", 2);
@@ -235,7 +235,7 @@ fn tombstones_go_when_the_watch_was_faster_and_are_not_dug_for_strangers() {
 }
 
 #[test]
-fn a_server_restored_from_a_backup_is_believed() {
+fn a_server_restored_from_a_backup_is_authoritative() {
     let mut store = Fixture::default();
     store.watch("u", 100);
     store.0.put(entry("b", "v", 101), Cause::Watch);
@@ -249,23 +249,23 @@ fn a_server_restored_from_a_backup_is_believed() {
 }
 
 #[test]
-fn a_late_answer_does_not_bring_back_what_came_and_went_between_two_lists() {
+fn a_late_response_does_not_restore_an_object_deleted_between_two_lists() {
     let mut store = Fixture::default();
     store.relist(&[], 3);
     store.relist(&[], 9);
-    assert!(store.written("u", 5).is_none(), "made and gone while nobody watched");
+    assert!(store.written("u", 5).is_none(), "created and deleted between two watches");
     assert!(store.written("u", 10).is_some());
 }
 
 #[test]
-fn streams_of_namespaces_move_on_their_own() {
+fn streams_of_namespaces_progress_independently() {
     let mut store = Store::new(&["m".to_owned(), "n".to_owned()]);
     let (m, n) = (StreamId(0), StreamId(1));
     let other = |name: &str, version| Entry { key: ObjectKey::new("m", name), ..entry(name, "m", version) };
     store.put(entry("a", "u", 9), Cause::Watch);
     assert!(store.put(other("a", 4), Cause::Write).is_some(), "the watch of m has not come so far");
     assert!(store.put(entry("b", "u", 4), Cause::Write).is_none(), "the watch of n has");
-    store.bury(&ObjectKey::new("n", "a"), &Uid::from("u"), ResourceVersion(u64::MAX));
+    store.add_tombstone(&ObjectKey::new("n", "a"), &Uid::from("u"), ResourceVersion(u64::MAX));
     store.begin_list(m);
     assert!(store.end_list(m, &HashSet::new(), ResourceVersion(20)).len() == 1, "what m lacks is gone");
     assert_eq!(store.tombstones().count(), 1, "a list of m says nothing of n");

@@ -17,7 +17,7 @@ fn a_head_is_read_without_the_rest() {
     assert_eq!(head.uid.as_str(), "u-1");
     assert_eq!(head.version.0, 42);
     assert!(!head.deleting);
-    assert_eq!(head.labels()["app"], "x");
+    assert_eq!(head.labels().unwrap()["app"], "x");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn content_ignores_status_and_bookkeeping_but_nothing_else() {
 }
 
 #[test]
-fn an_object_without_a_name_is_refused() {
+fn an_object_without_a_name_is_rejected() {
     assert!(Head::read(r#"{"metadata":{}}"#, Form::Whole).is_err());
     assert!(Head::read("[]", Form::Whole).is_err());
 }
@@ -59,4 +59,14 @@ fn paths_follow_group_and_scope() {
     let node = ObjectKey::cluster("a");
     assert_eq!(ApiKind::of::<Node>().object_path(&node), "/api/v1/nodes/a");
     assert_eq!((node.namespace(), node.name()), (None, "a"));
+}
+
+#[test]
+fn labels_that_cannot_be_decoded_are_an_error_and_not_absent() {
+    let labels = |json: &str| {
+        let text = format!(r#"{{"metadata":{{"name":"a","labels":{json}}}}}"#);
+        Head::read(&text, Form::Whole).unwrap().labels().map(|labels| labels.len())
+    };
+    assert_eq!((labels("null").unwrap(), labels(r#"{"a":"b"}"#).unwrap()), (0, 1));
+    assert!(labels(r#"{"a":1}"#).is_err());
 }

@@ -296,3 +296,34 @@ async fn a_retry_waits_for_its_backoff_and_counts_failures() {
     queue.add(lanes[0], key("x"), CHANGED);
     assert_eq!(take(&queue).await.failures, 0, "success resets the count");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_released_its_slot_still_runs_alone() {
+    let (queue, lanes) = queue(&[("a", 1)]);
+    queue.add(lanes[0], key("x"), CHANGED);
+    queue.add(lanes[0], key("y"), CHANGED);
+    let slow = take(&queue).await;
+    assert!(is_still(&queue).await, "the only worker is taken");
+    queue.release_slot(&slow);
+    queue.release_slot(&slow);
+    let other = take(&queue).await;
+    assert_eq!(other.key, "y");
+    queue.add(lanes[0], key("x"), CHANGED);
+    queue.finish(other, Outcome::Done);
+    assert!(is_still(&queue).await, "never twice at the same time");
+    assert_eq!(queue.report()[0].running, 1);
+    queue.finish(slow, Outcome::Done);
+    let job = take(&queue).await;
+    queue.finish(job, Outcome::Done);
+    assert!(queue.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_does_not_cut_a_backoff_short() {
+    let (queue, lanes) = queue(&[("a", 1)]);
+    queue.add(lanes[0], key("x"), Reason::Decision);
+    let job = take(&queue).await;
+    queue.finish(job, retry(1000));
+    queue.add(lanes[0], key("x"), Reason::Decision);
+    assert!(is_still(&queue).await);
+}

@@ -15,17 +15,17 @@ pub const RAY_SERVICE_PATH: &str = "/validate-ray-io-v1-rayservice";
 
 /// Validates RayClusters at [`RAY_CLUSTER_PATH`].
 pub(crate) fn add_ray_cluster(routes: Routes) -> Routes {
-    routes.validate::<RayCluster>(RAY_CLUSTER_PATH, |asked| answer(ray_cluster(&asked.object)))
+    routes.validate::<RayCluster, _>(RAY_CLUSTER_PATH, |asked| answer(ray_cluster(&asked.object)))
 }
 
 /// Validates RayJobs at [`RAY_JOB_PATH`].
 pub(crate) fn add_ray_job(routes: Routes) -> Routes {
-    routes.validate::<RayJob>(RAY_JOB_PATH, |asked| answer(ray_job(&asked.object)))
+    routes.validate::<RayJob, _>(RAY_JOB_PATH, |asked| answer(ray_job(&asked.object)))
 }
 
 /// Validates RayServices at [`RAY_SERVICE_PATH`].
 pub(crate) fn add_ray_service(routes: Routes) -> Routes {
-    routes.validate::<RayService>(RAY_SERVICE_PATH, |asked| answer(ray_service(&asked.object)))
+    routes.validate::<RayService, _>(RAY_SERVICE_PATH, |asked| answer(ray_service(&asked.object)))
 }
 
 fn answer(verdict: Verdict) -> Answer {
