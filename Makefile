@@ -1,16 +1,16 @@
-# The recipes people and CI use; nothing is hidden behind them.
+# Recipes for development and CI.
 .PHONY: help build test conformance lint fmt deny docs bench crds
 
-help: ## Show the recipes
+help: ## List the recipes
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-build: ## Build the program, optimised
+build: ## Build the program with optimizations
 	cargo build --release
 
 test: ## Run all tests
 	cargo test --workspace
 
-conformance: ## Everything that wants a cluster, on a real Kubernetes and on the embedded API
+conformance: ## Run all cluster tests on Kubernetes and on the embedded API
 	tests/conformance/everywhere
 
 lint: ## Check format and lints, warnings as errors
@@ -20,7 +20,7 @@ lint: ## Check format and lints, warnings as errors
 fmt: ## Format the code
 	cargo fmt --all
 
-deny: ## Check licences, bans and sources of dependencies
+deny: ## Check licenses, bans and sources of dependencies
 	cargo deny check bans licenses sources
 
 docs: ## Build the documentation of all crates
