@@ -18,8 +18,9 @@ use quintet_controller::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, labels,
-    services::DASHBOARD_PORT,
+    Context,
+    k8s_service::DASHBOARD_PORT,
+    labels,
     watches::{self, BY_CLUSTER},
 };
 

@@ -3,8 +3,8 @@
 //! Nobody waits for a dashboard while deciding: a [`Poller`] asks in the background, and its last answer is an
 //! observation like any other. Orders (submit, stop, deploy) are given in the turn that decided on them.
 
-mod agenda;
 mod http;
+mod poll_schedule;
 mod poller;
 mod request;
 pub mod simulated;
@@ -25,7 +25,7 @@ pub use http::{FixedToken, HttpDashboard, Route, SecretTokens, Tokens};
 pub use poller::{Observation, Poller, Pollers, Question};
 pub use request::{JobRequest, ServeChange, ServeRequest};
 
-use crate::{names, services, watches::ServiceView};
+use crate::{k8s_service, names, watches::ServiceView};
 
 /// Where the dashboard of a cluster is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ impl Address {
         Self {
             host: host.to_owned(),
             namespace: cluster.metadata.namespace.clone().unwrap_or_default(),
-            service: services::head_service_name(cluster),
+            service: k8s_service::head_service_name(cluster),
             token_secret: token_secret(cluster),
         }
     }
@@ -55,7 +55,7 @@ impl Address {
 
 /// Host and port of a dashboard, as the cluster's own head Service tells.
 pub fn host(service: &Entry<ServiceView>, domain: &str) -> Option<String> {
-    let port = service.object.port(services::DASHBOARD)?;
+    let port = service.object.port(k8s_service::DASHBOARD)?;
     let host = names::service_host(service.key.name(), service.key.namespace()?, domain);
     Some(format!("{host}:{port}"))
 }

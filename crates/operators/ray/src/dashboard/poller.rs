@@ -18,7 +18,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Dashboard, DashboardError, HttpDashboard, Route, SecretTokens,
-    agenda::{Agenda, Fared, Item},
+    poll_schedule::{Agenda, Fared, Item},
 };
 use crate::Context;
 

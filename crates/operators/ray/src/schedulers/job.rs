@@ -6,8 +6,8 @@ use quintet_controller::{Event, Step};
 
 use super::{mark, volcano, yunikorn};
 use crate::{
+    rayjob::validation::Mode,
     settings::{BatchScheduler, Settings},
-    validation::job::Mode,
 };
 
 /// The group of the submitter.

@@ -5,7 +5,7 @@ use quintet_api::ray::v1::RayCluster;
 use serde_json::{Value, json};
 
 use super::{annotate, copy_label, is_gang};
-use crate::{cluster::sum_of_templates, labels};
+use crate::{labels, raycluster::sum_of_templates};
 
 const TASK_GROUPS: &str = "yunikorn.apache.org/task-groups";
 

@@ -1,16 +1,7 @@
 //! What users can get wrong, and what they are told. Each rule is checked in the controller before anything is made;
 //! webhooks check names and uniqueness only, as upstream's do.
 
-pub mod cluster;
-pub mod cron;
-mod fault_tolerance;
-mod history;
-mod isolation;
-pub mod job;
 pub mod metadata;
-pub mod service;
-#[cfg(test)]
-mod tests;
 pub mod webhook;
 #[cfg(test)]
 mod workload_tests;
@@ -19,6 +10,6 @@ mod workload_tests;
 pub type Verdict = Result<(), String>;
 
 /// Says what is wrong unless it is right.
-fn ensure(is_right: bool, wrong: impl FnOnce() -> String) -> Verdict {
+pub(crate) fn ensure(is_right: bool, wrong: impl FnOnce() -> String) -> Verdict {
     if is_right { Ok(()) } else { Err(wrong()) }
 }
