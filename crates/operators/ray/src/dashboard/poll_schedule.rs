@@ -1,4 +1,4 @@
-//! When to ask what: the next question is found without looking at the others.
+//! The poll schedule: which poll is due next, found without a scan.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -8,81 +8,81 @@ use std::{
 use quintet_controller::ObjectKey;
 use tokio::time::Instant;
 
-/// One question of one root, at its time.
+/// One poll of one root, at its time.
 pub(super) struct Item<Q> {
     at: Instant,
-    /// The latest ticket of a question is the one that counts; earlier ones are void.
+    /// The latest ticket of a poll is the one that counts; earlier ones are void.
     pub(super) ticket: u64,
     pub(super) root: ObjectKey,
-    pub(super) question: Q,
+    pub(super) poll: Q,
 }
 
-/// How a question fared the last time.
+/// How a poll ended the last time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fared {
-    /// It was answered, is new, or somebody waits for it.
-    Well,
-    /// It was not: it may take long, and must not hold the others up.
-    Badly,
+pub(super) enum LastPoll {
+    /// It was answered, is new, or is urgent.
+    Succeeded,
+    /// It was not answered: it may take long, and must not delay the others.
+    Failed,
 }
 
-/// Questions by the time they are due, those that fared badly apart.
-pub(super) struct Agenda<Q> {
-    well: BinaryHeap<Reverse<Item<Q>>>,
-    badly: BinaryHeap<Reverse<Item<Q>>>,
+/// Polls by the time they are due; those that failed the last time are kept separately.
+pub(super) struct PollSchedule<Q> {
+    succeeded: BinaryHeap<Reverse<Item<Q>>>,
+    failed: BinaryHeap<Reverse<Item<Q>>>,
     tickets: u64,
 }
 
-impl<Q> Default for Agenda<Q> {
+impl<Q> Default for PollSchedule<Q> {
     fn default() -> Self {
-        Self { well: BinaryHeap::new(), badly: BinaryHeap::new(), tickets: 0 }
+        Self { succeeded: BinaryHeap::new(), failed: BinaryHeap::new(), tickets: 0 }
     }
 }
 
-impl<Q> Agenda<Q> {
-    /// Puts a question down, and returns the ticket that it is valid by.
-    pub(super) fn add(&mut self, at: Instant, fared: Fared, root: ObjectKey, question: Q) -> u64 {
+impl<Q> PollSchedule<Q> {
+    /// Schedules a poll, and returns the ticket that it is valid by.
+    pub(super) fn add(&mut self, at: Instant, last: LastPoll, root: ObjectKey, poll: Q) -> u64 {
         self.tickets += 1;
-        let item = Item { at, ticket: self.tickets, root, question };
-        match fared {
-            Fared::Well => self.well.push(Reverse(item)),
-            Fared::Badly => self.badly.push(Reverse(item)),
+        let item = Item { at, ticket: self.tickets, root, poll };
+        match last {
+            LastPoll::Succeeded => self.succeeded.push(Reverse(item)),
+            LastPoll::Failed => self.failed.push(Reverse(item)),
         }
         self.tickets
     }
 
-    /// Takes the question that has been due longest. `with_bad` says whether it may be one that fared badly.
+    /// Takes the poll that has been due longest. `with_failed` says whether it may be one that failed the last time.
     pub(super) fn take(
         &mut self,
         now: Instant,
-        with_bad: bool,
+        with_failed: bool,
         is_valid: impl Fn(&Item<Q>) -> bool,
-    ) -> Option<(Item<Q>, Fared)> {
-        let well = next(&mut self.well, &is_valid);
-        let badly = next(&mut self.badly, &is_valid).filter(|_| with_bad);
-        let fared = match (well, badly) {
-            (Some(well), Some(badly)) if badly < well => Fared::Badly,
-            (Some(_), _) => Fared::Well,
-            (None, Some(_)) => Fared::Badly,
+    ) -> Option<(Item<Q>, LastPoll)> {
+        let succeeded = next(&mut self.succeeded, &is_valid);
+        let failed = next(&mut self.failed, &is_valid).filter(|_| with_failed);
+        let last = match (succeeded, failed) {
+            (Some(succeeded), Some(failed)) if failed < succeeded => LastPoll::Failed,
+            (Some(_), _) => LastPoll::Succeeded,
+            (None, Some(_)) => LastPoll::Failed,
             (None, None) => return None,
         };
-        let line = match fared {
-            Fared::Well => &mut self.well,
-            Fared::Badly => &mut self.badly,
+        let line = match last {
+            LastPoll::Succeeded => &mut self.succeeded,
+            LastPoll::Failed => &mut self.failed,
         };
         let is_due = line.peek().is_some_and(|Reverse(item)| item.at <= now);
-        is_due.then(|| line.pop()).flatten().map(|Reverse(item)| (item, fared))
+        is_due.then(|| line.pop()).flatten().map(|Reverse(item)| (item, last))
     }
 
-    /// When the next question is due.
+    /// When the next poll is due.
     pub(super) fn next_due(
         &mut self,
-        with_bad: bool,
+        with_failed: bool,
         is_valid: impl Fn(&Item<Q>) -> bool,
     ) -> Option<Instant> {
-        let well = next(&mut self.well, &is_valid);
-        let badly = next(&mut self.badly, &is_valid).filter(|_| with_bad);
-        well.into_iter().chain(badly).min()
+        let succeeded = next(&mut self.succeeded, &is_valid);
+        let failed = next(&mut self.failed, &is_valid).filter(|_| with_failed);
+        succeeded.into_iter().chain(failed).min()
     }
 }
 

@@ -151,7 +151,7 @@ pub fn headless_worker_service(cluster: &RayCluster) -> Option<Service> {
     })
 }
 
-/// The Service for Serve of a cluster that asks for one by annotation. The error is the user's to mend.
+/// The Service for Serve of a cluster that asks for one by annotation. The error is for the user to fix.
 pub fn serve_service(cluster: &RayCluster) -> Result<Option<Service>, String> {
     let wants = |annotations: &BTreeMap<_, _>| {
         annotations.get(labels::ENABLE_SERVE_SERVICE).is_some_and(|v| v == "true")

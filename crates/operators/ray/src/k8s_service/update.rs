@@ -1,6 +1,7 @@
 //! How a Service of a RayJob or RayService moves from one cluster to another.
 
 use k8s_openapi::api::core::v1::Service;
+use quintet_api::ray::events;
 use quintet_controller::{Action, ApiKind, Event, cache::Entry};
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ pub(crate) fn refuse_foreign(live: &Entry<ServiceView>, root: &str) -> Result<()
         "Failed to update service {}: it belongs to {owner} and is left alone; rename one of the two",
         live.key
     );
-    Err(Event::warning("FailedToUpdateService", "Update", note))
+    Err(Event::warning(events::FAILED_TO_UPDATE_SERVICE, "Update", note))
 }
 
 /// Makes `live` be like `wanted` if it selects another cluster; otherwise it is left alone. Addresses are

@@ -37,7 +37,7 @@ use ray_start::Params;
 /// Which kind of object a cluster was made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody but the user.
+    /// The user.
     #[default]
     RayCluster,
     /// A RayJob.

@@ -10,13 +10,14 @@ mod status;
 mod tests;
 pub mod validation;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, ServiceAccount};
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use quintet_api::ray::v1::RayCluster;
+use quintet_api::ray::{events, reasons};
 use quintet_controller::{
     Action, ApiKind, Controller, Error, Event, NoCall, ObjectKey, OnError, Plan, Runtime, StatusPatch,
     cache::{Cache, Entry, ObjectMetadata, Selector, WatchSpec},
@@ -25,7 +26,8 @@ use quintet_controller::{
 
 pub(crate) use objects::annotations_for_others;
 pub use observe::{ClaimView, Observed};
-pub(crate) use status::sum_of_templates;
+pub(crate) use plan::progress;
+pub(crate) use status::{is_ready, sum_of_templates};
 
 use crate::{
     Context,
@@ -45,7 +47,7 @@ use status::Outcome;
 /// Index of Routes: by the RayCluster that controls them.
 const BY_OWNER: &str = "owner";
 
-/// Looks after RayClusters.
+/// The controller of RayClusters.
 pub struct ClusterController {
     settings: Arc<Settings>,
     clock: Clock,
@@ -119,7 +121,7 @@ pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
     let (clusters, pods, services, jobs) = (clusters.clone(), pods.clone(), services.clone(), jobs.clone());
     let owned = [ingresses, service_accounts, roles, role_bindings, secrets].map(Clone::clone);
     let memory = Arc::clone(&controller.memory);
-    pods.subscribe(move |change| memory.heed(change));
+    pods.subscribe(move |change| memory.record_deletion(change));
     let memory = Arc::clone(&controller.memory);
     clusters.subscribe(move |change| {
         // Another one may have taken the name of one that went.
@@ -238,7 +240,7 @@ impl ClusterController {
     }
 }
 
-/// The objects that would be made for a new cluster, in order. The error is the user's to mend.
+/// The objects that would be made for a new cluster, in order. The error is for the user to fix.
 ///
 /// Names of pods end with characters that differ in every process; here they are always the same.
 pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_json::Value>, String> {
@@ -280,7 +282,7 @@ pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_js
     Ok(plan.steps.into_iter().filter_map(object).collect())
 }
 
-/// 32 bytes that nobody can guess, as text.
+/// 32 random bytes, as text.
 fn random_token() -> Option<String> {
     let mut bytes = [0; 32];
     aws_lc_rs::rand::fill(&mut bytes).ok()?;
@@ -316,28 +318,25 @@ fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
         Action::Delete { .. } => "Delete",
         Action::Apply { .. } | Action::Patch { .. } | Action::Call(_) => "Update",
     };
-    let labels_of = |object: &serde_json::Value| -> BTreeMap<String, String> {
-        serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default()
-    };
     let is_head = match action {
-        Action::Create { object, .. } => {
-            labels_of(object).get(labels::NODE_TYPE).is_some_and(|kind| kind == labels::HEAD)
-        }
+        Action::Create { object, .. } => object["metadata"]["labels"][labels::NODE_TYPE] == labels::HEAD,
         _ => observed.heads().any(|head| head.key == target),
     };
     let is_suspending = plan::suspension(observed) == plan::Suspension::DeletesPods;
     let (noun, phrase, marker) = match (&*kind.kind, verb) {
-        ("Pod", "Create") if is_head => ("HeadPod", "head Pod", Some("FailedCreateHeadPod")),
-        ("Pod", "Create") => ("WorkerPod", "worker Pod", Some("FailedCreateWorkerPod")),
-        ("Pod", "Delete") if is_suspending => ("PodCollection", "Pods", Some("FailedDeleteAllPods")),
-        ("Pod", "Delete") if is_head => ("HeadPod", "head Pod", Some("FailedDeleteHeadPod")),
-        ("Pod", "Delete") => ("WorkerPod", "worker Pod", Some("FailedDeleteWorkerPod")),
+        ("Pod", "Create") if is_head => ("HeadPod", "head Pod", Some(reasons::FAILED_CREATE_HEAD_POD)),
+        ("Pod", "Create") => ("WorkerPod", "worker Pod", Some(reasons::FAILED_CREATE_WORKER_POD)),
+        ("Pod", "Delete") if is_suspending => {
+            ("PodCollection", "Pods", Some(reasons::FAILED_DELETE_ALL_PODS))
+        }
+        ("Pod", "Delete") if is_head => ("HeadPod", "head Pod", Some(reasons::FAILED_DELETE_HEAD_POD)),
+        ("Pod", "Delete") => ("WorkerPod", "worker Pod", Some(reasons::FAILED_DELETE_WORKER_POD)),
         ("PersistentVolumeClaim", _) => ("PVC", "PVC", None),
         ("Job", _) => ("RedisCleanupJob", "Redis cleanup Job", None),
         (kind, _) => (kind, kind, None),
     };
     let note = format!("Failed to {} {phrase} {target}, {error}", verb.to_lowercase());
-    let event = Event::warning(&format!("FailedTo{verb}{noun}"), verb, note);
+    let event = Event::warning(&events::failed_to(verb, noun), verb, note);
     let outcome = match marker {
         Some(marker) => Outcome::PodsFailed { marker, cause: error.to_string() },
         None => Outcome::OtherFailed,

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service, Service
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use quintet_api::ray::events;
 use quintet_api::ray::v1::{AuthMode, GcsStorage, GcsStorageDeletionPolicy, IngressPathType, RayCluster};
 use quintet_controller::{Action, ApiKind, Event, api::FIELD_MANAGER};
 use serde_json::{Value, json};
@@ -51,16 +52,16 @@ fn create(draft: &mut Draft<'_>, kind: ApiKind, noun: &str, object: &impl serde:
     let object = owned(observed.object(), object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let note = format!("Created {noun} {}/{name}", observed.namespace());
-    let event = Event::normal(&format!("Created{noun}"), "Create", note);
-    draft.act_and_tell(Action::ensure(kind, &object), event);
+    let event = Event::normal(&events::created(noun), "Create", note);
+    draft.act_with_event(Action::ensure(kind, &object), event);
 }
 
-/// A Service that has to be ours: one of somebody else leads elsewhere.
+/// A Service that has to be ours: a foreign one leads elsewhere.
 fn create_own(draft: &mut Draft<'_>, service: &Service) {
     let name = service.metadata.name.as_deref().unwrap_or_default();
     let note = format!("Created Service {}/{name}", draft.observed.namespace());
     let create = Action::create(ApiKind::of::<Service>(), &owned(draft.observed.object(), service));
-    draft.act_and_tell(create, Event::normal("CreatedService", "Create", note));
+    draft.act_with_event(create, Event::normal(events::CREATED_SERVICE, "Create", note));
 }
 
 /// The rights the autoscaler needs in the head pod.
@@ -72,7 +73,7 @@ fn plan_rights(draft: &mut Draft<'_>) -> bool {
     if is_users && !observed.present.service_account {
         draft.is_waiting = true;
         draft.warn(
-            "AutoscalerServiceAccountNotFound",
+            events::AUTOSCALER_SERVICE_ACCOUNT_NOT_FOUND,
             "Validate",
             format!(
                 "Failed to find the ServiceAccount {}/{account} that headGroupSpec names for the autoscaler; create \
@@ -135,22 +136,25 @@ fn plan_ingress(draft: &mut Draft<'_>) {
         && other.object.controller().is_none_or(|owner| *owner.uid != *observed.cluster.uid.as_str())
     {
         let note = format!(
-            "Failed to create Ingress {}: one of that name belongs to somebody else; delete it or rename the \
+            "Failed to create Ingress {}: one of that name is owned by another controller; delete it or rename the \
              RayCluster",
             other.key
         );
-        draft.warn("FailedToCreateIngress", "Create", note);
+        draft.warn(events::FAILED_TO_CREATE_INGRESS, "Create", note);
         return;
     }
-    let (reason, verb) =
-        if observed.ingress.is_some() { ("UpdatedIngress", "Update") } else { ("CreatedIngress", "Create") };
+    let (reason, verb) = if observed.ingress.is_some() {
+        (events::UPDATED_INGRESS, "Update")
+    } else {
+        (events::CREATED_INGRESS, "Create")
+    };
     let note = format!("{verb}d Ingress {}/{}", observed.namespace(), ingress_name(observed.name()));
     let apply = Action::apply(
         ApiKind::of::<Ingress>(),
         FIELD_MANAGER,
         &owned(observed.object(), &ingress(observed.object())),
     );
-    draft.act_and_tell(apply, Event::normal(reason, verb, note));
+    draft.act_with_event(apply, Event::normal(reason, verb, note));
 }
 
 fn ingress(cluster: &RayCluster) -> Value {
@@ -272,7 +276,7 @@ fn plan_services(draft: &mut Draft<'_>) {
         }
         Ok(_) => {}
         // A cluster without Serve is better than none.
-        Err(error) => draft.warn("FailedToCreateService", "Create", error),
+        Err(error) => draft.warn(events::FAILED_TO_CREATE_SERVICE, "Create", error),
     }
 }
 
@@ -288,7 +292,7 @@ fn plan_claim(draft: &mut Draft<'_>) {
                 "Failed to find the PersistentVolumeClaim {}/{name} that gcsFaultToleranceOptions names; create it",
                 observed.namespace()
             );
-            draft.warn("FailedToCreatePVC", "Validate", note);
+            draft.warn(events::FAILED_TO_CREATE_PVC, "Validate", note);
         }
         None => make_claim(draft, &name, &storage),
         Some(_) if is_users => {}
@@ -320,8 +324,8 @@ fn make_claim(draft: &mut Draft<'_>, name: &str, storage: &GcsStorage) {
         claim = owned(observed.object(), &claim);
     }
     let note = format!("Created PVC {}/{name}", observed.namespace());
-    let event = Event::normal("CreatedPVC", "Create", note);
-    draft.act_and_tell(Action::ensure(ApiKind::of::<PersistentVolumeClaim>(), &claim), event);
+    let event = Event::normal(events::CREATED_PVC, "Create", note);
+    draft.act_with_event(Action::ensure(ApiKind::of::<PersistentVolumeClaim>(), &claim), event);
 }
 
 /// A claim cannot be changed, but whether it goes with the cluster can.
@@ -340,7 +344,7 @@ fn keep_claim(draft: &mut Draft<'_>, name: &str, storage: &GcsStorage) {
             "Failed to change PVC {}/{name}: size, class and access modes of an existing claim stay as they are",
             observed.namespace()
         );
-        draft.warn("FailedToCreatePVC", "Update", note);
+        draft.warn(events::FAILED_TO_CREATE_PVC, "Update", note);
     }
     let uid = observed.cluster.uid.as_str();
     let is_owned = claim.object.owners.iter().any(|owner| owner.uid == uid);

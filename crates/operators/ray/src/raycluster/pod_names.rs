@@ -53,7 +53,7 @@ impl Memory {
     }
 
     /// Takes note of a pod that went.
-    pub(super) fn heed(&self, change: &Change<PodView>) {
+    pub(super) fn record_deletion(&self, change: &Change<PodView>) {
         let (Some(pod), None) = (&change.old, &change.new) else {
             return;
         };
@@ -91,7 +91,7 @@ pub(super) struct PodNames {
 }
 
 impl PodNames {
-    /// The name of a slot: the first of its series that nobody has. Five characters are few enough to meet twice in a
+    /// The name of a slot: the first free one of its series. Five characters are few enough to meet twice in a
     /// large group.
     pub(super) fn name(&self, prefix: &str, slot: &Slot, is_taken: impl Fn(&str) -> bool) -> String {
         self.series("pod", slot)
@@ -100,7 +100,7 @@ impl PodNames {
             .unwrap_or_default()
     }
 
-    /// The name of a replica of several hosts: the first of its series that nobody has.
+    /// The name of a replica of several hosts: the first free one of its series.
     pub(super) fn replica_name(&self, slot: &Slot, is_taken: impl Fn(&str) -> bool) -> String {
         let names = self.series("replica", slot).map(|suffix| format!("{}-{suffix}", slot.group));
         names.into_iter().find(|name| !is_taken(name)).unwrap_or_default()
@@ -148,7 +148,7 @@ mod tests {
             pod.labels.insert(labels::REPLICA_INDEX.to_owned(), replica.to_string());
         }
         let entry = quintet_controller::cache::Entry::new(ObjectKey::new("ns", "pod"), pod);
-        memory.heed(&Change { old: Some(Arc::new(entry)), new: None, cause: Cause::Watch });
+        memory.record_deletion(&Change { old: Some(Arc::new(entry)), new: None, cause: Cause::Watch });
     }
 
     fn slot(replica: u32) -> Slot {

@@ -1,13 +1,14 @@
-//! The status of a cluster, derived afresh from what was seen.
+//! The status of a cluster, derived from the observed state.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use quintet_api::ray::reasons;
 use quintet_api::{
     Quantity,
     conditions::{self, Finding},
-    ray::v1::{HeadInfo, RayClusterStatus},
+    ray::v1::{HeadInfo, RayCluster, RayClusterStatus},
 };
 
 use super::observe::{Observed, Pod, hosts, wanted_pods};
@@ -16,18 +17,22 @@ use crate::{
     pod_view::{ContainerState, PodView},
 };
 
-pub(super) const HEAD_READY: &str = "HeadPodReady";
-pub(super) const PROVISIONED: &str = "RayClusterProvisioned";
-pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
-pub(super) const SUSPENDING: &str = "RayClusterSuspending";
-pub(super) const SUSPENDED: &str = "RayClusterSuspended";
+pub(crate) use quintet_api::ray::conditions::{
+    HEAD_POD_READY as HEAD_READY, RAY_CLUSTER_PROVISIONED as PROVISIONED, RAY_CLUSTER_SUSPENDED as SUSPENDED,
+    RAY_CLUSTER_SUSPENDING as SUSPENDING, REPLICA_FAILURE,
+};
+
+/// Whether all pods of a cluster have been ready, as `status.state` says.
+pub(crate) fn is_ready(cluster: &RayCluster) -> bool {
+    cluster.status.as_ref().and_then(|status| status.state.as_deref()) == Some("ready")
+}
 
 /// Whether a condition holds.
 pub(super) fn has(status: &RayClusterStatus, type_: &str) -> bool {
     conditions::is_true(status.conditions.as_deref().unwrap_or_default(), type_)
 }
 
-/// How the turn went.
+/// How the reconcile went.
 pub(super) enum Outcome {
     /// Everything was done.
     Done,
@@ -209,10 +214,10 @@ fn set_conditions(observed: &Observed, outcome: &Outcome, all: &mut Vec<Conditio
         let all_run = observed.pods.iter().all(|pod| pod.object.runs_and_does_not_complain());
         if !observed.pods.is_empty() && all_run {
             let message = "All Ray Pods are ready for the first time";
-            set(all, PROVISIONED, true, "AllPodRunningAndReadyFirstTime", message);
+            set(all, PROVISIONED, true, reasons::ALL_POD_RUNNING_AND_READY_FIRST_TIME, message);
         } else {
             let message = "RayCluster Pods are being provisioned for first time";
-            set(all, PROVISIONED, false, "RayClusterPodsProvisioning", message);
+            set(all, PROVISIONED, false, reasons::RAY_CLUSTER_PODS_PROVISIONING, message);
         }
     }
     let wants = observed.object().spec.suspend;
@@ -223,7 +228,13 @@ fn set_conditions(observed: &Observed, outcome: &Outcome, all: &mut Vec<Conditio
     if conditions::is_true(all, SUSPENDING) {
         if observed.pods.is_empty() {
             mark(all, false, true);
-            set(all, PROVISIONED, false, "RayClusterPodsProvisioning", "RayCluster has been suspended");
+            set(
+                all,
+                PROVISIONED,
+                false,
+                reasons::RAY_CLUSTER_PODS_PROVISIONING,
+                "RayCluster has been suspended",
+            );
         }
     } else if suspended {
         if wants == Some(false) {
@@ -237,10 +248,10 @@ fn set_conditions(observed: &Observed, outcome: &Outcome, all: &mut Vec<Conditio
 /// What the head says of itself: whether it is ready, in one word and in a sentence.
 fn head_readiness(head: Option<&Pod>) -> (bool, String, String) {
     let Some(head) = head else {
-        return (false, "HeadPodNotFound".to_owned(), "Head Pod not found".to_owned());
+        return (false, reasons::HEAD_POD_NOT_FOUND.to_owned(), "Head Pod not found".to_owned());
     };
     let Some(ready) = &head.object.ready else {
-        return (false, "Unknown".to_owned(), String::new());
+        return (false, reasons::UNKNOWN.to_owned(), String::new());
     };
     let (mut reason, mut message) = (&*ready.reason, &*ready.message);
     if !ready.holds && reason == "ContainersNotReady" {
@@ -251,7 +262,7 @@ fn head_readiness(head: Option<&Pod>) -> (bool, String, String) {
         });
         (reason, message) = waiting.map_or((reason, message), |(reason, message)| (reason, message));
     }
-    let fallback = if ready.holds { "HeadPodRunningAndReady" } else { "Unknown" };
+    let fallback = if ready.holds { reasons::HEAD_POD_RUNNING_AND_READY } else { reasons::UNKNOWN };
     // The API server would refuse the whole status for a malformed reason.
     let reason = if is_reason(reason) { reason } else { fallback };
     (ready.holds, reason.to_owned(), message.to_owned())

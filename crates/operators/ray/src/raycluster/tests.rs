@@ -158,7 +158,7 @@ impl Scene {
         status::compute(&self.observed(), &Outcome::Done).unwrap_or_else(|| self.observed().status())
     }
 
-    /// The same a turn later.
+    /// The same a reconcile later.
     fn with_status(self) -> Self {
         let status = json!(self.status());
         self.set("/status", status)
@@ -407,9 +407,9 @@ fn an_invalid_spec_is_told_and_nothing_happens() {
 }
 
 #[test]
-fn somebody_elses_cluster_is_left_alone() {
+fn a_cluster_of_another_controller_is_left_alone() {
     let scene = Scene::new().set("/spec/managedBy", json!("kueue.x-k8s.io/multikueue"));
-    assert_eq!(scene.plan(), Plan::nothing());
+    assert_eq!(scene.plan(), Plan::awaiting("the controller kueue.x-k8s.io/multikueue, which manages it"));
     let scene = Scene::new().set("/spec/managedBy", json!("ray.io/kuberay-operator")).complete();
     assert!(scene.plan().status.is_some());
 }
@@ -721,4 +721,30 @@ fn the_pod_group_of_any_scheduler_wakes_its_cluster() {
         let group = Entry::new(ObjectKey::new("ns", "group"), metadata);
         assert_eq!(owners_of(&group), [ObjectKey::new("ns", "demo")], "{scheduler:?}");
     }
+}
+
+#[test]
+fn a_cluster_says_what_it_waits_for() {
+    let awaits = |scene: Scene| scene.plan().awaits;
+    let waiting = json!({"/status/phase": "Pending", "/status/conditions": []});
+    assert_eq!(
+        awaits(Scene::new()),
+        ["head Pod to be created", "worker group small: 0 of 2 workers ready"],
+        "nothing is there yet"
+    );
+    assert_eq!(
+        awaits(Scene::new().head(json!({})).worker("w0", 0, json!({})).worker("w1", 1, waiting)),
+        ["worker group small: 1 of 2 workers ready"]
+    );
+    assert_eq!(awaits(Scene::new().complete()), Vec::<String>::new());
+}
+
+#[test]
+fn a_new_token_is_redacted_in_a_stored_state() {
+    let mut observed = Scene::new().observed();
+    observed.new_token = Some(NewToken("hunter2".to_owned()));
+    let stored = serde_json::to_string(&observed).unwrap();
+    assert!(!stored.contains("hunter2") && stored.contains("redacted"), "{stored}");
+    let read: Observed = serde_json::from_str(&stored).unwrap();
+    assert!(read.new_token.is_some(), "that there is one is part of the state");
 }

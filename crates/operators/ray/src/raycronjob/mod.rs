@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{Timestamp, tz::TimeZone};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use quintet_api::ray::events;
 use quintet_api::{
     owners::controller_reference,
     ray::v1::{RayCronJob, RayCronJobStatus, RayJob},
@@ -100,7 +101,8 @@ fn plan(observed: &Observed) -> Plan {
     if cron.spec.suspend == Some(true) {
         let note = format!("The RayCronJob {} is suspended", observed.cron.key);
         return Plan {
-            events: vec![Event::normal("SuspendedRayCronJob", "Suspend", note)],
+            events: vec![Event::normal(events::SUSPENDED_RAY_CRON_JOB, "Suspend", note)],
+            awaits: vec!["spec.suspend to be false".to_owned()],
             ..Plan::default()
         };
     }
@@ -109,7 +111,11 @@ fn plan(observed: &Observed) -> Plan {
     let base = last.or(created).map_or(observed.now, |time| time.0);
     let Some((tick, is_first)) = schedule.last_due(base, observed.now, zone) else {
         return match schedule.next(base, zone) {
-            Some(tick) => Plan { next: wait(observed.now, tick), ..Plan::default() },
+            Some(tick) => Plan {
+                awaits: vec![format!("{tick}, the next time of its schedule")],
+                next: wait(observed.now, tick),
+                ..Plan::default()
+            },
             None => complain(format!("schedule {:?} matches no time within five years", cron.spec.schedule)),
         };
     };
@@ -118,22 +124,28 @@ fn plan(observed: &Observed) -> Plan {
         let note = format!(
             "More than one start was missed since {base}; only the last one, of {tick}, is made up for"
         );
-        events.push(Event::warning("MissedSchedule", "Schedule", note));
+        events.push(Event::warning(events::MISSED_SCHEDULE, "Schedule", note));
     }
     let before = cron.status.clone().unwrap_or_default();
+    let next = schedule.next(tick, zone);
     let after = RayCronJobStatus { last_schedule_time: Some(Time(tick)) };
     Plan {
         // One of that name is the one of this tick, whoever made it.
         steps: vec![Action::ensure(ApiKind::of::<RayJob>(), &child(&observed.cron, tick)).into()],
         status: StatusPatch::between(&observed.cron, &before, &after),
         events,
-        awaits: Vec::new(),
-        next: schedule.next(tick, zone).map_or(Next::AwaitChange, |next| wait(observed.now, next)),
+        awaits: next.map(|time| format!("{time}, the next time of its schedule")).into_iter().collect(),
+        next: next.map_or(Next::AwaitChange, |next| wait(observed.now, next)),
     }
 }
 
 fn complain(error: String) -> Plan {
-    Plan { events: vec![Event::warning("InvalidRayCronJobSpec", "Validate", error)], ..Plan::default() }
+    let awaits = vec![error.clone()];
+    Plan {
+        events: vec![Event::warning(events::INVALID_RAY_CRON_JOB_SPEC, "Validate", error)],
+        awaits,
+        ..Plan::default()
+    }
 }
 
 fn wait(now: Timestamp, until: Timestamp) -> Next {

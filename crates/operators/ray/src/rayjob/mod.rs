@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use quintet_api::ray::events;
 use quintet_api::{
     owners,
     ray::v1::{RayCluster, RayJob, RayJobStatus},
@@ -32,7 +33,7 @@ pub use status::State;
 
 use crate::{
     Context,
-    dashboard::{Dashboard, DashboardError, JobInfo, JobQuestion, JobRequest, Observation, Poller, Pollers},
+    dashboard::{Dashboard, DashboardError, JobInfo, JobPoll, JobRequest, Observation, Poller, Pollers},
     k8s_service, labels, names,
     pod_view::PodView,
     settings::Settings,
@@ -56,7 +57,7 @@ pub struct Observed {
     /// The head pods of the cluster.
     pub heads: Vec<Arc<Entry<PodView>>>,
     /// What Ray last said of the job, after the submitter's end if it has ended.
-    pub heard: Option<Observation<Option<JobInfo>>>,
+    pub ray_job: Option<Observation<Option<JobInfo>>>,
     /// What is the same for all.
     pub settings: Arc<Settings>,
     /// The time.
@@ -97,7 +98,7 @@ struct JobController {
     services: Cache<ServiceView>,
     submitters: Cache<JobView>,
     pods: Cache<PodView>,
-    poller: Poller<JobQuestion>,
+    poller: Poller<JobPoll>,
     dashboard: Arc<dyn Dashboard>,
     settings: Arc<Settings>,
     clock: Clock,
@@ -203,21 +204,21 @@ impl Controller for JobController {
             let pods = self.pods.by_index(watches::BY_CLUSTER, cluster.key.as_str());
             pods.into_iter().filter(|pod| pod.object.is_head() && !pod.deleting).collect()
         });
-        let question = plan::question(&job.object, cluster.as_ref().map(|cluster| &cluster.object));
+        let poll = plan::poll(&job.object, cluster.as_ref().map(|cluster| &cluster.object));
         let mut observed = Observed {
             cluster,
             cluster_service,
             head_service: self.services.get(&named(&names::head_service(key.name()))),
             submitter: self.submitters.get(key),
             heads: heads.unwrap_or_default(),
-            heard: None,
+            ray_job: None,
             settings: Arc::clone(&self.settings),
             now: self.clock.now(),
             job,
         };
         // What Ray said before the submitter's end says nothing about what comes after it.
         let submitter_ended = submission::inspect(&observed).ok().and_then(|progress| progress.finished_at);
-        observed.heard = self.poller.watch_since(key, question.as_slice(), submitter_ended).pop().flatten();
+        observed.ray_job = self.poller.watch_since(key, poll.as_slice(), submitter_ended).pop().flatten();
         Ok(Some(observed))
     }
 
@@ -230,7 +231,7 @@ impl Controller for JobController {
             JobRequest::SubmitJob { root, at, job } => {
                 let response = self.dashboard.submit(at, job).await;
                 // Whatever came of it, what Ray said before is out of date.
-                self.poller.ask_again(root);
+                self.poller.poll_again(root);
                 match response {
                     // The id is ours: an earlier submission arrived although its response did not.
                     Ok(()) | Err(DashboardError::AlreadyUsed(_)) => Ok(()),
@@ -285,5 +286,5 @@ fn on_error(observed: &Observed, action: &Action<JobRequest>, error: &Error) -> 
     let note = format!("Failed to {} {noun} of RayJob {}: {error}", verb.to_lowercase(), observed.job.key);
     // The Service comes last: all that the status tells has happened.
     let status = if noun == "Service" { plan::plan(observed).status } else { None };
-    OnError { status, events: vec![Event::warning(&format!("FailedTo{verb}{noun}"), verb, note)] }
+    OnError { status, events: vec![Event::warning(&events::failed_to(verb, noun), verb, note)] }
 }

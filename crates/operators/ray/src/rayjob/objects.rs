@@ -37,7 +37,7 @@ fn behalf(job: &RayJob) -> Behalf<'_> {
     Behalf { kind: "RayJob", name: job.metadata.name.as_deref().unwrap_or_default() }
 }
 
-/// The cluster of a RayJob that brings its own. The error is the user's to mend.
+/// The cluster of a RayJob that brings its own. The error is for the user to fix.
 pub(super) fn cluster(job: &RayJob, name: &str, settings: &Settings) -> Result<RayCluster, String> {
     let Some(mut spec) = job.spec.ray_cluster_spec.clone() else {
         return Err("one of rayClusterSpec or clusterSelector must be set".to_owned());
@@ -106,7 +106,7 @@ fn sidecar(job: &RayJob, cluster: &RayCluster, settings: &Settings) -> Result<Co
     Ok(container)
 }
 
-/// The Job that submits. The error is the user's to mend.
+/// The Job that submits. The error is for the user to fix.
 pub(super) fn submitter(
     job: &RayJob,
     status: &RayJobStatus,
@@ -212,7 +212,7 @@ pub(super) fn head_service(job: &RayJob, cluster: &RayCluster, settings: &Settin
     service
 }
 
-/// What the operator itself posts to Ray. The error is the user's to mend.
+/// What the operator itself posts to Ray. The error is for the user to fix.
 pub(super) fn submission(job: &RayJob, id: &str) -> Result<Submission, String> {
     let spec = &job.spec;
     let resources = spec.entrypoint_resources.as_deref().filter(|text| !text.is_empty());

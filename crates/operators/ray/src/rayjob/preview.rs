@@ -10,7 +10,7 @@ use crate::{
     settings::Settings,
 };
 
-/// The objects that would be made for a new RayJob, in order. The error is the user's to mend.
+/// The objects that would be made for a new RayJob, in order. The error is for the user to fix.
 ///
 /// Names end with characters that differ every time; here they are always the same.
 pub fn preview(job: &RayJob, settings: &Settings) -> Result<Vec<Value>, String> {

@@ -1,4 +1,4 @@
-//! Where a RayJob stands, in upstream's words.
+//! The state of a RayJob, in upstream's words.
 
 use quintet_api::ray::v1::{RayJob, RayJobStatus};
 
@@ -17,7 +17,7 @@ pub enum State {
     Complete,
     /// It is over and failed.
     Failed,
-    /// The spec has to be mended.
+    /// The spec has to be fixed.
     ValidationFailed,
     /// What was made is being deleted, to be suspended.
     Suspending,
@@ -63,22 +63,4 @@ impl State {
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Complete | Self::Failed)
     }
-}
-
-/// Values of `status.reason`.
-pub(super) mod reason {
-    /// The submitter failed.
-    pub(in crate::rayjob) const SUBMISSION_FAILED: &str = "SubmissionFailed";
-    /// `activeDeadlineSeconds` have passed.
-    pub(in crate::rayjob) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-    /// `preRunningDeadlineSeconds` have passed.
-    pub(in crate::rayjob) const PRE_RUNNING_DEADLINE_EXCEEDED: &str = "PreRunningDeadlineExceeded";
-    /// The job failed.
-    pub(in crate::rayjob) const APP_FAILED: &str = "AppFailed";
-    /// Ray and the submitter do not agree that the job is over.
-    pub(in crate::rayjob) const GRACE_EXCEEDED: &str = "JobDeploymentStatusTransitionGracePeriodExceeded";
-    /// Ray could not be asked for too long.
-    pub(in crate::rayjob) const STATUS_CHECK_TIMEOUT: &str = "JobStatusCheckTimeoutExceeded";
-    /// The spec has to be mended.
-    pub(in crate::rayjob) const VALIDATION_FAILED: &str = "ValidationFailed";
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quintet_api::ray::events;
 use quintet_api::ray::v1::{
     DeletionPolicyType, DeletionRule, DeletionStrategy, RayClusterSpec, RayJob, RayJobSpec,
 };
@@ -21,10 +22,10 @@ pub struct Invalid {
 /// All rules, in the order in which users hear of them.
 pub fn validate(job: &RayJob, settings: &Settings) -> Result<(), Invalid> {
     let invalid = |reason| move |message| Invalid { reason, message };
-    validate_metadata(job).map_err(invalid("InvalidRayJobMetadata"))?;
+    validate_metadata(job).map_err(invalid(events::INVALID_RAY_JOB_METADATA))?;
     let annotations = job.metadata.annotations.clone().unwrap_or_default();
-    validate_spec(&job.spec, &annotations, settings).map_err(invalid("InvalidRayJobSpec"))?;
-    validate_status(job).map_err(invalid("InvalidRayJobStatus"))
+    validate_spec(&job.spec, &annotations, settings).map_err(invalid(events::INVALID_RAY_JOB_SPEC))?;
+    validate_status(job).map_err(invalid(events::INVALID_RAY_JOB_STATUS))
 }
 
 /// The rules for `metadata`, which a webhook can check before anything is stored.
@@ -157,7 +158,7 @@ pub enum Mode {
     Sidecar,
     /// The user submits it.
     Interactive,
-    /// A word nobody knows: nothing is submitted.
+    /// An unknown mode: nothing is submitted.
     Unknown,
 }
 
@@ -263,7 +264,7 @@ fn validate_legacy(spec: &RayJobSpec, strategy: &DeletionStrategy) -> Result<(),
     Ok(())
 }
 
-/// All that is wrong with the rules at once: they are mended together.
+/// All that is wrong with the rules at once: they are fixed together.
 fn validate_rules(spec: &RayJobSpec, rules: &[DeletionRule]) -> Result<(), String> {
     use DeletionPolicyType::{DeleteCluster, DeleteWorkers};
     let mut errors = Vec::new();

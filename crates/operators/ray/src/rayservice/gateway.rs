@@ -1,5 +1,6 @@
 //! The Gateway and HTTPRoute that split traffic between two clusters.
 
+use quintet_api::ray::events;
 use quintet_api::{
     owners::controller_reference,
     ray::v1::{RayCluster, RayService},
@@ -115,7 +116,7 @@ pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value)
     let Some(live) = live else {
         let text = |path: &str| wanted.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let note = format!("Created {noun} {}/{}", text("/metadata/namespace"), text("/metadata/name"));
-        let event = Event::normal(&format!("Created{noun}"), "Create", note);
+        let event = Event::normal(&events::created(&noun), "Create", note);
         return Some(Action::create(kind, wanted).with_event(event));
     };
     if managed(&live.object) == managed(wanted) {
@@ -128,7 +129,7 @@ pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value)
     let note = format!("Updated {noun} {}", live.key);
     let action =
         Action::Patch { kind, key: live.key.clone(), subresource: None, patch_kind: PatchKind::Json, patch };
-    Some(action.with_event(Event::normal(&format!("Updated{noun}"), "Update", note)))
+    Some(action.with_event(Event::normal(&events::updated(&noun), "Update", note)))
 }
 
 /// The fields that are ours.

@@ -19,6 +19,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use quintet_api::ray::events;
 use quintet_api::ray::v1::{RayCluster, RayService, RayServiceClusterStatus};
 use quintet_controller::{
     Action, ApiKind, Controller, Error, Event, ObjectKey, OnError, Runtime,
@@ -35,8 +36,8 @@ pub use preview::preview;
 use crate::{
     Context,
     dashboard::{
-        self, Address, Applications, Dashboard, HealthQuestion, Observation, Poller, Pollers, ProxyAddress,
-        ServeChange, ServeQuestion, ServeRequest,
+        self, Address, Applications, Dashboard, HealthPoll, Observation, Poller, Pollers, ProxyAddress,
+        ServeChange, ServePoll, ServeRequest,
     },
     k8s_service, labels, names,
     pod_view::PodView,
@@ -91,7 +92,7 @@ pub struct ObservedSide {
     /// Where its dashboard is.
     pub address: Option<Address>,
     /// What Ray last said of its applications.
-    pub heard: Option<Observation<Applications>>,
+    pub applications: Option<Observation<Applications>>,
     /// Whether Serve's proxy on its head takes requests.
     pub healthy: Option<Observation<bool>>,
 }
@@ -130,8 +131,8 @@ struct ServiceController {
     pods: Cache<PodView>,
     slices: Cache<SliceView>,
     routing: Option<Routing>,
-    applications: Poller<ServeQuestion>,
-    health: Poller<HealthQuestion>,
+    applications: Poller<ServePoll>,
+    health: Poller<HealthPoll>,
     dashboard: Arc<dyn Dashboard>,
     settings: Arc<Settings>,
     clock: Clock,
@@ -285,7 +286,7 @@ impl ServiceController {
             head: heads.into_iter().find(|pod| pod.object.is_head() && !pod.deleting),
             serve_service: self.services.get(&named(&names::serve_service(name))),
             cluster,
-            heard: None,
+            applications: None,
             healthy: None,
         }
     }
@@ -299,7 +300,7 @@ impl ServiceController {
         for (index, side) in sides.iter().enumerate() {
             if let Some(at) = side.address.as_ref().filter(|_| serve::head_is_ready(side, conditions_are_on))
             {
-                asked.push((index, ServeQuestion(at.clone())));
+                asked.push((index, ServePoll(at.clone())));
             }
             if let Some(head) = side.head.as_ref().filter(|head| wants_heads && !head.object.ip.is_empty()) {
                 let port = head.object.ray_port(k8s_service::SERVE).unwrap_or(k8s_service::SERVE_PORT);
@@ -309,15 +310,15 @@ impl ServiceController {
                     ip: head.object.ip.to_string(),
                     port,
                 };
-                checked.push((index, HealthQuestion(at)));
+                checked.push((index, HealthPoll(at)));
             }
         }
-        let questions: Vec<_> = asked.iter().map(|(_, question)| question.clone()).collect();
-        for ((index, _), heard) in asked.iter().zip(self.applications.watch(&root.key, &questions)) {
-            sides[*index].heard = heard;
+        let polls: Vec<_> = asked.iter().map(|(_, poll)| poll.clone()).collect();
+        for ((index, _), heard) in asked.iter().zip(self.applications.watch(&root.key, &polls)) {
+            sides[*index].applications = heard;
         }
-        let questions: Vec<_> = checked.iter().map(|(_, question)| question.clone()).collect();
-        for ((index, _), heard) in checked.iter().zip(self.health.watch(&root.key, &questions)) {
+        let polls: Vec<_> = checked.iter().map(|(_, poll)| poll.clone()).collect();
+        for ((index, _), heard) in checked.iter().zip(self.health.watch(&root.key, &polls)) {
             sides[*index].healthy = heard;
         }
     }
@@ -388,7 +389,7 @@ impl Controller for ServiceController {
         let ServeRequest::DeployServeConfig { root, cluster, at, config, .. } = request;
         let response = self.dashboard.deploy(at, config).await;
         // Whatever came of it, what Ray said before is out of date.
-        self.applications.ask_again(root);
+        self.applications.poll_again(root);
         response.map_err(|error| {
             error.while_trying(format!("cannot deploy the Serve config on RayCluster {cluster}"))
         })
@@ -410,21 +411,21 @@ fn on_error(observed: &Observed, action: &Action<ServeRequest>, error: &Error) -
     let mut status = plan::status_after_failure(observed);
     let (reason, verb) = match (action, action.kind().map(|kind| kind.kind.as_ref())) {
         (Action::Call(ServeRequest::DeployServeConfig { change, .. }), _) => {
-            let what = match change {
+            let reason = match change {
                 ServeChange::Applications => {
                     // Ray is told last: all else has been done.
                     status = plan::plan(observed).status;
-                    "ServeApplications"
+                    events::FAILED_TO_UPDATE_SERVE_APPLICATIONS
                 }
-                ServeChange::TargetCapacity => "TargetCapacity",
+                ServeChange::TargetCapacity => events::FAILED_TO_UPDATE_TARGET_CAPACITY,
             };
-            (format!("FailedToUpdate{what}"), "Update")
+            (reason.to_owned(), "Update")
         }
-        (_, Some("Pod")) => ("FailedToUpdateHeadPodServeLabel".to_owned(), "Update"),
-        (Action::Create { .. }, Some(kind)) => (format!("FailedToCreate{kind}"), "Create"),
-        (Action::Delete { .. }, Some(kind)) => (format!("FailedToDelete{kind}"), "Delete"),
+        (_, Some("Pod")) => (events::FAILED_TO_UPDATE_HEAD_POD_SERVE_LABEL.to_owned(), "Update"),
+        (Action::Create { .. }, Some(kind)) => (events::failed_to("Create", kind), "Create"),
+        (Action::Delete { .. }, Some(kind)) => (events::failed_to("Delete", kind), "Delete"),
         (_, Some("RayService") | None) => return OnError::default(),
-        (_, Some(kind)) => (format!("FailedToUpdate{kind}"), "Update"),
+        (_, Some(kind)) => (events::failed_to("Update", kind), "Update"),
     };
     let note = format!("RayService {root}: {error}");
     OnError { status, events: vec![Event::warning(&reason, verb, note)] }

@@ -89,7 +89,7 @@ pub(super) fn serve_service_name(service: &RayService) -> String {
     custom.unwrap_or_else(|| names::serve_service(behalf(service).name))
 }
 
-/// The Service that takes requests, of the user's making where they have a say. The error is the user's to mend.
+/// The Service that takes requests, of the user's making where they have a say. The error is for the user to fix.
 pub(super) fn serve_service(service: &RayService, cluster: &RayCluster) -> Result<Service, String> {
     let custom = service.spec.serve_service.as_ref();
     let detected = k8s_service::serve_ports(&cluster.spec);

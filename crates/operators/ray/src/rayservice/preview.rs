@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{gateway, objects, upgrade};
 use crate::{rayservice::validation as rules, settings::Settings};
 
-/// The objects that would be made for a new RayService, in order. The error is the user's to mend.
+/// The objects that would be made for a new RayService, in order. The error is for the user to fix.
 ///
 /// Names end with characters that differ every time; here they are always the same.
 pub fn preview(service: &RayService, settings: &Settings) -> Result<Vec<Value>, String> {

@@ -2,26 +2,18 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use quintet_api::ray::reasons;
 use quintet_api::{
     conditions::{self, Finding},
     ray::v1::RayServiceStatus,
 };
 
-/// Some endpoint answers.
-pub(super) const READY: &str = "Ready";
-/// Two clusters exist.
-pub(super) const UPGRADING: &str = "UpgradeInProgress";
-/// An incremental upgrade goes back.
-pub(super) const ROLLING_BACK: &str = "RollbackInProgress";
-/// Everything is being deleted.
-pub(super) const SUSPENDING: &str = "Suspending";
-/// Everything is deleted.
-pub(super) const SUSPENDED: &str = "Suspended";
-
-/// Nothing has served yet.
-pub(super) const INITIALIZING: &str = "Initializing";
-/// Nothing has served for too long.
-pub(super) const INITIALIZING_TIMEOUT: &str = "InitializingTimeout";
+pub(super) use quintet_api::ray::{
+    conditions::{
+        READY, ROLLBACK_IN_PROGRESS as ROLLING_BACK, SUSPENDED, SUSPENDING, UPGRADE_IN_PROGRESS as UPGRADING,
+    },
+    reasons::{INITIALIZING, INITIALIZING_TIMEOUT},
+};
 
 /// Records that a condition of the status holds, does not, or is not known to.
 pub(super) fn set(
@@ -74,10 +66,10 @@ pub(super) fn conclude(status: &mut RayServiceStatus, now: Timestamp) {
     }
     if status.num_serve_endpoints.unwrap_or_default() > 0 {
         let message = "Number of serve endpoints is greater than 0";
-        set(status, now, READY, Some(true), "NonZeroServeEndpoints", message);
+        set(status, now, READY, Some(true), reasons::NON_ZERO_SERVE_ENDPOINTS, message);
     } else if holds(status, READY) {
         let message = "Number of serve endpoints dropped to 0";
-        set(status, now, READY, Some(false), "ZeroServeEndpoints", message);
+        set(status, now, READY, Some(false), reasons::ZERO_SERVE_ENDPOINTS, message);
     }
     let is_named = |side: &Option<quintet_api::ray::v1::RayServiceClusterStatus>| {
         side.as_ref().and_then(|side| side.ray_cluster_name.as_ref()).is_some_and(|name| !name.is_empty())
@@ -88,15 +80,15 @@ pub(super) fn conclude(status: &mut RayServiceStatus, now: Timestamp) {
     match (active, pending) {
         (true, true) => {
             let message = "Both active and pending Ray clusters exist";
-            set(status, now, UPGRADING, Some(true), "BothActivePendingClustersExist", message);
+            set(status, now, UPGRADING, Some(true), reasons::BOTH_ACTIVE_PENDING_CLUSTERS_EXIST, message);
         }
         (true, false) => {
             let message = "Active Ray cluster exists and no pending Ray cluster";
-            set(status, now, UPGRADING, Some(false), "NoPendingCluster", message);
+            set(status, now, UPGRADING, Some(false), reasons::NO_PENDING_CLUSTER, message);
         }
         (false, _) if !starts => {
             let message = "No active Ray cluster exists";
-            set(status, now, UPGRADING, None, "NoActiveCluster", message);
+            set(status, now, UPGRADING, None, reasons::NO_ACTIVE_CLUSTER, message);
         }
         (false, _) => {}
     }

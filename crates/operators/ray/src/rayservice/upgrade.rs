@@ -121,7 +121,7 @@ impl Split {
         }
     }
 
-    /// The shares as they are: everything goes to the old cluster until somebody says otherwise.
+    /// The shares as they are: everything goes to the old cluster until told otherwise.
     pub fn shares(&self) -> (i32, i32) {
         (self.active_traffic.unwrap_or(100), self.pending_traffic.unwrap_or(0))
     }

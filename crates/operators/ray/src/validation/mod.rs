@@ -6,7 +6,7 @@ pub mod webhook;
 #[cfg(test)]
 mod workload_tests;
 
-/// Nothing, or what to mend.
+/// Nothing, or what to fix.
 pub type Verdict = Result<(), String>;
 
 /// Says what is wrong unless it is right.

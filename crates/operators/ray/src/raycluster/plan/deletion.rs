@@ -1,6 +1,7 @@
 //! Letting a cluster go. Its children go with it by their owner references; only Redis has to be cleared first.
 
 use k8s_openapi::api::batch::v1::Job;
+use quintet_api::ray::events;
 use quintet_controller::{Action, ApiKind, Event, Next, Plan};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::{
     raycluster::observe::Observed,
 };
 
-/// Seconds after which a cluster is let go although Redis may not be cleared.
+/// Seconds after which a cluster loses its finalizer although Redis may not be cleared.
 const PATIENCE: i64 = 300;
 
 /// Whether Redis is cleared when the cluster goes.
@@ -20,24 +21,27 @@ pub(crate) fn clears_redis(observed: &Observed) -> bool {
     observed.settings.redis_cleanup && is_fault_tolerant(cluster) && !is_embedded_storage(&cluster.spec)
 }
 
-/// Decides about a cluster that is being deleted.
+/// Computes the plan for a RayCluster that is being deleted.
 pub(crate) fn plan(observed: &Observed) -> Plan {
     if !observed.has_finalizer(labels::REDIS_CLEANUP_FINALIZER) {
         return Plan::nothing();
     }
     if !clears_redis(observed) {
-        return let_go(observed, Vec::new());
+        return finalize(observed, Vec::new());
     }
     // Checked first: whatever else hangs, a cluster always goes in the end.
     let waited = waited_seconds(observed);
     let patience = patience(observed);
     if waited >= patience {
         let note = format!(
-            "Let RayCluster {} go after {waited} seconds without knowing that Redis is cleared; look for keys of its \
+            "Removed the finalizer of RayCluster {} after {waited} seconds without knowing that Redis is cleared; look for keys of its \
              storage namespace",
             observed.key()
         );
-        return let_go(observed, vec![Event::warning("ForceDeletedStuckCluster", "Cleanup", note)]);
+        return finalize(
+            observed,
+            vec![Event::warning(events::FORCE_DELETED_STUCK_CLUSTER, "Cleanup", note)],
+        );
     }
     let wait = u64::try_from(patience - waited).unwrap_or(1);
     let again = Next::After(Duration::from_secs(wait));
@@ -47,23 +51,25 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     }
     // A head that still runs would write to Redis after it was cleared.
     if observed.heads().next().is_some() {
-        return Plan { steps: draft.steps, next: again, ..Plan::default() };
+        let awaits = vec![format!("{} Pods to be deleted before Redis is cleared", observed.pods.len())];
+        return Plan { steps: draft.steps, awaits, next: again, ..Plan::default() };
     }
+    let awaits = vec!["the Job that clears Redis".to_owned()];
     match observed.cleanup_jobs.first() {
-        Some(job) if job.object.end.is_some() || job.object.is_failing => let_go(observed, Vec::new()),
-        Some(_) => Plan { steps: draft.steps, next: again, ..Plan::default() },
+        Some(job) if job.object.end.is_some() || job.object.is_failing => finalize(observed, Vec::new()),
+        Some(_) => Plan { steps: draft.steps, awaits, next: again, ..Plan::default() },
         None => {
             let job = cleanup_job(&Blueprint::new(observed.object(), &observed.settings));
             let name = job.metadata.name.clone().unwrap_or_default();
             let note = format!("Created Redis cleanup Job {}/{name}", observed.namespace());
             let create = Action::create(ApiKind::of::<Job>(), &owned(observed.object(), &job));
-            draft.act_and_tell(create, Event::normal("CreatedRedisCleanupJob", "Create", note));
-            Plan { steps: draft.steps, next: again, ..Plan::default() }
+            draft.act_with_event(create, Event::normal(events::CREATED_REDIS_CLEANUP_JOB, "Create", note));
+            Plan { steps: draft.steps, awaits, next: again, ..Plan::default() }
         }
     }
 }
 
-fn let_go(observed: &Observed, events: Vec<Event>) -> Plan {
+fn finalize(observed: &Observed, events: Vec<Event>) -> Plan {
     let others = observed.object().metadata.finalizers.iter().flatten();
     let others = others.filter(|one| *one != labels::REDIS_CLEANUP_FINALIZER).cloned();
     Plan { steps: vec![set_finalizers(observed, others).into()], events, ..Plan::default() }

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quintet_api::ray::events;
 use quintet_api::ray::v1::WorkerGroupSpec;
 use quintet_controller::{Action, Event};
 
 use super::{
     Draft, owned, pod_kind,
-    pods::{delete, is_over, obituary},
+    pods::{delete, is_over, termination},
 };
 use crate::{
     labels,
@@ -36,7 +37,7 @@ pub(crate) fn plan(draft: &mut Draft<'_>, group: &WorkerGroupSpec) {
 }
 
 /// Pods that the autoscaler, or a user, wants gone. Only pods of this group: a name alone is no reason to delete
-/// somebody else's pod.
+/// foreign pod.
 fn named(group: &WorkerGroupSpec) -> BTreeSet<&str> {
     let strategy = group.scale_strategy.as_ref();
     let names = strategy.and_then(|strategy| strategy.workers_to_delete.as_deref()).unwrap_or_default();
@@ -50,7 +51,7 @@ fn chooses_surplus(draft: &Draft<'_>) -> bool {
 
 fn delete_worker(draft: &mut Draft<'_>, pod: &Pod, why: &str) {
     let note = format!("Deleted worker Pod {}: {why}", pod.key);
-    delete(draft, pod, "DeletedWorkerPod", note);
+    delete(draft, pod, events::DELETED_WORKER_POD, note);
 }
 
 fn plan_pods(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
@@ -58,8 +59,8 @@ fn plan_pods(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
     let mut living = Vec::new();
     for pod in pods.iter().filter(|pod| !pod.deleting) {
         if is_over(&pod.object) {
-            let note = format!("Deleted worker {}", obituary(pod));
-            delete(draft, pod, "DeletedWorkerPod", note);
+            let note = format!("Deleted worker {}", termination(pod));
+            delete(draft, pod, events::DELETED_WORKER_POD, note);
         } else if named.contains(pod.key.name()) {
             delete_worker(draft, pod, "it is listed in workersToDelete");
         } else {
@@ -89,7 +90,7 @@ fn index(pod: &Pod) -> Option<u32> {
     pod.object.label(labels::REPLICA_INDEX).parse().ok()
 }
 
-/// Replica numbers that nobody has, smallest first.
+/// Replica numbers that are free, smallest first.
 fn free_indexes<'a>(pods: impl Iterator<Item = &'a Pod>) -> impl Iterator<Item = u32> {
     let taken: BTreeSet<_> = pods.filter_map(index).collect();
     (0..).filter(move |number| !taken.contains(number))
@@ -114,7 +115,7 @@ fn make(draft: &mut Draft<'_>, group: &WorkerGroupSpec, place: &Place) {
     schedulers::mark(&mut pod, &group.group_name, observed.object(), &observed.settings);
     let note = format!("Created worker Pod {}/{name}", observed.namespace());
     let create = Action::create(pod_kind(), &owned(observed.object(), &pod));
-    draft.act_and_tell(create, Event::normal("CreatedWorkerPod", "Create", note));
+    draft.act_with_event(create, Event::normal(events::CREATED_WORKER_POD, "Create", note));
 }
 
 /// Replicas of several hosts are made and deleted as a whole: a slice of accelerators works only complete.

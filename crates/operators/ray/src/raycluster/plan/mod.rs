@@ -1,13 +1,17 @@
-//! From what was seen of a cluster to what is done about it.
+//! Computes the plan for one RayCluster from its observed state.
 
+mod awaits;
 mod deletion;
 mod groups;
 mod pods;
+
+pub(crate) use awaits::progress;
 
 use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::core::v1 as core;
 use quintet_api::owners::controller_reference;
+use quintet_api::ray::events;
 use quintet_api::ray::v1::RayCluster;
 use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step};
 use serde_json::{Value, json};
@@ -28,21 +32,21 @@ pub(super) struct Draft<'a> {
     pub(super) observed: &'a Observed,
     pub(super) steps: Vec<Step>,
     pub(super) events: Vec<Event>,
-    /// Something is missing that only others can bring: look again soon.
+    /// Something is missing that only others can bring: requeue soon.
     pub(super) is_waiting: bool,
-    /// Pods that may still be made or deleted in this turn.
+    /// Pods that may still be made or deleted in this reconcile.
     room: usize,
-    /// More pods have to be made or deleted than one turn has room for.
+    /// More pods have to be made or deleted than one reconcile has room for.
     has_more: bool,
-    /// Names of pods that the turn makes.
+    /// Names of pods that the reconcile makes.
     taken: BTreeSet<String>,
     /// Pods may only go: something that new ones need is not there yet.
     pub(super) makes_none: bool,
 }
 
-/// Pods that one turn makes or deletes: a few seconds of work. What asks for millions must not fill the memory before
+/// Pods that one reconcile makes or deletes: a few seconds of work. What asks for millions must not fill the memory before
 /// a quota has a say, and others want to be looked at too.
-const PODS_PER_TURN: usize = 256;
+const PODS_PER_RECONCILE: usize = 256;
 
 impl<'a> Draft<'a> {
     pub(super) fn new(observed: &'a Observed) -> Self {
@@ -51,7 +55,7 @@ impl<'a> Draft<'a> {
             steps: Vec::new(),
             events: Vec::new(),
             is_waiting: false,
-            room: PODS_PER_TURN,
+            room: PODS_PER_RECONCILE,
             has_more: false,
             taken: BTreeSet::new(),
             makes_none: false,
@@ -62,7 +66,7 @@ impl<'a> Draft<'a> {
         self.steps.push(action.into());
     }
 
-    pub(super) fn act_and_tell(&mut self, action: Action, event: Event) {
+    pub(super) fn act_with_event(&mut self, action: Action, event: Event) {
         self.steps.push(action.with_event(event));
     }
 
@@ -70,7 +74,7 @@ impl<'a> Draft<'a> {
         self.events.push(Event::warning(reason, action, note));
     }
 
-    /// Whether one more pod may be made or deleted in this turn.
+    /// Whether one more pod may be made or deleted in this reconcile.
     pub(super) fn takes_room(&mut self) -> bool {
         let has_room = self.room > 0;
         self.room = self.room.saturating_sub(1);
@@ -78,7 +82,7 @@ impl<'a> Draft<'a> {
         has_room
     }
 
-    /// Whether a pod of the cluster has this name, or gets it in this turn.
+    /// Whether a pod of the cluster has this name, or gets it in this reconcile.
     pub(super) fn is_taken(&self, name: &str) -> bool {
         self.taken.contains(name) || self.observed.pods.iter().any(|pod| pod.key.name() == name)
     }
@@ -93,22 +97,23 @@ impl<'a> Draft<'a> {
             (false, true) => SOON,
             (false, false) => self.observed.settings.resync,
         };
-        Plan { steps: self.steps, status, events: self.events, awaits: Vec::new(), next: Next::After(wait) }
+        let awaits = awaits::awaits(self.observed);
+        Plan { steps: self.steps, status, events: self.events, awaits, next: Next::After(wait) }
     }
 }
 
-/// Decides about a cluster.
+/// Computes the plan for one RayCluster.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let cluster = observed.object();
     if labels::is_managed_elsewhere(cluster.spec.managed_by.as_deref()) {
-        return Plan::nothing();
+        return Plan::awaiting(labels::managed_elsewhere(cluster.spec.managed_by.as_deref()));
     }
-    // Before validation: a mistake in the spec must not keep a cluster that nobody wants any more.
+    // Before validation: a mistake in the spec must not keep a cluster that is being deleted.
     if observed.cluster.deleting {
         return deletion::plan(observed);
     }
     if let Err(event) = validate(observed) {
-        return Plan { events: vec![event], ..Plan::default() };
+        return Plan { awaits: vec![event.note.clone()], events: vec![event], ..Plan::default() };
     }
     if deletion::clears_redis(observed) && !observed.has_finalizer(labels::REDIS_CLEANUP_FINALIZER) {
         // Before any pod is there that could write to Redis.
@@ -119,7 +124,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let mut draft = Draft::new(observed);
     draft.events.extend(
         rules::restart_warning(&cluster.spec)
-            .map(|note| Event::warning("InvalidRayClusterSpec", "Validate", note)),
+            .map(|note| Event::warning(events::INVALID_RAY_CLUSTER_SPEC, "Validate", note)),
     );
     if objects::plan(&mut draft) {
         pods::plan(&mut draft);
@@ -140,8 +145,8 @@ fn validate(observed: &Observed) -> Result<(), Event> {
             Event::warning(reason, "Validate", note)
         })
     };
-    told("InvalidRayClusterMetadata", "metadata", rules::validate_metadata(cluster))?;
-    let spec = "InvalidRayClusterSpec";
+    told(events::INVALID_RAY_CLUSTER_METADATA, "metadata", rules::validate_metadata(cluster))?;
+    let spec = events::INVALID_RAY_CLUSTER_SPEC;
     told(spec, "spec", rules::validate_spec(&cluster.spec, &annotations, &observed.settings))?;
     let is_missing = pod::tls::is_enabled(&cluster.spec) && !observed.settings.platform.cert_manager;
     let tls = if is_missing {
@@ -155,7 +160,7 @@ fn validate(observed: &Observed) -> Result<(), Event> {
     let is_both = has(&status, status::SUSPENDING) && has(&status, status::SUSPENDED);
     let wrong =
         || Err("it cannot be suspending and suspended at once; remove one of the conditions".to_owned());
-    told("InvalidRayClusterStatus", "status", if is_both { wrong() } else { Ok(()) })
+    told(events::INVALID_RAY_CLUSTER_STATUS, "status", if is_both { wrong() } else { Ok(()) })
 }
 
 /// Whether the pods of a cluster are being deleted, or have been and are not wanted back.

@@ -1,5 +1,6 @@
 //! Which pods are made and which are deleted.
 
+use quintet_api::ray::events;
 use quintet_api::ray::v1::RayClusterUpgradeType;
 use quintet_controller::{Action, Event};
 use serde_json::json;
@@ -36,7 +37,7 @@ pub(crate) fn plan(draft: &mut Draft<'_>) {
         Ok(steps) => draft.steps.extend(steps),
         Err(error) => {
             draft.is_waiting = true;
-            return draft.warn("FailedToCreatePodGroup", "Create", error);
+            return draft.warn(events::FAILED_TO_CREATE_POD_GROUP, "Create", error);
         }
     }
     if !prepare_gang(draft) {
@@ -74,7 +75,7 @@ fn prepare_gang(draft: &mut Draft<'_>) -> bool {
         }
         Preparation::Taken(error) => {
             draft.is_waiting = true;
-            draft.warn("FailedToCreatePodGroup", "Create", error);
+            draft.warn(events::FAILED_TO_CREATE_POD_GROUP, "Create", error);
             false
         }
     }
@@ -92,7 +93,7 @@ pub(crate) fn is_over(pod: &PodView) -> bool {
 }
 
 /// Why a pod that is over is deleted, for people.
-pub(crate) fn obituary(pod: &Pod) -> String {
+pub(crate) fn termination(pod: &Pod) -> String {
     let view = &pod.object;
     let ray = view.containers.first().map(|ray| &ray.state);
     let how = match ray {
@@ -104,10 +105,10 @@ pub(crate) fn obituary(pod: &Pod) -> String {
     format!("Pod {} is {:?}{how}", pod.key, view.phase)
 }
 
-/// Deletes a pod, unless that is under way.
+/// Deletes a pod, unless its deletion is in progress.
 pub(crate) fn delete(draft: &mut Draft<'_>, pod: &Pod, reason: &str, note: String) {
     if !pod.deleting && draft.takes_room() {
-        draft.act_and_tell(Action::delete(pod_kind(), pod), Event::normal(reason, "Delete", note));
+        draft.act_with_event(Action::delete(pod_kind(), pod), Event::normal(reason, "Delete", note));
     }
 }
 
@@ -122,7 +123,8 @@ fn delete_all(draft: &mut Draft<'_>) {
         draft.act(Action::delete(pod_kind(), pod));
     }
     let note = format!("Deleted {} Pods of RayCluster {}", living.len(), observed.key());
-    draft.act_and_tell(Action::delete(pod_kind(), last), Event::normal("DeletedPod", "Delete", note));
+    draft
+        .act_with_event(Action::delete(pod_kind(), last), Event::normal(events::DELETED_POD, "Delete", note));
 }
 
 /// Whether the spec has changed since the head was made, and the user wants other pods then. A head of another
@@ -157,8 +159,8 @@ fn plan_head(draft: &mut Draft<'_>) {
     match heads.as_slice() {
         [] if may_be_made(observed) && !draft.makes_none => make_head(draft),
         [head] if is_over(&head.object) => {
-            let note = format!("Deleted head {}", obituary(head));
-            delete(draft, head, "DeletedHeadPod", note);
+            let note = format!("Deleted head {}", termination(head));
+            delete(draft, head, events::DELETED_HEAD_POD, note);
         }
         [] | [_] => {}
         several => keep_one(draft, several),
@@ -166,7 +168,7 @@ fn plan_head(draft: &mut Draft<'_>) {
 }
 
 /// Of several heads that are ours the one stays that loses most by going: one that lives, of those one
-/// that runs, and of those the oldest. Heads that somebody else made are left to them.
+/// that runs, and of those the oldest. Foreign heads are left alone.
 fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
     let observed = draft.observed;
     let is_ours = |head: &&&Pod| head.object.controller.as_deref() == Some(observed.cluster.uid.as_str());
@@ -178,7 +180,7 @@ fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
     if ours.len() < heads.len() {
         let names: Vec<_> = heads.iter().map(|head| head.key.name()).collect();
         draft.warn(
-            "FailedToCreateHeadPod",
+            events::FAILED_TO_CREATE_HEAD_POD,
             "Reconcile",
             format!(
                 "RayCluster {} has {} head Pods ({}) and can have only one; delete the others",
@@ -191,7 +193,7 @@ fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
     if let [kept, others @ ..] = ours.as_slice() {
         for head in others {
             let note = format!("Deleted head Pod {}, because the head is {}", head.key, kept.key);
-            delete(draft, head, "DeletedHeadPod", note);
+            delete(draft, head, events::DELETED_HEAD_POD, note);
         }
     }
 }
@@ -213,5 +215,5 @@ fn make_head(draft: &mut Draft<'_>) {
     let note = format!("Created head Pod {}/{name}", observed.namespace());
     let create = Action::create(pod_kind(), &owned(observed.object(), &pod));
     // Before all workers, which are of no use without it: a quota may have room for a few only.
-    draft.steps.push(create.with_event(Event::normal("CreatedHeadPod", "Create", note)).sequential());
+    draft.steps.push(create.with_event(Event::normal(events::CREATED_HEAD_POD, "Create", note)).sequential());
 }

@@ -7,7 +7,15 @@ use quintet_controller::{Action, ApiKind, Next};
 use super::{delete_cluster, selected_cluster, suspend_workers};
 use crate::rayjob::{Observed, Plan, Step};
 
-/// Decides about a RayJob that has ended.
+/// When something of a RayJob that has ended is deleted next, if it is not due yet.
+pub(crate) fn due_next(observed: &Observed) -> Option<Timestamp> {
+    match plan(observed).next {
+        Next::After(wait) => observed.now.checked_add(wait).ok(),
+        Next::AwaitChange => None,
+    }
+}
+
+/// Computes the plan for a RayJob that has ended.
 pub(crate) fn plan(observed: &Observed) -> Plan {
     let spec = &observed.object().spec;
     if selected_cluster(observed.object()).is_some() {

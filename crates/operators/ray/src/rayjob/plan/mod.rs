@@ -1,4 +1,4 @@
-//! What to do about a RayJob: one function per state.
+//! The plan for one RayJob: one function per state.
 //!
 //! ```text
 //!   New -> Initializing -> [Waiting ->] Running -> Complete | Failed
@@ -7,23 +7,26 @@
 //!    +------ Retrying (a failure with attempts left) <--+
 //! ```
 
+mod awaits;
 mod cleanup;
 mod running;
 pub(super) mod submission;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
+use quintet_api::ray::events;
+use quintet_api::ray::reasons;
 use quintet_api::ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus};
 use quintet_controller::{Action, ApiKind, Event, Next, StatusPatch, cache::Entry};
 use serde_json::json;
 
 use super::{
     Observed, Plan, Step, objects,
-    status::{State, reason},
+    status::State,
     validation::{Invalid, Mode, validate},
 };
 use crate::{
-    dashboard::{self, Address, JobQuestion, JobRequest},
+    dashboard::{self, Address, JobPoll, JobRequest},
     finalizers, labels, names, schedulers,
 };
 
@@ -33,19 +36,26 @@ pub(super) const POLL: std::time::Duration = std::time::Duration::from_secs(3);
 /// How long a deletion waits for a Ray job that cannot be stopped, because the token for it is gone.
 const STOPPING: SignedDuration = SignedDuration::from_mins(5);
 
-/// Decides.
+/// Computes the plan for one RayJob.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let job = observed.object();
     if labels::is_managed_elsewhere(job.spec.managed_by.as_deref()) {
-        return Plan::nothing();
+        return Plan::awaiting(labels::managed_elsewhere(job.spec.managed_by.as_deref()));
     }
     if observed.job.deleting {
-        return let_go(observed);
+        return finalize(observed);
     }
     let state = State::of(job);
     if let Err(invalid) = validate(job, &observed.settings) {
         return refuse(observed, state, &invalid);
     }
+    let awaits = awaits::awaits(observed);
+    Plan { awaits, ..transition(observed, state) }
+}
+
+/// The plan of a RayJob with a valid spec, by its state.
+fn transition(observed: &Observed, state: State) -> Plan {
+    let job = observed.object();
     let draft = Draft::new(observed);
     match state {
         State::New => begin(draft),
@@ -54,7 +64,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         State::Running => running::plan(draft),
         State::Suspending | State::Retrying => tear_down(draft, state),
         State::Suspended if job.spec.suspend == Some(true) => Plan::nothing(),
-        State::Suspended => draft.turn(State::New),
+        State::Suspended => draft.transition(State::New),
         State::Complete | State::Failed => finish(observed),
         State::ValidationFailed => recover(draft),
         // A word of another operator, which will know what it means.
@@ -75,14 +85,14 @@ fn finish(observed: &Observed) -> Plan {
 }
 
 /// What to ask Ray about a RayJob, if anything.
-pub(super) fn question(job: &RayJob, cluster: Option<&RayCluster>) -> Option<JobQuestion> {
+pub(super) fn poll(job: &RayJob, cluster: Option<&RayCluster>) -> Option<JobPoll> {
     let status = job.status.as_ref()?;
     if State::of(job) != State::Running || job.metadata.deletion_timestamp.is_some() {
         return None;
     }
     let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
     let at = Address::of(cluster?, &text(&status.dashboard_url)?);
-    Some(JobQuestion { at, id: text(&status.job_id)? })
+    Some(JobPoll { at, id: text(&status.job_id)? })
 }
 
 /// A status in the making, and what has to be done before it is true.
@@ -112,18 +122,18 @@ impl<'a> Draft<'a> {
     pub(super) fn fail(mut self, reason: &str, message: impl Into<String>) -> Plan {
         self.status.reason = Some(reason.to_owned());
         self.status.message = Some(message.into());
-        self.turn(State::Failed)
+        self.transition(State::Failed)
     }
 
     /// Goes on in another state, and counts the attempt if that ends it.
-    pub(super) fn turn(mut self, state: State) -> Plan {
+    pub(super) fn transition(mut self, state: State) -> Plan {
         self.status.job_deployment_status = Some(state.as_str().to_owned());
         if state == State::Failed {
             let failed = self.status.failed.unwrap_or_default() + 1;
             self.status.failed = Some(failed);
             let may_retry = !matches!(
                 self.status.reason.as_deref(),
-                Some(reason::DEADLINE_EXCEEDED | reason::STATUS_CHECK_TIMEOUT)
+                Some(reasons::DEADLINE_EXCEEDED | reasons::JOB_STATUS_CHECK_TIMEOUT_EXCEEDED)
             );
             if may_retry && failed <= self.job().spec.backoff_limit.unwrap_or_default() {
                 self.status.job_deployment_status = Some(State::Retrying.as_str().to_owned());
@@ -175,7 +185,7 @@ fn lasting(status: Option<&RayClusterStatus>) -> RayClusterStatus {
     }
 }
 
-/// Look again at the first of these times that is still to come, if nothing happens before.
+/// Requeue at the first of these times that is still to come, if nothing happens before.
 pub(super) fn at_first(now: Timestamp, times: impl IntoIterator<Item = Option<Timestamp>>) -> Next {
     let waits = times.into_iter().flatten().filter(|time| *time > now).map(|time| time.duration_since(now));
     match waits.min().and_then(|wait| std::time::Duration::try_from(wait).ok()) {
@@ -188,8 +198,8 @@ pub(super) fn has_passed(now: Timestamp, time: Option<Timestamp>) -> bool {
     time.is_some_and(|time| now >= time)
 }
 
-/// The RayJob is being deleted: the Ray job is stopped if somebody still can.
-fn let_go(observed: &Observed) -> Plan {
+/// Finalizes a RayJob that is being deleted: stops the Ray job if it can still be reached.
+fn finalize(observed: &Observed) -> Plan {
     let Some(release) = finalizers::remove(&observed.job, &observed.object().metadata, labels::JOB_FINALIZER)
     else {
         return Plan::nothing();
@@ -210,7 +220,7 @@ fn let_go(observed: &Observed) -> Plan {
                 STOPPING.as_mins(),
                 cluster.key
             );
-            events.push(Event::warning("FailedToStopRayJob", "Delete", note));
+            events.push(Event::warning(events::FAILED_TO_STOP_RAY_JOB, "Delete", note));
         } else {
             let stop = JobRequest::StopJob { at: Address::of(&cluster.object, &host), id };
             steps.push(Action::Call(stop).into());
@@ -220,28 +230,29 @@ fn let_go(observed: &Observed) -> Plan {
     Plan { steps, events, ..Plan::default() }
 }
 
-/// The user has to mend something first. What has ended stays as it ended.
+/// The user has to fix something first. What has ended stays as it ended.
 fn refuse(observed: &Observed, state: State, invalid: &Invalid) -> Plan {
     let mut draft = Draft::new(observed);
     let is_known =
         state == State::ValidationFailed && draft.status.message.as_deref() == Some(invalid.message.as_str());
     if is_known {
-        return Plan::nothing();
+        return Plan::awaiting(invalid.message.clone());
     }
     draft.events.push(Event::warning(invalid.reason, "Validate", invalid.message.clone()));
     if state.is_terminal() {
         return draft.done(Next::AwaitChange);
     }
     draft.status.job_deployment_status = Some(State::ValidationFailed.as_str().to_owned());
-    draft.status.reason = Some(reason::VALIDATION_FAILED.to_owned());
+    draft.status.reason = Some(reasons::VALIDATION_FAILED.to_owned());
     draft.status.message = Some(invalid.message.clone());
     // Another mistake in place of the first changes nothing but the message, and users wait for that one.
     let before = observed.status().cloned().unwrap_or_default();
     let status = StatusPatch::between(&observed.job, &before, &draft.status);
-    Plan { status, events: draft.events, ..Plan::default() }
+    let awaits = vec![invalid.message.clone()];
+    Plan { status, events: draft.events, awaits, ..Plan::default() }
 }
 
-/// What was wrong has been mended: go on where it was noticed.
+/// What was wrong has been fixed: go on where it was noticed.
 fn recover(mut draft: Draft<'_>) -> Plan {
     let state = former_state(&draft);
     draft.status.reason = None;
@@ -301,7 +312,7 @@ fn begin(mut draft: Draft<'_>) -> Plan {
     status.succeeded = status.succeeded.or(Some(0));
     status.start_time = Some(Time(observed.now));
     status.end_time = None;
-    draft.turn(State::Initializing)
+    draft.transition(State::Initializing)
 }
 
 /// The name of the existing cluster that a RayJob wants to use.
@@ -313,7 +324,7 @@ pub(super) fn selected_cluster(job: &RayJob) -> Option<&str> {
 fn initialize(mut draft: Draft<'_>) -> Plan {
     let (observed, job) = (draft.observed, draft.job());
     if job.spec.suspend == Some(true) {
-        return draft.turn(State::Suspending);
+        return draft.transition(State::Suspending);
     }
     let active = draft.deadline(job.spec.active_deadline_seconds);
     let pre_running = draft.deadline(job.spec.pre_running_deadline_seconds);
@@ -327,14 +338,14 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
     match prepare_scheduler(&draft) {
         Ok(steps) => draft.steps.extend(steps),
         Err(error) => {
-            let event = Event::warning("FailedToCreateRayCluster", "Create", error);
+            let event = Event::warning(events::FAILED_TO_CREATE_RAY_CLUSTER, "Create", error);
             return Plan { events: vec![event], next, ..Plan::default() };
         }
     }
     let Some(cluster) = &observed.cluster else {
-        return match ask_for_cluster(&mut draft) {
+        return match ensure_cluster(&mut draft) {
             Ok(()) => draft.done(next),
-            // Somebody has to make it; the cluster's coming wakes us.
+            // The user has to make it; its creation enqueues the RayJob.
             Err(event) => Plan { events: vec![event], next, ..Plan::default() },
         };
     };
@@ -356,8 +367,8 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
     };
     draft.status.dashboard_url = Some(host);
     match Mode::of(&job.spec) {
-        Mode::Interactive => return draft.turn(State::Waiting),
-        Mode::K8sJob => match ask_for_submitter(&mut draft, &cluster.object) {
+        Mode::Interactive => return draft.transition(State::Waiting),
+        Mode::K8sJob => match ensure_submitter(&mut draft, &cluster.object) {
             Ok(true) => {}
             // What is in the way wakes us when it is gone.
             Ok(false) => return draft.done(next),
@@ -365,7 +376,7 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
         },
         _ => {}
     }
-    draft.turn(State::Running)
+    draft.transition(State::Running)
 }
 
 /// What a batch scheduler has to know before the pods come.
@@ -383,34 +394,34 @@ fn prepare_scheduler(draft: &Draft<'_>) -> Result<Vec<Step>, String> {
     schedulers::prepare_job(job, cluster.as_ref(), submitter.as_ref(), settings)
 }
 
-/// Makes the cluster, unless it is somebody else's to make.
-pub(super) fn ask_for_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
+/// Makes the cluster, unless the user has to make it.
+pub(super) fn ensure_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
     let (observed, job) = (draft.observed, draft.job());
     let namespace = observed.job.key.namespace().unwrap_or_default();
     if let Some(name) = selected_cluster(job) {
         let note = format!(
             "RayCluster {namespace}/{name} set in the clusterSelector is not found. It must be created manually"
         );
-        return Err(Event::warning("RayClusterNotFound", "Validate", note));
+        return Err(Event::warning(events::RAY_CLUSTER_NOT_FOUND, "Validate", note));
     }
     let name = draft.status.ray_cluster_name.clone().unwrap_or_default();
     let cluster = objects::cluster(job, &name, &observed.settings).map_err(|error| {
         let note = format!("Failed to create RayCluster {namespace}/{name}: {error}");
-        Event::warning("FailedToCreateRayCluster", "Create", note)
+        Event::warning(events::FAILED_TO_CREATE_RAY_CLUSTER, "Create", note)
     })?;
     let note = format!("Created RayCluster {namespace}/{name}");
     let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
-    draft.steps.push(create.with_event(Event::normal("CreatedRayCluster", "Create", note)));
+    draft.steps.push(create.with_event(Event::normal(events::CREATED_RAY_CLUSTER, "Create", note)));
     Ok(())
 }
 
 /// Makes the Job that submits, and says whether one is there or coming. It asks Ray before it submits, so that
 /// making it again does not submit twice.
-pub(super) fn ask_for_submitter(draft: &mut Draft<'_>, cluster: &RayCluster) -> Result<bool, Event> {
+pub(super) fn ensure_submitter(draft: &mut Draft<'_>, cluster: &RayCluster) -> Result<bool, Event> {
     let observed = draft.observed;
     let refusal = |error: &str| {
         let note = format!("Failed to create new Kubernetes Job {}: {error}", observed.job.key);
-        Event::warning("FailedToCreateRayJobSubmitter", "Create", note)
+        Event::warning(events::FAILED_TO_CREATE_RAY_JOB_SUBMITTER, "Create", note)
     };
     if observed.own_submitter().is_some_and(|submitter| !submitter.deleting) {
         return Ok(true);
@@ -425,7 +436,7 @@ pub(super) fn ask_for_submitter(draft: &mut Draft<'_>, cluster: &RayCluster) -> 
     let submitter = submitter.map_err(|error| refusal(&error))?;
     let note = format!("Created Kubernetes Job {}", observed.job.key);
     let create = Action::create(ApiKind::of::<Job>(), &submitter);
-    draft.steps.push(create.with_event(Event::normal("CreatedRayJobSubmitter", "Create", note)));
+    draft.steps.push(create.with_event(Event::normal(events::CREATED_RAY_JOB_SUBMITTER, "Create", note)));
     Ok(true)
 }
 
@@ -435,7 +446,7 @@ pub(super) fn miss_deadline(draft: Draft<'_>) -> Plan {
     let message = format!(
         "The RayJob has passed the activeDeadlineSeconds. StartTime: {start}. ActiveDeadlineSeconds: {seconds}"
     );
-    draft.fail(reason::DEADLINE_EXCEEDED, message)
+    draft.fail(reasons::DEADLINE_EXCEEDED, message)
 }
 
 fn miss_pre_running_deadline(draft: Draft<'_>) -> Plan {
@@ -445,7 +456,7 @@ fn miss_pre_running_deadline(draft: Draft<'_>) -> Plan {
         "The RayJob has passed the preRunningDeadlineSeconds. StartTime: {start}. \
          PreRunningDeadlineSeconds: {seconds}"
     );
-    draft.fail(reason::PRE_RUNNING_DEADLINE_EXCEEDED, message)
+    draft.fail(reasons::PRE_RUNNING_DEADLINE_EXCEEDED, message)
 }
 
 fn wait_for_user(mut draft: Draft<'_>) -> Plan {
@@ -457,7 +468,7 @@ fn wait_for_user(mut draft: Draft<'_>) -> Plan {
     match job.spec.job_id.clone().filter(|id| !id.is_empty()) {
         Some(id) => {
             draft.status.job_id = Some(id);
-            draft.turn(State::Running)
+            draft.transition(State::Running)
         }
         None => Plan { next: at_first(now, [deadline]), ..Plan::default() },
     }
@@ -480,7 +491,7 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
         if !submitter.deleting {
             let note = format!("Deleted Kubernetes Job {}", submitter.key);
             draft.steps.push(Action::delete(ApiKind::of::<Job>(), submitter).with_event(Event::normal(
-                "DeletedRayJobSubmitter",
+                events::DELETED_RAY_JOB_SUBMITTER,
                 "Delete",
                 note,
             )));
@@ -500,14 +511,14 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
     status.ray_job_info = None;
     status.job_status_check_failure_start_time = None;
     status.job_status = Some(String::new());
-    draft.turn(if state == State::Suspending { State::Suspended } else { State::New })
+    draft.transition(if state == State::Suspending { State::Suspended } else { State::New })
 }
 
 /// Deletes a RayJob's cluster.
 pub(super) fn delete_cluster(cluster: &Entry<RayCluster>) -> Step {
     let note = format!("Deleted RayCluster {}", cluster.key);
     Action::delete(ApiKind::of::<RayCluster>(), cluster).with_event(Event::normal(
-        "DeletedRayCluster",
+        events::DELETED_RAY_CLUSTER,
         "Delete",
         note,
     ))
@@ -532,5 +543,5 @@ pub(super) fn suspend_workers(cluster: &Entry<RayCluster>) -> Step {
         patch: operations.collect(),
     };
     let note = format!("Updated RayCluster {}: all worker groups are suspended", cluster.key);
-    action.with_event(Event::normal("UpdatedRayCluster", "Update", note))
+    action.with_event(Event::normal(events::UPDATED_RAY_CLUSTER, "Update", note))
 }

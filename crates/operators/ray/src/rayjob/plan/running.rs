@@ -2,33 +2,30 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
+use quintet_api::ray::events;
+use quintet_api::ray::reasons;
 use quintet_api::ray::v1::{RayCluster, RayJobInfo};
 use quintet_controller::{Action, ApiKind, Event, Next, cache::Entry};
 
 use super::{
-    Draft, ask_for_cluster, ask_for_submitter, at_first, has_passed, miss_deadline, question,
-    selected_cluster,
+    Draft, at_first, ensure_cluster, ensure_submitter, has_passed, miss_deadline, poll, selected_cluster,
     submission::{self, Progress},
 };
 use crate::{
-    dashboard::{JobInfo, JobQuestion, JobRequest, JobStatus},
+    dashboard::{JobInfo, JobPoll, JobRequest, JobStatus},
     k8s_service::update,
-    rayjob::{
-        Observed, Plan, Step, objects,
-        status::{State, reason},
-        validation::Mode,
-    },
+    rayjob::{Observed, Plan, Step, objects, status::State, validation::Mode},
 };
 
 /// How long Ray may take to notice the end of a job whose submitter has ended.
 const SUBMITTER_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Decides.
+/// Computes the plan.
 pub(crate) fn plan(mut draft: Draft<'_>) -> Plan {
     let (observed, job) = (draft.observed, draft.job());
     let settings = &observed.settings;
     if job.spec.suspend == Some(true) {
-        return draft.turn(State::Suspending);
+        return draft.transition(State::Suspending);
     }
     let active = draft.deadline(job.spec.active_deadline_seconds);
     if has_passed(observed.now, active) {
@@ -49,16 +46,16 @@ pub(crate) fn plan(mut draft: Draft<'_>) -> Plan {
         let seconds = settings.job_status_check_timeout.as_secs();
         let message =
             format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
-        return draft.fail(reason::STATUS_CHECK_TIMEOUT, message);
+        return draft.fail(reasons::JOB_STATUS_CHECK_TIMEOUT_EXCEEDED, message);
     }
     if observed.cluster.is_none()
-        && let Err(event) = ask_for_cluster(&mut draft)
+        && let Err(event) = ensure_cluster(&mut draft)
     {
         draft.events.push(event);
     }
     let progress = match submission::inspect(observed) {
         Ok(progress) => progress,
-        Err(gone) => return draft.fail(reason::APP_FAILED, gone),
+        Err(gone) => return draft.fail(reasons::APP_FAILED, gone),
     };
     let submitter_ends = progress.finished_at.and_then(|at| at.checked_add(SUBMITTER_GRACE).ok());
     let next = at_first(observed.now, [active, grace_ends, check_ends, submitter_ends]);
@@ -75,21 +72,21 @@ pub(crate) fn plan(mut draft: Draft<'_>) -> Plan {
 
 fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
     let seconds = draft.observed.settings.job_transition_grace.as_secs();
-    draft.status.reason = Some(reason::GRACE_EXCEEDED.to_owned());
+    draft.status.reason = Some(reasons::JOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_EXCEEDED.to_owned());
     draft.status.message =
         Some(format!("The Ray job ended as {recorded}, but the RayJob did not follow within {seconds}s"));
-    draft.turn(if recorded == "FAILED" { State::Failed } else { State::Complete })
+    draft.transition(if recorded == "FAILED" { State::Failed } else { State::Complete })
 }
 
 /// Goes by what Ray last said, and by how far the submitter is.
 fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
     let observed = draft.observed;
     let mode = Mode::of(&draft.job().spec);
-    let Some(heard) = &observed.heard else {
+    let Some(heard) = &observed.ray_job else {
         // Ray is being asked; the answer wakes us.
         return draft.done(next);
     };
-    match &heard.answer {
+    match &heard.response {
         Ok(Some(info)) => {
             take(&mut draft, info);
             if let Some(message) = &progress.failure {
@@ -109,13 +106,13 @@ fn listen(mut draft: Draft<'_>, progress: &Progress, next: Next) -> Plan {
         }
         Ok(None) if mode == Mode::Http => submit(draft),
         Ok(None) if progress.finished_at.is_some() => {
-            draft.fail(reason::APP_FAILED, "Submitter completed but Ray job not found in RayCluster.")
+            draft.fail(reasons::APP_FAILED, "Submitter completed but Ray job not found in RayCluster.")
         }
         Ok(None) => {
             // It is an answer, though not the one that is hoped for.
             draft.status.job_status_check_failure_start_time = None;
             if let (Mode::K8sJob, Some(cluster)) = (mode, &observed.cluster)
-                && let Err(event) = ask_for_submitter(&mut draft, &cluster.object)
+                && let Err(event) = ensure_submitter(&mut draft, &cluster.object)
             {
                 draft.events.push(event);
             }
@@ -151,7 +148,7 @@ fn recorded<'a>(draft: &'a Draft<'_>) -> &'a str {
     draft.status.job_status.as_deref().unwrap_or_default()
 }
 
-/// Look again at `next`, or at this time if that is sooner.
+/// Requeue at `next`, or at this time if that is sooner.
 fn sooner(now: Timestamp, next: Next, time: Option<Timestamp>) -> Next {
     match (next, at_first(now, [time])) {
         (Next::After(a), Next::After(b)) => Next::After(a.min(b)),
@@ -176,15 +173,15 @@ fn take(draft: &mut Draft<'_>, info: &JobInfo) {
 
 fn end(mut draft: Draft<'_>, has_failed: bool) -> Plan {
     if has_failed {
-        draft.status.reason = Some(reason::APP_FAILED.to_owned());
-        return draft.turn(State::Failed);
+        draft.status.reason = Some(reasons::APP_FAILED.to_owned());
+        return draft.transition(State::Failed);
     }
-    draft.turn(State::Complete)
+    draft.transition(State::Complete)
 }
 
 fn submitter_failed(draft: Draft<'_>, message: &str) -> Plan {
     let is_app = draft.status.job_status.as_deref() == Some("FAILED");
-    draft.fail(if is_app { reason::APP_FAILED } else { reason::SUBMISSION_FAILED }, message)
+    draft.fail(if is_app { reasons::APP_FAILED } else { reasons::SUBMISSION_FAILED }, message)
 }
 
 fn submitter_left(mut draft: Draft<'_>, at: Timestamp) -> Plan {
@@ -193,14 +190,13 @@ fn submitter_left(mut draft: Draft<'_>, at: Timestamp) -> Plan {
     let message = format!(
         "The RayJob submitter finished at {at} but the ray job did not reach terminal state within {seconds}s"
     );
-    draft.fail(reason::GRACE_EXCEEDED, message)
+    draft.fail(reasons::JOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_EXCEEDED, message)
 }
 
 /// Ray does not know the job: the operator submits it, again if Ray has lost it.
 fn submit(mut draft: Draft<'_>) -> Plan {
     let observed = draft.observed;
-    let Some(JobQuestion { at, id }) =
-        question(observed.object(), observed.cluster.as_ref().map(|c| &c.object))
+    let Some(JobPoll { at, id }) = poll(observed.object(), observed.cluster.as_ref().map(|c| &c.object))
     else {
         return draft.done(Next::AwaitChange);
     };
@@ -211,7 +207,7 @@ fn submit(mut draft: Draft<'_>) -> Plan {
             draft.steps.push(Action::Call(JobRequest::SubmitJob { root, at, job }).into());
             draft.done(Next::AwaitChange)
         }
-        Err(error) => draft.fail(reason::SUBMISSION_FAILED, error),
+        Err(error) => draft.fail(reasons::SUBMISSION_FAILED, error),
     }
 }
 
@@ -226,11 +222,11 @@ fn head_service(observed: &Observed, cluster: &Entry<RayCluster>) -> Result<Opti
         let key = wanted.metadata.name.clone().unwrap_or_default();
         let namespace = observed.job.key.namespace().unwrap_or_default();
         let note = format!("Created service {namespace}/{key}");
-        let event = Event::normal("CreatedService", "Create", note);
+        let event = Event::normal(events::CREATED_SERVICE, "Create", note);
         return Ok(Some(Action::create(ApiKind::of::<Service>(), &wanted).with_event(event)));
     };
     update::refuse_foreign(live, observed.job.uid.as_str())?;
     let note = format!("Updated service {}", live.key);
     let update = update::to_select(live, &wanted);
-    Ok(update.map(|update| update.with_event(Event::normal("UpdatedService", "Update", note))))
+    Ok(update.map(|update| update.with_event(Event::normal(events::UPDATED_SERVICE, "Update", note))))
 }

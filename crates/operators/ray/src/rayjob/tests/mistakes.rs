@@ -1,4 +1,4 @@
-//! Specs that users have to mend, and what becomes of their RayJobs then.
+//! Specs that users have to fix, and what becomes of their RayJobs then.
 
 use serde_json::Value::Null;
 
@@ -14,11 +14,10 @@ fn mistakes_are_told_and_can_be_mended() {
     assert_eq!(scalar.outcome(), ("ValidationFailed".into(), "ValidationFailed".into(), String::new()));
     assert_eq!(events(&scalar.plan()), ["InvalidRayJobSpec"]);
     let message = scalar.status_after(&scalar.plan()).message.unwrap();
-    let told =
-        json!({"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": message});
+    let told = json!({"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": message.clone()});
     assert_eq!(
         world(json!({"runtimeEnvYAML": "just text"}), told.clone()).plan(),
-        Plan::nothing(),
+        Plan::awaiting(message),
         "told once"
     );
     assert_eq!(world(json!({}), told.clone()).outcome(), (String::new(), String::new(), String::new()));

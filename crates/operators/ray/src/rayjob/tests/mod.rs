@@ -51,7 +51,7 @@ pub(super) fn world(spec: Value, status: Value) -> World {
         head_service: None,
         submitter: None,
         heads: Vec::new(),
-        heard: None,
+        ray_job: None,
         settings: Arc::new(Settings::default()),
         now: now(),
     };
@@ -126,8 +126,8 @@ impl World {
     }
 
     /// Ray said this `seconds` ago.
-    pub(super) fn heard(self, seconds: i64, answer: Result<Option<JobInfo>, DashboardError>) -> Self {
-        self.heard_since(seconds, seconds, answer)
+    pub(super) fn heard(self, seconds: i64, response: Result<Option<JobInfo>, DashboardError>) -> Self {
+        self.heard_since(seconds, seconds, response)
     }
 
     /// Ray said this `seconds` ago, and nothing of another kind since `first` seconds ago.
@@ -135,9 +135,9 @@ impl World {
         mut self,
         seconds: i64,
         first: i64,
-        answer: Result<Option<JobInfo>, DashboardError>,
+        response: Result<Option<JobInfo>, DashboardError>,
     ) -> Self {
-        self.observed.heard = Some(Observation { at: ago(seconds), since: ago(first), answer });
+        self.observed.ray_job = Some(Observation { at: ago(seconds), since: ago(first), response });
         self
     }
 

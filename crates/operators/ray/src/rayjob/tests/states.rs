@@ -377,7 +377,7 @@ fn running_by_what_ray_says() {
             ("Complete", "", "SUCCEEDED"),
         ),
         (
-            "after we were away, one failed question decides nothing",
+            "after we were away, one failed poll decides nothing",
             submitted().with_submitter(Some((500, false))).heard(1, silence()),
             ("Running", "", ""),
         ),
@@ -665,7 +665,7 @@ fn what_an_attempt_made_goes_before_its_names_are_forgotten() {
 fn suspended_until_resumed() {
     let suspended = json!({"jobDeploymentStatus": "Suspended", "jobStatus": ""});
     let still = world(json!({"suspend": true, "shutdownAfterJobFinishes": true}), suspended.clone());
-    assert_eq!(still.plan(), Plan::nothing());
+    assert_eq!(still.plan(), Plan::awaiting("spec.suspend to be false"));
     assert_eq!(world(json!({}), suspended).outcome().0, "");
     let toggled = world(json!({}), running(json!({"jobDeploymentStatus": "Suspending"})));
     assert_eq!(toggled.outcome().0, "Suspended", "a suspension that has begun runs to its end");
@@ -679,7 +679,7 @@ fn suspended_until_resumed() {
 #[test]
 fn what_others_manage_is_left_alone() {
     let world = world(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), Null);
-    assert_eq!(world.plan(), Plan::nothing());
+    assert_eq!(world.plan(), Plan::awaiting("the controller kueue.x-k8s.io/multikueue, which manages it"));
     let deleted =
         self::world(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), running(json!({}))).deleted();
     assert_eq!(deleted.plan(), Plan::nothing());
@@ -726,4 +726,42 @@ fn a_message_alone_is_not_written() {
         .with_submitter(None)
         .heard(1, info(JobStatus::Running));
     assert!(world.plan().is_empty(), "{:?}", world.plan());
+}
+
+#[test]
+fn a_rayjob_says_what_it_waits_for() {
+    let counted = |mut world: World| {
+        let mut cluster = cluster("");
+        let status = json!({"desiredWorkerReplicas": 3, "readyWorkerReplicas": 1});
+        cluster.object.status = Some(serde_json::from_value(status).unwrap());
+        world.observed.cluster = Some(Arc::new(cluster));
+        world
+    };
+    let submitted = || world(json!({}), running(json!({}))).with_cluster("ready").with_submitter(None);
+    let host = "train-c-head-svc.ns.svc.cluster.local:8265";
+    let refused = || DashboardError::Unreachable { url: "http://x".to_owned(), cause: "refused".to_owned() };
+    for (world, expected) in [
+        (world(json!({}), initializing(json!({}))), vec!["RayCluster train-c to be created".to_owned()]),
+        (
+            counted(world(json!({}), initializing(json!({})))),
+            vec!["RayCluster train-c: 1 of 3 workers ready".to_owned()],
+        ),
+        (
+            submitted(),
+            vec![format!("Ray dashboard at {host}: first response"), "submitter Job train to end".to_owned()],
+        ),
+        (
+            submitted().heard(1, Err(refused())),
+            vec![
+                format!("Ray dashboard at {host}: no answer from http://x: refused"),
+                "submitter Job train to end".to_owned(),
+            ],
+        ),
+        (
+            submitted().heard(1, info(JobStatus::Running)),
+            vec!["Ray job train-id: RUNNING".to_owned(), "submitter Job train to end".to_owned()],
+        ),
+    ] {
+        assert_eq!(world.plan().awaits, expected);
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use quintet_api::ray::events;
 use quintet_api::ray::v1::{RayCluster, RayClusterSpec, RayServiceClusterStatus};
 use quintet_controller::{Action, ApiKind, Event, cache::Entry, plan::PatchKind};
 use serde_json::json;
@@ -170,7 +171,7 @@ fn create(draft: &mut Draft<'_>) {
     let namespace = observed.service.key.namespace().unwrap_or_default();
     let note = format!("Created the RayCluster {namespace}/{name}");
     let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
-    draft.steps.push(create.with_event(Event::normal("CreatedRayCluster", "Create", note)));
+    draft.steps.push(create.with_event(Event::normal(events::CREATED_RAY_CLUSTER, "Create", note)));
 }
 
 /// Replaces spec, labels and annotations of a cluster. Whether it is suspended is for queueing to say.
@@ -199,7 +200,7 @@ fn update(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
         patch,
     };
     let note = format!("Updated the RayCluster {}", cluster.key);
-    draft.steps.push(action.with_event(Event::normal("UpdatedRayCluster", "Update", note)));
+    draft.steps.push(action.with_event(Event::normal(events::UPDATED_RAY_CLUSTER, "Update", note)));
 }
 
 /// Deletes clusters that are neither active nor pending, each some time after it was first seen so. The time is
@@ -216,13 +217,13 @@ pub(crate) fn delete_dangling(draft: &mut Draft<'_>) {
         let marked = annotation(&cluster.object, DELETE_AFTER).and_then(|text| text.parse().ok());
         match marked {
             Some(time) if time <= observed.now => draft.steps.push(delete(&cluster)),
-            Some(time) => draft.look_at(time),
+            Some(time) => draft.requeue_at(time),
             None => {
                 let later = observed.now.checked_add(SignedDuration::from_secs(delay.into()));
                 let time = later.unwrap_or(observed.now);
                 let patch = json!({ "metadata": { "annotations": { DELETE_AFTER: time.to_string() } } });
                 marks.push(Action::merge(ApiKind::of::<RayCluster>(), cluster.key.clone(), patch));
-                draft.look_at(time);
+                draft.requeue_at(time);
             }
         }
     }
@@ -240,7 +241,7 @@ pub(crate) fn dangling(draft: &Draft<'_>) -> Vec<Arc<Entry<RayCluster>>> {
 pub(crate) fn delete(cluster: &Entry<RayCluster>) -> super::Step {
     let note = format!("Deleted the RayCluster {}", cluster.key);
     Action::delete(ApiKind::of::<RayCluster>(), cluster).with_event(Event::normal(
-        "DeletedRayCluster",
+        events::DELETED_RAY_CLUSTER,
         "Delete",
         note,
     ))

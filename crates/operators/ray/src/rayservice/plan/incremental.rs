@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use quintet_api::ray::v1::{ClusterUpgradeOptions, RayServiceClusterStatus};
+use quintet_api::ray::{events, reasons};
 use quintet_controller::{Action, ApiKind, Event, ObjectKey};
 
 use super::{Draft, clusters, serve};
@@ -47,7 +48,7 @@ pub(crate) fn choose_direction(draft: &mut Draft<'_>) {
             .is_some_and(|pending| !clusters::is_wanted(goal, &pending.object));
         if differs {
             let note = "Cannot roll back: the active RayCluster does not exist";
-            draft.events.push(Event::warning("RollbackImpossible", "Reconcile", note));
+            draft.events.push(Event::warning(events::ROLLBACK_IMPOSSIBLE, "Reconcile", note));
         }
         return;
     }
@@ -72,7 +73,7 @@ pub(crate) fn choose_direction(draft: &mut Draft<'_>) {
         observed.now,
         ROLLING_BACK,
         Some(true),
-        "DesiredClusterSpecChanged",
+        reasons::DESIRED_CLUSTER_SPEC_CHANGED,
         message,
     );
 }
@@ -92,16 +93,18 @@ pub(crate) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
                 let note = format!("Created the Service {}-serve-svc", cluster.key);
                 let kind = ApiKind::of::<k8s_openapi::api::core::v1::Service>();
                 let create = Action::create(kind, &wanted);
-                draft.steps.push(create.with_event(Event::normal("CreatedService", "Create", note)));
+                draft.steps.push(create.with_event(Event::normal(events::CREATED_SERVICE, "Create", note)));
             }
-            Err(error) => draft.events.push(Event::warning("FailedToCreateService", "Create", error)),
+            Err(error) => {
+                draft.events.push(Event::warning(events::FAILED_TO_CREATE_SERVICE, "Create", error))
+            }
         }
     }
     if let Some((kind, key)) = foreign_routing(observed) {
         let note = format!(
             "The {kind} {key} was not made for this RayService: no traffic is moved until it is renamed or deleted"
         );
-        draft.events.push(Event::warning(&format!("FailedToUpdate{kind}"), "Update", note));
+        draft.events.push(Event::warning(&events::failed_to("Update", kind), "Update", note));
         return;
     }
     let gateway = gateway::gateway(service);
@@ -146,7 +149,7 @@ fn move_traffic(draft: &mut Draft<'_>, pending_is_ready: bool) -> (i32, i32) {
     }
     match may_move_at {
         Some(time) if time > draft.observed.now => {
-            draft.look_at(time);
+            draft.requeue_at(time);
             split.shares()
         }
         _ => after,
@@ -195,7 +198,7 @@ pub(crate) fn move_capacity(draft: &mut Draft<'_>) {
                  be changed; use a smaller config, or the upgrade strategy NewCluster",
                 cluster.key
             );
-            draft.events.push(Event::warning("FailedToUpdateTargetCapacity", "Update", note));
+            draft.events.push(Event::warning(events::FAILED_TO_UPDATE_TARGET_CAPACITY, "Update", note));
             return;
         }
     };

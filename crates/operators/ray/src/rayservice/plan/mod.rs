@@ -1,5 +1,6 @@
-//! What to do about a RayService, from the first look to the status.
+//! The plan for one RayService.
 
+mod awaits;
 pub(super) mod clusters;
 mod incremental;
 pub(super) mod serve;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
 use quintet_api::ray::v1::{RayServiceClusterStatus, RayServiceStatus};
+use quintet_api::ray::{events, reasons};
 use quintet_controller::{Action, ApiKind, Event, Next, StatusPatch, cache::Entry};
 use serde_json::json;
 
@@ -23,7 +25,7 @@ use crate::{finalizers, k8s_service::update, labels, watches::ServiceView};
 use clusters::Decision;
 use serve::Served;
 
-/// Decides.
+/// Computes the plan for one RayService.
 pub(super) fn plan(observed: &Observed) -> Plan {
     decide(observed, Pass::Whole)
 }
@@ -45,20 +47,20 @@ enum Pass {
 fn decide(observed: &Observed, pass: Pass) -> Plan {
     let service = observed.object();
     if labels::is_managed_elsewhere(service.spec.managed_by.as_deref()) {
-        return Plan::nothing();
+        return Plan::awaiting(labels::managed_elsewhere(service.spec.managed_by.as_deref()));
     }
     if observed.service.deleting {
-        return let_go(observed);
+        return finalize(observed);
     }
     if let Some(finalizer) = finalizers::add(&observed.service, &service.metadata, labels::SERVICE_FINALIZER)
     {
         return Plan { steps: vec![finalizer.into()], ..Plan::default() };
     }
     let metadata = validation::validate_metadata(service);
-    let metadata = metadata.map_err(|error| ("InvalidRayServiceMetadata", error));
+    let metadata = metadata.map_err(|error| (events::INVALID_RAY_SERVICE_METADATA, error));
     let spec = || {
         let spec = validation::validate_spec(service, &observed.settings);
-        spec.map_err(|error| ("InvalidRayServiceSpec", error))
+        spec.map_err(|error| (events::INVALID_RAY_SERVICE_SPEC, error))
     };
     if let Err((reason, error)) = metadata.and_then(|()| spec()) {
         return refuse(observed, reason, &error);
@@ -130,8 +132,13 @@ impl<'a> Draft<'a> {
         upgrade::is_incremental(&self.observed.object().spec, &self.observed.settings)
     }
 
-    /// Look again at this time at the latest.
-    pub(super) fn look_at(&mut self, time: Timestamp) {
+    /// When the plan asks to be requeued.
+    pub(super) fn requeue_time(&self) -> Option<Timestamp> {
+        self.next
+    }
+
+    /// Requeue at this time at the latest.
+    pub(super) fn requeue_at(&mut self, time: Timestamp) {
         self.next = Some(self.next.map_or(time, |other| other.min(time)));
     }
 
@@ -148,6 +155,7 @@ impl<'a> Draft<'a> {
         } else {
             None
         };
+        let awaits = awaits::awaits(&self);
         let next = self.next.map(|time| time.duration_since(self.observed.now));
         let next = next.map(|wait| Duration::try_from(wait).unwrap_or_default());
         self.steps.append(&mut self.routing);
@@ -156,7 +164,7 @@ impl<'a> Draft<'a> {
             steps: self.steps,
             status,
             events: self.events,
-            awaits: Vec::new(),
+            awaits,
             next: next.map_or(Next::AwaitChange, Next::After),
         }
     }
@@ -181,7 +189,7 @@ fn is_worth_writing(before: &RayServiceStatus, after: &RayServiceStatus) -> bool
 }
 
 /// The service is being deleted: its clusters go first.
-fn let_go(observed: &Observed) -> Plan {
+fn finalize(observed: &Observed) -> Plan {
     let release =
         finalizers::remove(&observed.service, &observed.object().metadata, labels::SERVICE_FINALIZER);
     let steps = if observed.clusters.is_empty() {
@@ -190,16 +198,19 @@ fn let_go(observed: &Observed) -> Plan {
         let live = observed.clusters.iter().filter(|cluster| !cluster.deleting);
         live.map(|cluster| clusters::delete(cluster)).collect()
     };
-    Plan { steps, ..Plan::default() }
+    let awaits =
+        observed.clusters.iter().map(|cluster| format!("RayCluster {} to be deleted", cluster.key.name()));
+    Plan { steps, awaits: awaits.collect(), ..Plan::default() }
 }
 
-/// The user has to mend something first. What serves goes on serving, and what had to go before goes.
+/// The user has to fix something first. What serves goes on serving, and what had to go before goes.
 fn refuse(observed: &Observed, reason: &str, error: &str) -> Plan {
     let mut draft = Draft::new(observed);
     clusters::delete_dangling(&mut draft);
     draft.observe_generation();
-    status::set(&mut draft.status, observed.now, READY, Some(false), "ValidationFailed", error);
+    status::set(&mut draft.status, observed.now, READY, Some(false), reasons::VALIDATION_FAILED, error);
     let mut plan = draft.done();
+    plan.awaits = vec![error.to_owned()];
     if plan.status.is_some() {
         plan.events.push(Event::warning(reason, "Validate", error));
     }
@@ -227,7 +238,7 @@ fn reconcile(mut draft: Draft<'_>, pass: Pass) -> Plan {
     }
     clusters::follow(&mut draft, decision);
     if decision == Decision::Prepare {
-        // What was seen of the pending cluster is about one that is given up: no request may be led there.
+        // What was observed of the pending cluster is about one that is given up: no request may be led there.
         return conclude(draft);
     }
     if is_incremental {
@@ -286,7 +297,7 @@ fn label_heads(draft: &mut Draft<'_>) {
     let excluded = observed.object().spec.exclude_head_pod_from_serve_svc == Some(true);
     for side in [&observed.active, &observed.pending] {
         let Some(head) = &side.head else { continue };
-        let healthy = side.healthy.as_ref().and_then(|heard| heard.answer.as_ref().ok()).copied();
+        let healthy = side.healthy.as_ref().and_then(|heard| heard.response.as_ref().ok()).copied();
         let wanted = if excluded { Some(false) } else { healthy };
         let Some(wanted) = wanted.map(|wanted| if wanted { "true" } else { "false" }) else { continue };
         if head.object.label(labels::SERVE) == wanted {
@@ -295,7 +306,7 @@ fn label_heads(draft: &mut Draft<'_>) {
         let patch = json!({ "metadata": { "labels": { (labels::SERVE): wanted } } });
         let kind = ApiKind::of::<k8s_openapi::api::core::v1::Pod>();
         let note = format!("Updated the serve label of the head Pod {} to {wanted}", head.key);
-        let event = Event::normal("UpdatedHeadPodServeLabel", "Update", note);
+        let event = Event::normal(events::UPDATED_HEAD_POD_SERVE_LABEL, "Update", note);
         draft.steps.push(Action::merge(kind, head.key.clone(), patch).with_event(event));
     }
 }
@@ -326,7 +337,7 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
                 head.unwrap_or_default(),
                 serve.unwrap_or_default()
             );
-            draft.events.push(Event::warning("FailedToUpdateService", "Update", note));
+            draft.events.push(Event::warning(events::FAILED_TO_UPDATE_SERVICE, "Update", note));
             return None;
         }
         return head.filter(|_| serve.is_some());
@@ -338,7 +349,7 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         match objects::serve_service(service, &target.object) {
             Ok(serve) => wanted.push((&observed.serve_service, serve)),
             Err(error) => {
-                draft.events.push(Event::warning("FailedToCreateService", "Create", error));
+                draft.events.push(Event::warning(events::FAILED_TO_CREATE_SERVICE, "Create", error));
                 return None;
             }
         }
@@ -361,13 +372,13 @@ fn ensure_service(
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let (namespace, name) = (text(&wanted.metadata.namespace), text(&wanted.metadata.name));
         let note = format!("Created the Service {namespace}/{name}");
-        let event = Event::normal("CreatedService", "Create", note);
+        let event = Event::normal(events::CREATED_SERVICE, "Create", note);
         return Ok(Some(Action::create(ApiKind::of::<Service>(), wanted).with_event(event)));
     };
     update::refuse_foreign(live, root)?;
     let note = format!("Updated the Service {}", live.key);
     let update = update::to_select(live, wanted);
-    Ok(update.map(|update| update.with_event(Event::normal("UpdatedService", "Update", note))))
+    Ok(update.map(|update| update.with_event(Event::normal(events::UPDATED_SERVICE, "Update", note))))
 }
 
 /// Takes over what the clusters say of themselves.
@@ -416,7 +427,7 @@ fn give_up_initializing(draft: &mut Draft<'_>) {
         return;
     };
     if until > observed.now {
-        draft.look_at(until);
+        draft.requeue_at(until);
         return;
     }
     draft.status.active_service_status = None;
@@ -424,5 +435,5 @@ fn give_up_initializing(draft: &mut Draft<'_>) {
     let message = format!("RayService did not become ready within {timeout:?}");
     status::set(&mut draft.status, observed.now, READY, Some(false), INITIALIZING_TIMEOUT, &message);
     let note = format!("{message}; delete it and create it again");
-    draft.events.push(Event::warning("RayServiceInitializingTimeout", "Reconcile", note));
+    draft.events.push(Event::warning(events::RAY_SERVICE_INITIALIZING_TIMEOUT, "Reconcile", note));
 }

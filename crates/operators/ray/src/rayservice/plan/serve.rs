@@ -8,6 +8,8 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
+use quintet_api::ray::conditions;
+use quintet_api::ray::events;
 use quintet_api::{
     names::short_hash,
     ray::v1::{AppStatus, RayCluster, ServeDeploymentStatus},
@@ -44,7 +46,7 @@ pub(crate) fn head_is_ready(side: &ObservedSide, conditions_are_on: bool) -> boo
         return side.head.as_ref().is_some_and(|head| head.object.is_running_and_ready());
     }
     let conditions = cluster.object.status.as_ref().and_then(|status| status.conditions.as_deref());
-    quintet_api::conditions::is_true(conditions.unwrap_or_default(), "HeadPodReady")
+    quintet_api::conditions::is_true(conditions.unwrap_or_default(), conditions::HEAD_POD_READY)
 }
 
 /// Looks at the applications of one cluster and, if it may, makes them what the service wants.
@@ -57,7 +59,8 @@ pub(crate) fn reconcile(draft: &mut Draft<'_>, side: Side, may_deploy: bool) -> 
     if !head_is_ready(of_side, observed.settings.gates.status_conditions) {
         return Served { statuses: Some(BTreeMap::new()), ..Served::default() };
     }
-    let (Some(at), Some(Ok(heard))) = (&of_side.address, of_side.heard.as_ref().map(|heard| &heard.answer))
+    let (Some(at), Some(Ok(heard))) =
+        (&of_side.address, of_side.applications.as_ref().map(|heard| &heard.response))
     else {
         return Served::default();
     };
@@ -156,7 +159,7 @@ pub(crate) fn deploy(
         Err(error) => {
             let note =
                 format!("Failed to update serve applications to the RayCluster {}: {error}", cluster.key);
-            draft.events.push(Event::warning("FailedToUpdateServeApplications", "Update", note));
+            draft.events.push(Event::warning(events::FAILED_TO_UPDATE_SERVE_APPLICATIONS, "Update", note));
             return false;
         }
     };
@@ -167,12 +170,12 @@ pub(crate) fn deploy(
     let event = match change {
         ServeChange::Applications => {
             let note = format!("Updated serve applications to the RayCluster {}", cluster.key);
-            Event::normal("UpdatedServeApplications", "Update", note)
+            Event::normal(events::UPDATED_SERVE_APPLICATIONS, "Update", note)
         }
         ServeChange::TargetCapacity => {
             let capacity = capacity.unwrap_or_default();
             let note = format!("Updated target capacity of the RayCluster {} to {capacity}", cluster.key);
-            Event::normal("UpdatedServeTargetCapacity", "Update", note)
+            Event::normal(events::UPDATED_SERVE_TARGET_CAPACITY, "Update", note)
         }
     };
     let (cluster_key, at) = (cluster.key.clone(), at.clone());

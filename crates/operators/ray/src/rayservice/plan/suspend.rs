@@ -1,5 +1,6 @@
 //! A RayService that is asked to have nothing for a while.
 
+use quintet_api::ray::{events, reasons};
 use quintet_controller::{Action, ApiKind, Event};
 
 use super::{Draft, clusters};
@@ -17,11 +18,18 @@ pub(crate) fn consider(mut draft: Draft<'_>) -> Result<Draft<'_>, Plan> {
     }
     if status::holds(&draft.status, SUSPENDED) {
         if wanted {
-            return Err(Plan::nothing());
+            return Err(Plan::awaiting("spec.suspend to be false"));
         }
         draft.observe_generation();
         let message = "RayService was resumed";
-        status::set(&mut draft.status, observed.now, SUSPENDED, Some(false), "RayServiceResumed", message);
+        status::set(
+            &mut draft.status,
+            observed.now,
+            SUSPENDED,
+            Some(false),
+            reasons::RAY_SERVICE_RESUMED,
+            message,
+        );
         status::begin(&mut draft.status, observed.now);
         return Ok(draft);
     }
@@ -36,9 +44,23 @@ fn begin(mut draft: Draft<'_>) -> Plan {
     let now = draft.observed.now;
     draft.observe_generation();
     let status = &mut draft.status;
-    status::set(status, now, SUSPENDING, Some(true), "SuspendRequested", "RayService is to be suspended");
+    status::set(
+        status,
+        now,
+        SUSPENDING,
+        Some(true),
+        reasons::SUSPEND_REQUESTED,
+        "RayService is to be suspended",
+    );
     for type_ in [READY, UPGRADING, ROLLING_BACK] {
-        status::set(status, now, type_, Some(false), "SuspendInProgress", "RayService is being suspended");
+        status::set(
+            status,
+            now,
+            type_,
+            Some(false),
+            reasons::SUSPEND_IN_PROGRESS,
+            "RayService is being suspended",
+        );
     }
     status.active_service_status = None;
     status.pending_service_status = None;
@@ -64,7 +86,7 @@ fn clear(mut draft: Draft<'_>) -> Plan {
             let kind = ApiKind::of::<k8s_openapi::api::core::v1::Service>();
             let note = format!("Deleted the Service {}", service.key);
             draft.steps.push(Action::delete(kind, service).with_event(Event::normal(
-                "DeletedService",
+                events::DELETED_SERVICE,
                 "Delete",
                 note,
             )));
@@ -77,21 +99,21 @@ fn clear(mut draft: Draft<'_>) -> Plan {
         is_clear = false;
         if !object.deleting {
             let note = format!("Deleted the {} {}", kind.kind, object.key);
-            let reason = format!("Deleted{}", kind.kind);
+            let reason = events::deleted(&kind.kind);
             draft.steps.push(Action::delete(kind, object).with_event(Event::normal(&reason, "Delete", note)));
         }
     }
     let status = &mut draft.status;
     if is_clear {
         let message = "RayService is suspended";
-        status::set(status, now, SUSPENDING, Some(false), "SuspendComplete", message);
-        status::set(status, now, SUSPENDED, Some(true), "SuspendComplete", message);
+        status::set(status, now, SUSPENDING, Some(false), reasons::SUSPEND_COMPLETE, message);
+        status::set(status, now, SUSPENDED, Some(true), reasons::SUSPEND_COMPLETE, message);
         for type_ in [READY, UPGRADING, ROLLING_BACK] {
-            status::set(status, now, type_, Some(false), "SuspendComplete", message);
+            status::set(status, now, type_, Some(false), reasons::SUSPEND_COMPLETE, message);
         }
     } else {
         let message = "RayService is being suspended";
-        status::set(status, now, SUSPENDING, Some(true), "SuspendInProgress", message);
+        status::set(status, now, SUSPENDING, Some(true), reasons::SUSPEND_IN_PROGRESS, message);
     }
     draft.done()
 }

@@ -41,7 +41,7 @@ fn a_users_service() {
     }});
     let object = cluster("chat-a", &cluster_spec()).object;
     golden(
-        "service/tests/golden/custom-serve-service.yaml",
+        "rayservice/tests/golden/custom-serve-service.yaml",
         &yaml(&objects::serve_service(&service(custom.clone()), &object).unwrap()),
     );
     // Ports that are not for Serve: the user's are all there is.

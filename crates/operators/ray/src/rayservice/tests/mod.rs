@@ -134,7 +134,7 @@ impl World {
         let host = format!("{name}-head-svc.ns.svc.cluster.local:8265");
         let of_side = ObservedSide {
             address: Some(Address::of(&cluster.object, &host)),
-            heard: answer.map(|answer| Observation { at: now(), since: now(), answer }),
+            applications: answer.map(|response| Observation { at: now(), since: now(), response }),
             head: Some(Arc::new(entry(
                 NAMESPACE,
                 &format!("{name}-head"),

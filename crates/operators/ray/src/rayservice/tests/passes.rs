@@ -350,7 +350,7 @@ fn heads_take_requests_while_their_proxy_does() {
                 .with(Side::Active, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
                 .leading_to("chat-a");
         world.observed.active.healthy =
-            healthy.map(|healthy| Observation { at: now(), since: now(), answer: Ok(healthy) });
+            healthy.map(|healthy| Observation { at: now(), since: now(), response: Ok(healthy) });
         world.plan()
     };
     let plan = labelled(Some(true), false);
@@ -461,11 +461,11 @@ fn mistakes_are_told_and_what_serves_goes_on() {
     let mut leaving = super::world(json!({"rayClusterDeletionDelaySeconds": -1}), json!(status));
     leaving.observed.clusters.push(Arc::new(old));
     assert_eq!(steps(&leaving.plan()), ["delete RayCluster.ray.io ns/chat-old"], "its time had come before");
-    let mended = super::world(json!({}), serde_json::to_value(&status).unwrap())
+    let fixed = super::world(json!({}), serde_json::to_value(&status).unwrap())
         .with(Side::Active, cluster("chat-a", &cluster_spec()), Some(CONFIG), Serve::App("RUNNING"))
         .leading_to("chat-a")
         .with_endpoints(1);
-    assert_eq!(conditions_of(&mended.status_after(&mended.plan()))[0], "Ready=True/NonZeroServeEndpoints");
+    assert_eq!(conditions_of(&fixed.status_after(&fixed.plan()))[0], "Ready=True/NonZeroServeEndpoints");
 }
 
 #[test]
@@ -488,7 +488,8 @@ fn a_deleted_service_takes_its_clusters_with_it() {
 
 #[test]
 fn what_others_manage_is_left_alone() {
-    assert_eq!(world(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), Null).plan(), Plan::nothing());
+    let world = world(json!({"managedBy": "kueue.x-k8s.io/multikueue"}), Null);
+    assert_eq!(world.plan(), Plan::awaiting("the controller kueue.x-k8s.io/multikueue, which manages it"));
 }
 
 #[test]

@@ -91,7 +91,8 @@ fn suspended_until_resumed() {
             condition("Ready", "False", "SuspendComplete"), condition("UpgradeInProgress", "False", "SuspendComplete"),
         ]})
     };
-    assert_eq!(world(json!({"suspend": true}), suspended()).plan(), Plan::nothing());
+    let still = world(json!({"suspend": true}), suspended());
+    assert_eq!(still.plan(), Plan::awaiting("spec.suspend to be false"));
     let resumed = world(json!({}), suspended());
     let status = resumed.status_after(&resumed.plan());
     assert_eq!(
