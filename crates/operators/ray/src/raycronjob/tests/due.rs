@@ -1,5 +1,6 @@
 //! When a RayCronJob makes a RayJob, and which.
 
+use quintet_controller::{Action, Next};
 use serde_json::{Value, json};
 
 use crate::{

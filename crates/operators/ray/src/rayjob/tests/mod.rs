@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    dashboard::JobStatus,
+    dashboard::{JobInfo, JobStatus, Observation},
     pod_view::{ContainerState, ContainerView},
     testing::{ago, cluster_spec, entry, merge, now, replayed},
     watches::{JobEnd, PortView},

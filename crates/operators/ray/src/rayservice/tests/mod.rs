@@ -7,13 +7,13 @@ mod suspension;
 
 use std::sync::Arc;
 
-use quintet_api::ray::v1::{RayCluster, RayService, RayServiceStatus};
+use quintet_api::ray::v1::{RayCluster, RayService, RayServiceClusterStatus, RayServiceStatus};
 use quintet_controller::{Class, cache::Entry};
 use serde_json::{Value, json};
 
-use super::*;
+use super::{plan::serve, upgrade::Side, *};
 use crate::{
-    dashboard::{Application, DashboardError},
+    dashboard::{Address, Application, Applications, DashboardError, Observation},
     spec_hash::upgrade_hash,
     testing::{ago, cluster_spec, entry, merge, now, replayed},
 };
