@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Chance that follows from a seed. Clones go on with the same sequence.
+/// A seeded rng. Clones go on with the same sequence.
 #[derive(Clone, Debug)]
-pub struct Dice(Arc<Mutex<u64>>);
+pub struct Rng(Arc<Mutex<u64>>);
 
-impl Dice {
-    /// The dice of a seed.
+impl Rng {
+    /// The rng of a seed.
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x51_7cc1_b727_220a)))
     }
