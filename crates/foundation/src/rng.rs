@@ -70,6 +70,11 @@ impl Rng {
         self.next_u64().checked_rem(bound).unwrap_or(0)
     }
 
+    /// True so many times in a thousand, for fault injection.
+    pub fn happens(&self, per_thousand: u64) -> bool {
+        self.below(1000) < per_thousand
+    }
+
     /// A random UUID (version 4).
     pub fn uuid(&self) -> String {
         let mut bytes = [0; 16];

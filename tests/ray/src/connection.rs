@@ -19,11 +19,11 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::json;
 use tower::Service;
 
-use crate::{Dice, Rights, World};
+use crate::{Rights, Rng, World};
 
 /// What goes wrong, in thousandths of all requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Odds {
+pub struct FaultRates {
     /// Refused before anything happens.
     pub refused: u64,
     /// A write meets a conflict.
@@ -40,7 +40,7 @@ pub struct Odds {
     pub watch_lag: u64,
 }
 
-impl Odds {
+impl FaultRates {
     /// Everything goes wrong now and then.
     pub const ROUGH: Self =
         Self { refused: 30, conflict: 30, lost: 30, crash: 15, slow: 30, late: 30, watch_lag: 20 };
@@ -57,21 +57,21 @@ struct State {
     world: World,
     rights: Rights,
     inner: kube::Client,
-    dice: Dice,
-    odds: RwLock<Odds>,
+    rng: Rng,
+    fault_rates: RwLock<FaultRates>,
     is_dead: AtomicBool,
     writes: Mutex<Vec<String>>,
 }
 
 impl Connection {
     /// Connects to the API of a world.
-    pub fn new(world: &World, rights: Rights, odds: Odds) -> Self {
+    pub fn new(world: &World, rights: Rights, fault_rates: FaultRates) -> Self {
         Self(Arc::new(State {
             inner: world.api.admin_client(),
-            dice: world.dice.clone(),
+            rng: world.rng.clone(),
             world: world.clone(),
             rights,
-            odds: RwLock::new(odds),
+            fault_rates: RwLock::new(fault_rates),
             is_dead: AtomicBool::new(false),
             writes: Mutex::default(),
         }))
@@ -87,14 +87,14 @@ impl Connection {
         self.0.is_dead.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it has been killed, or has died by chance.
+    /// Whether it has been killed, or has crashed by an injected fault.
     pub fn is_dead(&self) -> bool {
         self.0.is_dead.load(Ordering::SeqCst)
     }
 
     /// From now on other things go wrong.
-    pub fn set_odds(&self, odds: Odds) {
-        *self.0.odds.write() = odds;
+    pub fn set_fault_rates(&self, fault_rates: FaultRates) {
+        *self.0.fault_rates.write() = fault_rates;
     }
 
     /// Takes the writes that were carried out since the last time, except those of events.
@@ -104,7 +104,7 @@ impl Connection {
 
     async fn carry(self, request: Request<Body>) -> Answer {
         let state = &self.0;
-        let odds = *state.odds.read();
+        let fault_rates = *state.fault_rates.read();
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let is_write = request.method() != Method::GET;
         let path = request.uri().path().to_owned();
@@ -114,18 +114,18 @@ impl Connection {
             state.world.note_broken_promise(format!("an operator may not {missing}"));
         }
         self.alive().await;
-        if state.dice.happens(odds.crash) {
+        if state.rng.happens(fault_rates.crash) {
             self.kill();
         }
         self.alive().await;
-        if state.dice.happens(odds.slow) {
-            tokio::time::sleep(Duration::from_secs(state.dice.roll(60))).await;
+        if state.rng.happens(fault_rates.slow) {
+            tokio::time::sleep(Duration::from_secs(state.rng.below(60))).await;
             self.alive().await;
         }
-        if state.dice.happens(odds.refused) {
+        if state.rng.happens(fault_rates.refused) {
             return status(503, "ServiceUnavailable");
         }
-        if is_write && state.dice.happens(odds.conflict) {
+        if is_write && state.rng.happens(fault_rates.conflict) {
             return status(409, "Conflict");
         }
         let answer = match state.inner.send(request).await {
@@ -138,15 +138,15 @@ impl Connection {
             state.world.look_for_broken_promises(&path).await;
         }
         // By what goes wrong now: there may be peace since the request was sent.
-        let odds = *state.odds.read();
-        if is_write && state.dice.happens(odds.crash) {
+        let fault_rates = *state.fault_rates.read();
+        if is_write && state.rng.happens(fault_rates.crash) {
             self.kill();
         }
-        if is_write && state.dice.happens(odds.late) {
-            tokio::time::sleep(Duration::from_secs(1 + state.dice.roll(10))).await;
+        if is_write && state.rng.happens(fault_rates.late) {
+            tokio::time::sleep(Duration::from_secs(1 + state.rng.below(10))).await;
         }
         self.alive().await;
-        if is_write && state.dice.happens(odds.lost) {
+        if is_write && state.rng.happens(fault_rates.lost) {
             return status(504, "Timeout");
         }
         let answer = answer.map(|body| body.map_err(Fault::from).boxed_unsync());
@@ -166,9 +166,9 @@ impl Connection {
         let stream = BodyStream::new(body).and_then(move |frame| {
             let connection = self.clone();
             async move {
-                let lag = connection.0.odds.read().watch_lag;
+                let lag = connection.0.fault_rates.read().watch_lag;
                 if lag > 0 {
-                    tokio::time::sleep(Duration::from_secs(connection.0.dice.roll(lag))).await;
+                    tokio::time::sleep(Duration::from_secs(connection.0.rng.below(lag))).await;
                 }
                 connection.alive().await;
                 Ok(frame)

@@ -1,4 +1,4 @@
-//! A kubelet for all pods of a world: they run as soon as it looks, unless chance has it otherwise.
+//! A kubelet for all pods of a world: they run as soon as it looks, unless a fault is injected.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Kubelet {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
         if pod.metadata.deletion_timestamp.is_some() {
-            if self.world.dice.happens(500) {
+            if self.world.rng.happens(500) {
                 let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
                 let _ = self.pods.delete(name, &now).await;
             }
@@ -53,7 +53,7 @@ impl Kubelet {
             let wish = PostParams::default();
             let _ = self.pods.create_subresource::<Value, Value>("binding", name, &wish, &binding).await;
         }
-        let status = if matches!(phase, "Running" | "Pending") && self.world.dice.happens(self.failing) {
+        let status = if matches!(phase, "Running" | "Pending") && self.world.rng.happens(self.failing) {
             json!({"phase": "Failed"})
         } else if phase == "Pending" {
             self.next_address += 1;

@@ -1,7 +1,7 @@
 //! The Ray operator in simulated worlds.
 //!
 //! A world is a Kubernetes API in memory, a kubelet that reports pods as running, and operators that can be killed
-//! between any two requests, see the past, and lose answers. Time is simulated, chance follows from a seed.
+//! between any two requests, see the past, and lose responses. Time is simulated, randomness follows from a seed.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,14 +11,12 @@
 
 pub mod cluster;
 mod connection;
-mod dice;
 mod kubelet;
 mod mortal;
 mod operator;
 mod rights;
 
-pub use connection::{Connection, Odds};
-pub use dice::Dice;
+pub use connection::{Connection, FaultRates};
 pub use kubelet::Kubelet;
 pub use mortal::Mortal;
 pub use operator::{Operator, Start};
@@ -30,7 +28,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api as Objects, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use quintet_api::{crd, ray::v1::RayCluster};
-use quintet_apiserver::{Api, Clock, Rng};
+pub use quintet_apiserver::Rng;
+use quintet_apiserver::{Api, Clock};
 use serde_json::Value;
 
 /// When every world begins.
@@ -75,8 +74,8 @@ pub fn try_worlds(default: u64, mut world: impl AsyncFnMut(&Api, u64)) {
 pub struct World {
     /// Its API.
     pub api: Api,
-    /// Its chance.
-    pub dice: Dice,
+    /// Its rng.
+    pub rng: Rng,
     /// Its number.
     pub seed: u64,
     begun: tokio::time::Instant,
@@ -89,7 +88,7 @@ impl World {
         let clock = Clock::simulated(START.parse().unwrap());
         let api = template.fork(clock, Rng::seeded(seed));
         let begun = tokio::time::Instant::now();
-        Self { api, dice: Dice::new(seed), seed, begun, broken: Arc::default() }
+        Self { api, rng: Rng::seeded(seed).fork(), seed, begun, broken: Arc::default() }
     }
 
     /// After every write of an operator: no cluster ever has two heads, not for a moment.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
 use quintet_ray::dashboard::{
-    Address, Answer, Applications, Dashboard, JobInfo, ProxyAddress, Submission,
+    Address, Applications, Dashboard, DashboardResult, JobInfo, ProxyAddress, Submission,
     simulated::SimulatedDashboard,
 };
 use serde_json::Value;
@@ -29,23 +29,23 @@ impl Mortal {
 }
 
 impl Dashboard for Mortal {
-    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, Option<JobInfo>> {
+    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> DashboardResult<'a, Option<JobInfo>> {
         async move { self.alive().await.job(at, id).await }.boxed()
     }
 
-    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> Answer<'a, ()> {
+    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> DashboardResult<'a, ()> {
         async move { self.alive().await.submit(at, job).await }.boxed()
     }
 
-    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, ()> {
+    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> DashboardResult<'a, ()> {
         async move { self.alive().await.stop(at, id).await }.boxed()
     }
 
-    fn applications<'a>(&'a self, at: &'a Address) -> Answer<'a, Applications> {
+    fn applications<'a>(&'a self, at: &'a Address) -> DashboardResult<'a, Applications> {
         async move { self.alive().await.applications(at).await }.boxed()
     }
 
-    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> Answer<'a, ()> {
+    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> DashboardResult<'a, ()> {
         async move { self.alive().await.deploy(at, config).await }.boxed()
     }
 

@@ -9,7 +9,7 @@ use quintet_ray::{
     settings::Settings,
 };
 
-use crate::{Connection, Mortal, NAMESPACE, Odds, Rights, START, World};
+use crate::{Connection, FaultRates, Mortal, NAMESPACE, Rights, START, World};
 
 /// How an operator is started.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub struct Start {
     /// The clock of its world.
     pub clock: Clock,
     /// What goes wrong between it and the API.
-    pub odds: Odds,
+    pub fault_rates: FaultRates,
     /// The Ray it looks after jobs and services on, if it does.
     pub ray: Option<Arc<SimulatedDashboard>>,
     /// Its name among replicas, if there are others.
@@ -28,9 +28,9 @@ pub struct Start {
 
 impl Start {
     /// An operator for clusters, alone in a world that begins now.
-    pub fn alone(odds: Odds) -> Self {
+    pub fn alone(fault_rates: FaultRates) -> Self {
         let clock = Clock::simulated(START.parse().unwrap());
-        Self { settings: Settings::default(), clock, odds, ray: None, identity: None }
+        Self { settings: Settings::default(), clock, fault_rates, ray: None, identity: None }
     }
 }
 
@@ -47,9 +47,9 @@ pub struct Operator {
 impl Operator {
     /// Starts an operator in a world, at the time it is there.
     pub fn start(world: &World, how: &Start) -> Self {
-        let Start { settings, clock, odds, ray, identity } = how;
-        let connection = Connection::new(world, Rights::of(settings), *odds);
-        let seed = Some(world.dice.roll(u64::MAX));
+        let Start { settings, clock, fault_rates, ray, identity } = how;
+        let connection = Connection::new(world, Rights::of(settings), *fault_rates);
+        let seed = Some(world.rng.below(u64::MAX));
         let client = connection.client();
         let (runtime, metrics) = match identity {
             Some(identity) => {
@@ -70,7 +70,7 @@ impl Operator {
         Self { connection, runtime, metrics }
     }
 
-    /// Whether it is dead, or stands by for ever because it has lost the lead: then somebody starts it again.
+    /// Whether it is dead, or stands by forever because it has lost the lease: then it is restarted.
     pub fn is_over(&self) -> bool {
         self.connection.is_dead() || self.runtime.tasks().is_stopping()
     }

@@ -62,8 +62,10 @@ const CASES: &[Case] = &[
     ("a suspended cluster has no pods, and gets them back", |place| suspends(place).boxed()),
     ("hosts of a replica are replaced together", |place| replicas(place).boxed()),
     ("an autoscaler gets its rights, a dashboard its Ingress", |place| autoscales(place).boxed()),
-    ("a cluster in Redis is let go in the end", |place| lets_go(place).boxed()),
-    ("a mistake is told, and forgiven when it is mended", |place| forgives(place).boxed()),
+    ("a cluster with state in Redis is finalized in the end", |place| finalizes(place).boxed()),
+    ("an invalid spec is reported, and accepted when it is fixed", |place| {
+        accepts_a_fixed_spec(place).boxed()
+    }),
     ("a pod that is refused is told in the status", |place| refusals(place).boxed()),
     ("a changed cluster is recreated if asked", |place| recreates(place).boxed()),
     ("a job gets a cluster, runs to its end, and its cluster goes", |place| runs_jobs(place).boxed()),
@@ -213,7 +215,7 @@ async fn autoscales(place: Place) -> Result<()> {
     Ok(())
 }
 
-async fn lets_go(place: Place) -> Result<()> {
+async fn finalizes(place: Place) -> Result<()> {
     let mut steady = cluster("demo", 1);
     steady["spec"]["gcsFaultToleranceOptions"] = json!({"redisAddress": "redis:6379"});
     steady["metadata"]["annotations"] = json!({"ray.io/gcs-ft-deletion-timeout": "5"});
@@ -226,7 +228,7 @@ async fn lets_go(place: Place) -> Result<()> {
     Ok(())
 }
 
-async fn forgives(place: Place) -> Result<()> {
+async fn accepts_a_fixed_spec(place: Place) -> Result<()> {
     let mut wrong = cluster("demo", 1);
     wrong["spec"]["workerGroupSpecs"][0]["minReplicas"] = 20.into();
     place.create::<RayCluster>(wrong).await?;

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use quintet_api::ray::v1::RayCluster;
 use quintet_apiserver::Api;
-use quintet_ray_tests::{Kubelet, Odds, Operator, Start, World, simulate, try_worlds};
+use quintet_ray_tests::{FaultRates, Kubelet, Operator, Start, World, simulate, try_worlds};
 use serde_json::{Value, json};
 
 fn cluster(name: &str, workers: u64, hosts: u64) -> Value {
@@ -31,9 +31,9 @@ fn label<'a>(pod: &'a Pod, name: &str) -> &'a str {
 
 /// What happens to a cluster in the next moment.
 async fn change_minds(world: &World, wanted: &mut BTreeMap<&str, u64>) {
-    let name = if world.dice.happens(500) { "plain" } else { "slices" };
-    let replicas = world.dice.roll(4);
-    match world.dice.roll(4) {
+    let name = if world.rng.happens(500) { "plain" } else { "slices" };
+    let replicas = world.rng.below(4);
+    match world.rng.below(4) {
         0 => world.change(name, &json!({"spec": {"suspend": true}})).await,
         1 => world.change(name, &json!({"spec": {"suspend": false}})).await,
         _ => {
@@ -45,9 +45,9 @@ async fn change_minds(world: &World, wanted: &mut BTreeMap<&str, u64>) {
 
 /// One world: users change their minds, pods die, operators die and come back; then peace. With a standby there are two
 /// operators, and one leads.
-async fn live(template: &Api, seed: u64, odds: Odds, has_standby: bool) {
+async fn live(template: &Api, seed: u64, fault_rates: FaultRates, has_standby: bool) {
     let world = World::new(template, seed);
-    let mut how = Start::alone(odds);
+    let mut how = Start::alone(fault_rates);
     let mut kubelet = Kubelet::new(&world);
     kubelet.failing = 10;
     let mut replicas = 0;
@@ -61,11 +61,11 @@ async fn live(template: &Api, seed: u64, odds: Odds, has_standby: bool) {
     world.create(cluster("slices", 1, 2)).await;
     let mut wanted = BTreeMap::from([("plain", 2), ("slices", 1)]);
     for _ in 0..12 {
-        kubelet.work(world.dice.roll(6), 1 + world.dice.roll(6)).await;
+        kubelet.work(world.rng.below(6), 1 + world.rng.below(6)).await;
         for operator in &mut operators {
-            if operator.is_over() || world.dice.happens(150) {
+            if operator.is_over() || world.rng.happens(150) {
                 operator.kill();
-                world.pass(Duration::from_secs(world.dice.roll(60))).await;
+                world.pass(Duration::from_secs(world.rng.below(60))).await;
                 *operator = start(&mut how);
             }
         }
@@ -75,9 +75,9 @@ async fn live(template: &Api, seed: u64, odds: Odds, has_standby: bool) {
         world.change(name, &json!({"spec": {"suspend": false}})).await;
     }
     kubelet.failing = 0;
-    how.odds = Odds::default();
+    how.fault_rates = FaultRates::default();
     for operator in &mut operators {
-        operator.connection.set_odds(how.odds);
+        operator.connection.set_fault_rates(how.fault_rates);
         if operator.is_over() {
             operator.kill();
             *operator = start(&mut how);
@@ -176,46 +176,46 @@ async fn what_is_wrong(world: &World, wanted: &BTreeMap<&str, u64>) -> String {
     wrong
 }
 
-fn try_all(odds: Odds, default: u64) {
-    try_worlds(default, async |template, seed| live(template, seed, odds, false).await);
+fn try_all(fault_rates: FaultRates, default: u64) {
+    try_worlds(default, async |template, seed| live(template, seed, fault_rates, false).await);
 }
 
 #[test]
 fn a_world_without_faults_ends_right() {
-    try_all(Odds::default(), 100);
+    try_all(FaultRates::default(), 100);
 }
 
 #[test]
 fn a_rough_world_ends_right() {
-    try_all(Odds::ROUGH, 250);
+    try_all(FaultRates::ROUGH, 250);
 }
 
 #[test]
 fn a_world_whose_operator_dies_ends_right() {
-    try_all(Odds { crash: 60, ..Odds::default() }, 150);
+    try_all(FaultRates { crash: 60, ..FaultRates::default() }, 150);
 }
 
 #[test]
 fn a_world_that_loses_answers_and_sees_the_past_ends_right() {
-    try_all(Odds { lost: 200, watch_lag: 60, ..Odds::default() }, 150);
+    try_all(FaultRates { lost: 200, watch_lag: 60, ..FaultRates::default() }, 150);
 }
 
 #[test]
 fn a_world_whose_watches_are_faster_than_answers_ends_right() {
-    try_all(Odds { late: 300, lost: 30, crash: 20, ..Odds::default() }, 150);
+    try_all(FaultRates { late: 300, lost: 30, crash: 20, ..FaultRates::default() }, 150);
 }
 
 /// The next leader knows what the last one did, though its watches lag behind.
 #[test]
 fn a_world_with_a_standby_ends_right() {
-    let odds = Odds { crash: 20, late: 30, watch_lag: 60, ..Odds::default() };
-    try_worlds(150, async |template, seed| live(template, seed, odds, true).await);
+    let fault_rates = FaultRates { crash: 20, late: 30, watch_lag: 60, ..FaultRates::default() };
+    try_worlds(150, async |template, seed| live(template, seed, fault_rates, true).await);
 }
 
 #[test]
 fn the_clock_of_a_world_is_its_own() {
     simulate(async {
-        let clock = Start::alone(Odds::default()).clock;
+        let clock = Start::alone(FaultRates::default()).clock;
         let before = clock.now();
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(clock.now().duration_since(before).as_secs(), 60);

@@ -20,7 +20,7 @@ use quintet_ray::dashboard::{
     SecretTokens, Tokens as _,
     simulated::{Faults, SimulatedDashboard},
 };
-use quintet_ray_tests::{Kubelet, Odds, Operator, Start, World, simulate, template, try_worlds};
+use quintet_ray_tests::{FaultRates, Kubelet, Operator, Start, World, simulate, template, try_worlds};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -48,9 +48,9 @@ struct Stage {
 const SUBMITTER_LAG: Duration = Duration::from_secs(4);
 
 impl Stage {
-    fn new(template: &Api, seed: u64, odds: Odds, faults: Faults) -> Self {
+    fn new(template: &Api, seed: u64, fault_rates: FaultRates, faults: Faults) -> Self {
         let world = World::new(template, seed);
-        let mut how = Start::alone(odds);
+        let mut how = Start::alone(fault_rates);
         how.settings.gates.cron_job = true;
         let clock = how.clock.clone();
         let ray = Arc::new(SimulatedDashboard::new(clock.clone(), seed));
@@ -62,27 +62,29 @@ impl Stage {
         Self { world, ray, clock, kubelet, operator, how, seed, ended, announced }
     }
 
-    /// The operator that has died, or dies now by chance, comes back after a while.
+    /// The operator that has died, or crashes now by an injected fault, comes back after a while.
     async fn maybe_restart(&mut self) {
-        if self.operator.connection.is_dead() || self.world.dice.happens(100) {
+        if self.operator.connection.is_dead() || self.world.rng.happens(100) {
             self.operator.kill();
-            self.world.pass(Duration::from_secs(self.world.dice.roll(60))).await;
+            self.world.pass(Duration::from_secs(self.world.rng.below(60))).await;
             self.operator = Operator::start(&self.world, &self.how);
         }
     }
 
     /// The same, for worlds that are looked at every second.
     async fn maybe_restart_rarely(&mut self) {
-        if self.operator.connection.is_dead() || (self.how.odds.crash > 0 && self.world.dice.happens(10)) {
+        if self.operator.connection.is_dead()
+            || (self.how.fault_rates.crash > 0 && self.world.rng.happens(10))
+        {
             self.maybe_restart().await;
         }
     }
 
     /// From now on nothing goes wrong.
     fn make_peace(&mut self) {
-        self.how.odds = Odds::default();
+        self.how.fault_rates = FaultRates::default();
         self.ray.set_faults(Faults::default());
-        self.operator.connection.set_odds(self.how.odds);
+        self.operator.connection.set_fault_rates(self.how.fault_rates);
         if self.operator.connection.is_dead() {
             self.operator.kill();
             self.operator = Operator::start(&self.world, &self.how);
@@ -330,8 +332,8 @@ fn job(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": name}, "spec": all})
 }
 
-async fn jobs_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
-    let mut stage = Stage::new(template, seed, odds, faults);
+async fn jobs_live(template: &Api, seed: u64, fault_rates: FaultRates, faults: Faults) {
+    let mut stage = Stage::new(template, seed, fault_rates, faults);
     stage.create::<RayJob>(job("posted", &json!({"submissionMode": "HTTPMode"}))).await;
     stage.create::<RayJob>(job("submitted", &json!({}))).await;
     let failing = json!({"submissionMode": "HTTPMode", "entrypoint": "exit 1", "backoffLimit": 2});
@@ -339,9 +341,9 @@ async fn jobs_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
     stage.create::<RayJob>(job("paused", &json!({"submissionMode": "HTTPMode"}))).await;
     stage.create::<RayJob>(job("unwanted", &json!({"submissionMode": "HTTPMode"}))).await;
     for round in 0..10 {
-        stage.live(1 + stage.world.dice.roll(15)).await;
+        stage.live(1 + stage.world.rng.below(15)).await;
         stage.maybe_restart().await;
-        let suspend = stage.world.dice.happens(400);
+        let suspend = stage.world.rng.happens(400);
         stage.change::<RayJob>("paused", &json!({"spec": {"suspend": suspend}})).await;
         if round == 5 {
             let jobs = stage.world.objects::<RayJob>();
@@ -392,8 +394,8 @@ async fn what_is_wrong_with_jobs(stage: &Stage) -> String {
 
 const CONFIG: &str = "applications: [{name: app, import_path: app:main}]";
 
-async fn services_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
-    let mut stage = Stage::new(template, seed, odds, faults);
+async fn services_live(template: &Api, seed: u64, fault_rates: FaultRates, faults: Faults) {
+    let mut stage = Stage::new(template, seed, fault_rates, faults);
     let service = json!({
         "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"},
         "spec": {"serveConfigV2": CONFIG, "rayClusterConfig": cluster_spec("ray:0")},
@@ -401,9 +403,9 @@ async fn services_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
     stage.create::<RayService>(service).await;
     let mut version = 0;
     for round in 0..8 {
-        stage.live(1 + stage.world.dice.roll(40)).await;
+        stage.live(1 + stage.world.rng.below(40)).await;
         stage.maybe_restart().await;
-        match stage.world.dice.roll(4) {
+        match stage.world.rng.below(4) {
             0 => {
                 version += 1;
                 let patch = json!({"spec": {"rayClusterConfig": cluster_spec(&format!("ray:{version}"))}});
@@ -493,8 +495,8 @@ fn split(service: &RayService) -> Option<[i32; 4]> {
 }
 
 /// An upgrade in steps, and one that the user regrets half-way.
-async fn steps_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
-    let mut stage = Stage::new(template, seed, Odds::default(), Faults::default());
+async fn steps_live(template: &Api, seed: u64, fault_rates: FaultRates, faults: Faults) {
+    let mut stage = Stage::new(template, seed, FaultRates::default(), Faults::default());
     stage.install_gateways().await;
     let service = json!({
         "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"}, "spec": incremental("ray:0"),
@@ -505,9 +507,9 @@ async fn steps_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
             what_is_wrong_with_the_service(stage, "ray:0", &["chat-head-svc"]).await
         })
         .await;
-    stage.how.odds = odds;
+    stage.how.fault_rates = fault_rates;
     stage.ray.set_faults(faults);
-    stage.operator.connection.set_odds(odds);
+    stage.operator.connection.set_fault_rates(fault_rates);
 
     stage.change::<RayService>("chat", &json!({"spec": incremental("ray:1")})).await;
     let mut last = [100, 0, 100, 0];
@@ -565,8 +567,8 @@ async fn steps_live(template: &Api, seed: u64, odds: Odds, faults: Faults) {
 }
 
 /// A RayJob every two minutes, and one at most for each tick, though the operator is away now and then.
-async fn cron_jobs_live(template: &Api, seed: u64, odds: Odds) {
-    let mut stage = Stage::new(template, seed, odds, Faults::default());
+async fn cron_jobs_live(template: &Api, seed: u64, fault_rates: FaultRates) {
+    let mut stage = Stage::new(template, seed, fault_rates, Faults::default());
     let template =
         json!({"submissionMode": "HTTPMode", "entrypoint": "a", "rayClusterSpec": cluster_spec("ray")});
     let cron = json!({
@@ -575,7 +577,7 @@ async fn cron_jobs_live(template: &Api, seed: u64, odds: Odds) {
     });
     stage.create::<RayCronJob>(cron).await;
     for _ in 0..6 {
-        stage.world.pass(Duration::from_secs(30 + stage.world.dice.roll(180))).await;
+        stage.world.pass(Duration::from_secs(30 + stage.world.rng.below(180))).await;
         stage.maybe_restart().await;
     }
     stage.make_peace();
@@ -591,19 +593,19 @@ async fn cron_jobs_live(template: &Api, seed: u64, odds: Odds) {
     stage.end().await;
 }
 
-fn jobs(odds: Odds, faults: Faults, default: u64) {
-    try_worlds(default, async |template, seed| jobs_live(template, seed, odds, faults).await);
+fn jobs(fault_rates: FaultRates, faults: Faults, default: u64) {
+    try_worlds(default, async |template, seed| jobs_live(template, seed, fault_rates, faults).await);
 }
 
-fn services(odds: Odds, faults: Faults, default: u64) {
-    try_worlds(default, async |template, seed| services_live(template, seed, odds, faults).await);
+fn services(fault_rates: FaultRates, faults: Faults, default: u64) {
+    try_worlds(default, async |template, seed| services_live(template, seed, fault_rates, faults).await);
 }
 
 #[test]
 fn tokens_come_from_secrets() {
     simulate(async {
         let template = template().await;
-        let stage = Stage::new(&template, 0, Odds::default(), Faults::default());
+        let stage = Stage::new(&template, 0, FaultRates::default(), Faults::default());
         let tokens = SecretTokens::new(stage.operator.runtime.api().clone());
         let error = tokens.token("default", "auth").await.unwrap_err().to_string();
         assert!(error.contains("Secret default/auth: it does not exist"), "{error}");
@@ -623,17 +625,17 @@ fn tokens_come_from_secrets() {
 
 #[test]
 fn jobs_in_a_world_without_faults() {
-    jobs(Odds::default(), Faults::default(), 2);
+    jobs(FaultRates::default(), Faults::default(), 2);
 }
 
 #[test]
 fn jobs_with_a_rough_ray() {
-    jobs(Odds::default(), ROUGH_RAY, 5);
+    jobs(FaultRates::default(), ROUGH_RAY, 5);
 }
 
 #[test]
 fn jobs_in_a_rough_world() {
-    jobs(Odds::ROUGH, ROUGH_RAY, 15);
+    jobs(FaultRates::ROUGH, ROUGH_RAY, 15);
 }
 
 /// A job is over as soon as Ray and its submitter say so.
@@ -641,7 +643,7 @@ fn jobs_in_a_rough_world() {
 fn jobs_end_soon_after_their_submitters() {
     simulate(async {
         let template = template().await;
-        let mut stage = Stage::new(&template, 0, Odds::default(), Faults::default());
+        let mut stage = Stage::new(&template, 0, FaultRates::default(), Faults::default());
         let names = ["a", "b", "c"];
         for name in names {
             stage.create::<RayJob>(job(name, &json!({}))).await;
@@ -667,7 +669,7 @@ fn jobs_end_soon_after_their_submitters() {
     });
 }
 
-/// However Ray turns orders down, it is not stormed with them.
+/// However Ray rejects requests, it is not flooded with them.
 #[test]
 fn orders_in_vain_are_paced() {
     let refusing = Faults { refused_orders: 100, ..Faults::default() };
@@ -675,7 +677,7 @@ fn orders_in_vain_are_paced() {
     simulate(async {
         let template = template().await;
         for faults in [refusing, ignoring] {
-            let mut stage = Stage::new(&template, 0, Odds::default(), faults);
+            let mut stage = Stage::new(&template, 0, FaultRates::default(), faults);
             stage.create::<RayJob>(job("posted", &json!({"submissionMode": "HTTPMode"}))).await;
             let service = json!({
                 "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"},
@@ -699,17 +701,17 @@ fn orders_in_vain_are_paced() {
 
 #[test]
 fn services_in_a_world_without_faults() {
-    services(Odds::default(), Faults::default(), 2);
+    services(FaultRates::default(), Faults::default(), 2);
 }
 
 #[test]
 fn services_in_a_rough_world() {
-    services(Odds::ROUGH, ROUGH_RAY, 10);
+    services(FaultRates::ROUGH, ROUGH_RAY, 10);
 }
 
 #[test]
 fn cron_jobs_in_a_rough_world() {
-    try_worlds(20, async |template, seed| cron_jobs_live(template, seed, Odds::ROUGH).await);
+    try_worlds(20, async |template, seed| cron_jobs_live(template, seed, FaultRates::ROUGH).await);
 }
 
 /// Without the Gateway API a service that is upgraded in steps has no routing, and says so; the rest is there.
@@ -717,7 +719,7 @@ fn cron_jobs_in_a_rough_world() {
 fn a_service_in_steps_without_gateways() {
     simulate(async {
         let template = template().await;
-        let mut stage = Stage::new(&template, 0, Odds::default(), Faults::default());
+        let mut stage = Stage::new(&template, 0, FaultRates::default(), Faults::default());
         let service = json!({
             "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"}, "spec": incremental("ray:0"),
         });
@@ -736,16 +738,16 @@ fn a_service_in_steps_without_gateways() {
     });
 }
 
-fn steps(odds: Odds, faults: Faults, default: u64) {
-    try_worlds(default, async |template, seed| steps_live(template, seed, odds, faults).await);
+fn steps(fault_rates: FaultRates, faults: Faults, default: u64) {
+    try_worlds(default, async |template, seed| steps_live(template, seed, fault_rates, faults).await);
 }
 
 #[test]
 fn upgrades_in_steps_in_a_world_without_faults() {
-    steps(Odds::default(), Faults::default(), 1);
+    steps(FaultRates::default(), Faults::default(), 1);
 }
 
 #[test]
 fn upgrades_in_steps_in_a_rough_world() {
-    steps(Odds::ROUGH, ROUGH_RAY, 5);
+    steps(FaultRates::ROUGH, ROUGH_RAY, 5);
 }

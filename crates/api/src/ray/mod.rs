@@ -1,5 +1,8 @@
 //! `ray.io`: Ray clusters, jobs, services and cron jobs, stored as v1; v1alpha1 is deprecated.
 
+pub mod conditions;
+pub mod events;
+pub mod reasons;
 mod rules;
 pub mod v1;
 pub mod v1alpha1;

@@ -1,4 +1,4 @@
-//! Gauges whose series are made from the caches when somebody looks, with upstream's names.
+//! Gauges whose series are made from the caches when they are scraped, with upstream's names.
 
 use std::fmt;
 

@@ -56,7 +56,7 @@ pub const HEAD_GROUP: &str = "headgroup";
 pub const FT_ENABLED: &str = "ray.io/ft-enabled";
 /// Annotation: prefix of the cluster's keys in Redis.
 pub const EXTERNAL_STORAGE_NAMESPACE: &str = "ray.io/external-storage-namespace";
-/// Annotation: seconds after which a cluster is let go although Redis was not cleared.
+/// Annotation: seconds after which a cluster loses its finalizer although Redis was not cleared.
 pub const FT_DELETION_TIMEOUT: &str = "ray.io/gcs-ft-deletion-timeout";
 /// Annotation: the user's container command is used as it is.
 pub const OVERWRITE_COMMAND: &str = "ray.io/overwrite-container-cmd";
@@ -89,7 +89,12 @@ pub const SERVICE_FINALIZER: &str = "ray.io/rayservice-finalizer";
 /// The value of `managedBy` that means us; so does leaving it out.
 pub const MANAGER: &str = "ray.io/kuberay-operator";
 
-/// Whether somebody else looks after an object with this `managedBy`.
+/// What an object waits for that another controller manages.
+pub fn managed_elsewhere(managed_by: Option<&str>) -> String {
+    format!("the controller {}, which manages it", managed_by.unwrap_or_default())
+}
+
+/// Whether another controller manages an object with this `managedBy`.
 pub fn is_managed_elsewhere(managed_by: Option<&str>) -> bool {
     managed_by.is_some_and(|manager| manager != MANAGER)
 }

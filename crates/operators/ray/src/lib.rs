@@ -1,12 +1,10 @@
 //! Ray on Kubernetes: RayCluster, RayJob, RayService and RayCronJob.
 
-pub mod cluster;
 mod component;
-pub mod cron;
 pub mod dashboard;
 mod finalizers;
 mod gauges;
-pub mod job;
+pub mod k8s_service;
 pub mod labels;
 pub mod mtls;
 pub mod names;
@@ -14,10 +12,11 @@ pub mod network_policy;
 pub mod permissions;
 pub mod pod;
 pub mod pod_view;
+pub mod raycluster;
+pub mod raycronjob;
+pub mod rayjob;
+pub mod rayservice;
 pub mod schedulers;
-pub mod service;
-mod service_update;
-pub mod services;
 pub mod settings;
 pub mod spec_hash;
 pub mod submitter;
@@ -50,7 +49,7 @@ pub struct Context {
 
 /// Adds the controllers of RayClusters and of what belongs to them.
 pub fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
-    cluster::add(runtime, context)?;
+    raycluster::add(runtime, context)?;
     network_policy::add(runtime, context)?;
     mtls::add(runtime, context)
 }
@@ -63,9 +62,9 @@ pub fn add_workloads(
     metrics: Option<&MetricsRegistry>,
 ) -> Result<(), Error> {
     if let Some(metrics) = metrics {
-        cluster::metrics::register(metrics, &runtime.caches().watch(watches::clusters())?);
+        raycluster::metrics::register(metrics, &runtime.caches().watch(watches::clusters())?);
     }
-    job::add(runtime, context, pollers, metrics)?;
-    service::add(runtime, context, pollers, metrics)?;
-    cron::add(runtime, context)
+    rayjob::add(runtime, context, pollers, metrics)?;
+    rayservice::add(runtime, context, pollers, metrics)?;
+    raycronjob::add(runtime, context)
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::networking::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use quintet_api::owners::{controller_of, controller_reference};
+use quintet_api::ray::events;
 use quintet_api::ray::v1::{NetworkPolicyMode, NetworkPolicyOptions, RayCluster};
 use quintet_controller::{
     Action, ApiKind, Controller, Error, Event, NoCall, ObjectKey, OnError, Plan, Runtime,
@@ -18,12 +19,13 @@ use quintet_controller::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, labels,
-    services::DASHBOARD_PORT,
+    Context,
+    k8s_service::DASHBOARD_PORT,
+    labels,
     watches::{self, BY_CLUSTER},
 };
 
-/// Looks after the NetworkPolicies of RayClusters.
+/// The controller of the NetworkPolicies of RayClusters.
 struct PolicyController {
     clusters: Cache<RayCluster>,
     policies: Cache<ObjectMetadata>,
@@ -81,22 +83,24 @@ impl Controller for PolicyController {
         let is_taken = error.status().is_some_and(|status| status.reason == "AlreadyExists");
         let event = match action {
             Action::Create { .. } if is_taken => Event::warning(
-                "NetworkPolicyNameCollision",
+                events::NETWORK_POLICY_NAME_COLLISION,
                 "Create",
-                format!("NetworkPolicy {target} belongs to somebody else; rename it, or the RayCluster"),
+                format!(
+                    "NetworkPolicy {target} is owned by another controller; rename it, or the RayCluster"
+                ),
             ),
             Action::Create { .. } => Event::warning(
-                "FailedToCreateNetworkPolicy",
+                events::FAILED_TO_CREATE_NETWORK_POLICY,
                 "Create",
                 format!("Failed to create NetworkPolicy {target}, {error}"),
             ),
             Action::Delete { .. } => Event::warning(
-                "FailedToDeleteNetworkPolicy",
+                events::FAILED_TO_DELETE_NETWORK_POLICY,
                 "Delete",
                 format!("Failed to delete NetworkPolicy {target}, {error}"),
             ),
             _ => Event::warning(
-                "FailedToUpdateNetworkPolicy",
+                events::FAILED_TO_UPDATE_NETWORK_POLICY,
                 "Update",
                 format!("Failed to update NetworkPolicy {target}, {error}"),
             ),
@@ -116,18 +120,15 @@ fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::default();
     for policy in &wanted {
         let name = policy.metadata.name.as_deref().unwrap_or_default();
-        let told = |verb: &str| {
-            let note = format!(
-                "{verb}d NetworkPolicy {}/{name}",
-                observed.cluster.key.namespace().unwrap_or_default()
-            );
-            Event::normal(&format!("{verb}dNetworkPolicy"), verb, note)
+        let event = |reason: &str, verb: &str| {
+            let namespace = observed.cluster.key.namespace().unwrap_or_default();
+            Event::normal(reason, verb, format!("{verb}d NetworkPolicy {namespace}/{name}"))
         };
         let step = match observed.policies.iter().find(|live| live.key.name() == name) {
-            Some(live) if is_ours(observed, live) => {
-                Action::apply(kind.clone(), FIELD_MANAGER, policy).with_event(told("Update"))
-            }
-            Some(_) | None => Action::create(kind.clone(), policy).with_event(told("Create")),
+            Some(live) if is_ours(observed, live) => Action::apply(kind.clone(), FIELD_MANAGER, policy)
+                .with_event(event(events::UPDATED_NETWORK_POLICY, "Update")),
+            Some(_) | None => Action::create(kind.clone(), policy)
+                .with_event(event(events::CREATED_NETWORK_POLICY, "Create")),
         };
         plan.steps.push(step);
     }
@@ -138,7 +139,7 @@ fn plan(observed: &Observed) -> Plan {
         observed.policies.iter().filter(|live| is_ours(observed, live) && !is_wanted(live) && !live.deleting)
     {
         let note = format!("Deleted NetworkPolicy {}", live.key);
-        let event = Event::normal("DeletedNetworkPolicy", "Delete", note);
+        let event = Event::normal(events::DELETED_NETWORK_POLICY, "Delete", note);
         plan.steps.push(Action::delete(kind.clone(), live).with_event(event));
     }
     plan

@@ -197,8 +197,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Puts together what the configuration, the gates and the environment say. The error is the user's to
-    /// mend.
+    /// Puts together what the configuration, the gates and the environment say. The error is for the user to
+    /// fix.
     pub fn read(
         configuration: &RayConfiguration,
         switches: &BTreeMap<String, bool>,
@@ -252,7 +252,7 @@ impl Settings {
         })
     }
 
-    /// Whether a server of this version has what the gates need; the error is the user's to mend.
+    /// Whether a server of this version has what the gates need; the error is for the user to fix.
     pub fn check_server(&self, major: &str, minor: &str) -> Result<(), String> {
         // Managed clusters append to the number: `35+`.
         let number = |text: &str| text.trim_end_matches(|last: char| !last.is_ascii_digit()).parse::<u32>();

@@ -2,7 +2,7 @@
 //! replica counts, which the autoscaler writes, and tolerations and scheduling gates, which queueing adds.
 //!
 //! Upstream hashes Go's JSON and we hash ours, so that the two never agree. That is why objects also
-//! carry the version of their maker: what somebody else made is marked anew and otherwise left alone.
+//! carry the version of their maker: what another operator made is marked anew and otherwise left alone.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use quintet_api::{names::base32_hash, ray::v1::RayClusterSpec};

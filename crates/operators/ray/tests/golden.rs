@@ -12,7 +12,7 @@ use std::{
 
 use quintet_api::ray::v1::{RayCluster, RayJob, RayService};
 use quintet_ray::{
-    cluster, job, service,
+    raycluster, rayjob, rayservice,
     settings::{Gates, Settings},
 };
 use serde_json::Value;
@@ -59,9 +59,9 @@ fn fill_in(value: &mut Value) {
 fn made_of(mut document: Value) -> Option<Vec<Value>> {
     fill_in(&mut document);
     let made = match document["kind"].as_str()? {
-        "RayCluster" => cluster::preview(&serde_json::from_value(document).unwrap(), &settings()),
-        "RayJob" => job::preview(&serde_json::from_value(document).unwrap(), &settings()),
-        "RayService" => service::preview(&serde_json::from_value(document).unwrap(), &settings()),
+        "RayCluster" => raycluster::preview(&serde_json::from_value(document).unwrap(), &settings()),
+        "RayJob" => rayjob::preview(&serde_json::from_value(document).unwrap(), &settings()),
+        "RayService" => rayservice::preview(&serde_json::from_value(document).unwrap(), &settings()),
         _ => return None,
     };
     Some(made.unwrap())
@@ -147,7 +147,7 @@ fn foreign_manifests_are_planned_without_an_error() {
     let (mut planned, mut problems) = (0, Vec::new());
     for file in yaml_files(Path::new(&directory)) {
         for planned_cluster in documents(&file).iter().filter_map(clusters).map(defaulted) {
-            match cluster::preview(&planned_cluster, &settings) {
+            match raycluster::preview(&planned_cluster, &settings) {
                 Ok(objects) => planned += objects.len(),
                 Err(error) => problems.push(format!("{}: {error}", file.display())),
             }

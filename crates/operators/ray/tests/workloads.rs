@@ -8,10 +8,7 @@ use std::{
 };
 
 use quintet_api::ray::v1::{RayCronJob, RayJob, RayService};
-use quintet_ray::{
-    settings::Settings,
-    validation::{cron, job, service},
-};
+use quintet_ray::{raycronjob, rayjob, rayservice, settings::Settings};
 use serde_json::Value;
 
 fn yaml_files(directory: &Path) -> Vec<PathBuf> {
@@ -53,17 +50,18 @@ fn verdict(document: &Value) -> Option<Result<(), String>> {
             let mut object: RayJob = serde_json::from_value(object).unwrap();
             let generated = object.metadata.generate_name.take().map(|prefix| prefix + "x");
             object.metadata.name = object.metadata.name.or(generated);
-            Some(job::validate(&object, &settings).map_err(|invalid| invalid.message))
+            Some(rayjob::validation::validate(&object, &settings).map_err(|invalid| invalid.message))
         }
         ("ray.io/v1", "RayService") => {
             let object: RayService = serde_json::from_value(object).unwrap();
             Some(
-                service::validate_metadata(&object).and_then(|()| service::validate_spec(&object, &settings)),
+                rayservice::validation::validate_metadata(&object)
+                    .and_then(|()| rayservice::validation::validate_spec(&object, &settings)),
             )
         }
         ("ray.io/v1", "RayCronJob") => {
             let object: RayCronJob = serde_json::from_value(object).unwrap();
-            Some(cron::validate(&object, &settings).map(|_| ()))
+            Some(raycronjob::validation::validate(&object, &settings).map(|_| ()))
         }
         _ => None,
     }

@@ -173,7 +173,7 @@ fn with_cron_jobs() -> Settings {
     settings
 }
 
-/// Waits until the operator has seen everything; the error says what it lacks.
+/// Waits until the operator has observed everything; the error says what it lacks.
 pub async fn synced(operator: &Runtime) -> Result<()> {
     let caches = operator.caches();
     let outcome = until("", || async { Ok(caches.missing().is_empty().then_some(())) }).await;

@@ -160,7 +160,7 @@ pub(crate) async fn what_upstream_left(place: &Place, ray: &SimulatedDashboard) 
     failed["failed"] = 1.into();
     failed["reason"] = "AppFailed".into();
     leave_job(place, "failed", spec(), status("failed", "Failed", &failed)).await?;
-    // Had ended when somebody made its spec invalid, which upstream's operator told in place of its end.
+    // Had ended when its spec became invalid, which upstream's operator told in place of its end.
     leave_job(place, "overwritten", spec(), status("overwritten", "ValidationFailed", &complete)).await?;
     let nothing = json!({"jobId": "", "rayClusterName": ""});
     leave_job(

@@ -19,19 +19,19 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Address, Answer, Application, Applications, Dashboard, DashboardError, JobInfo, JobStatus, ProxyAddress,
-    Submission,
+    Address, Application, Applications, Dashboard, DashboardError, DashboardResult, JobInfo, JobStatus,
+    ProxyAddress, Submission,
 };
 
-/// Ray's dashboard answers from memory; upstream waits this long too.
+/// Ray's dashboard responses from memory; upstream waits this long too.
 const DIRECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The API server is one more hop, with its own limits; as upstream.
 const PROXIED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Answers grow with the number of Serve deployments; thousands of them fit.
 const MAX_BODY: usize = 8 << 20;
-/// What is shown of an answer that means no.
+/// What is shown of an response that means no.
 const SHOWN_BODY: usize = 160;
-/// How much of it is logged where somebody looks for mistakes.
+/// How much of it is logged at debug level.
 const LOGGED_BODY: usize = 512;
 /// A changed token is noticed after this long at the latest.
 const TOKEN_AGE: Duration = Duration::from_mins(1);
@@ -52,7 +52,7 @@ pub enum Route {
 /// Where the tokens that Ray demands come from.
 pub trait Tokens: Send + Sync + 'static {
     /// The token in a Secret.
-    fn token<'a>(&'a self, namespace: &'a str, secret: &'a str) -> Answer<'a, String>;
+    fn token<'a>(&'a self, namespace: &'a str, secret: &'a str) -> DashboardResult<'a, String>;
 }
 
 /// One token for everything.
@@ -60,7 +60,7 @@ pub trait Tokens: Send + Sync + 'static {
 pub struct FixedToken(pub String);
 
 impl Tokens for FixedToken {
-    fn token<'a>(&'a self, _namespace: &'a str, _secret: &'a str) -> Answer<'a, String> {
+    fn token<'a>(&'a self, _namespace: &'a str, _secret: &'a str) -> DashboardResult<'a, String> {
         std::future::ready(Ok(self.0.clone())).boxed()
     }
 }
@@ -79,7 +79,7 @@ impl SecretTokens {
 }
 
 impl Tokens for SecretTokens {
-    fn token<'a>(&'a self, namespace: &'a str, secret: &'a str) -> Answer<'a, String> {
+    fn token<'a>(&'a self, namespace: &'a str, secret: &'a str) -> DashboardResult<'a, String> {
         async move {
             let key = ObjectKey::new(namespace, secret);
             let now = Instant::now();
@@ -113,7 +113,7 @@ pub struct HttpDashboard {
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// An answer with its body.
+/// An response with its body.
 struct Reply {
     url: String,
     status: StatusCode,
@@ -126,7 +126,7 @@ impl HttpDashboard {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(DIRECT_TIMEOUT));
-        // One connection per dashboard is enough, and an idle one is soon let go: clusters come and go.
+        // One connection per dashboard is enough, and an idle one is closed soon: clusters come and go.
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(15))
@@ -139,7 +139,7 @@ impl HttpDashboard {
         Self { route, timeout, tokens: Box::new(tokens), client }
     }
 
-    /// The same, but waiting this long for an answer.
+    /// The same, but waiting this long for an response.
     #[must_use]
     pub fn waiting(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -185,23 +185,23 @@ impl HttpDashboard {
         let exchange = async {
             match &self.route {
                 Route::Direct => {
-                    let answer = self.client.request(request.map(Full::new)).await;
-                    collect(answer.map_err(|error| whole(&error))?).await
+                    let response = self.client.request(request.map(Full::new)).await;
+                    collect(response.map_err(|error| whole(&error))?).await
                 }
                 Route::Proxied(client) => {
-                    let answer = client.send(request.map(kube::client::Body::from)).await;
-                    collect(answer.map_err(|error| whole(&error))?).await
+                    let response = client.send(request.map(kube::client::Body::from)).await;
+                    collect(response.map_err(|error| whole(&error))?).await
                 }
             }
         };
         match tokio::time::timeout(timeout, exchange).await {
-            Ok(answer) => answer,
+            Ok(response) => response,
             Err(_) => Err(format!("timed out after {timeout:?}")),
         }
     }
 }
 
-/// What the API server says if it did not bring the question to Ray: its 404 is about a Service, not about a job.
+/// What the API server says if it did not bring the poll to Ray: its 404 is about a Service, not about a job.
 fn refusal_of_api_server(status: StatusCode, body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Answer {
@@ -212,18 +212,18 @@ fn refusal_of_api_server(status: StatusCode, body: &[u8]) -> Option<String> {
     if status.is_success() {
         return None;
     }
-    let answer: Answer = serde_json::from_slice(body).ok()?;
-    (answer.kind == "Status")
-        .then(|| format!("the API server answered {}: {}", status.as_u16(), answer.message))
+    let response: Answer = serde_json::from_slice(body).ok()?;
+    (response.kind == "Status")
+        .then(|| format!("the API server answered {}: {}", status.as_u16(), response.message))
 }
 
-async fn collect<B>(answer: Response<B>) -> Result<(StatusCode, Bytes), String>
+async fn collect<B>(response: Response<B>) -> Result<(StatusCode, Bytes), String>
 where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let status = answer.status();
-    let body = Limited::new(answer.into_body(), MAX_BODY).collect().await;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
     Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
 }
 
@@ -298,7 +298,7 @@ struct Stopped {
 }
 
 impl Dashboard for HttpDashboard {
-    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, Option<JobInfo>> {
+    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> DashboardResult<'a, Option<JobInfo>> {
         async move {
             let reply = self.ask(at, Method::GET, &format!("/api/jobs/{}", segment(id)), None).await?;
             if reply.status == StatusCode::NOT_FOUND {
@@ -316,7 +316,7 @@ impl Dashboard for HttpDashboard {
         .boxed()
     }
 
-    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> Answer<'a, ()> {
+    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> DashboardResult<'a, ()> {
         async move {
             let body = serde_json::to_vec(job).unwrap_or_default();
             let reply = self.ask(at, Method::POST, "/api/jobs/", Some(&body)).await?;
@@ -330,7 +330,7 @@ impl Dashboard for HttpDashboard {
         .boxed()
     }
 
-    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, ()> {
+    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> DashboardResult<'a, ()> {
         async move {
             let path = format!("/api/jobs/{}/stop", segment(id));
             let reply = self.ask(at, Method::POST, &path, Some(b"")).await?;
@@ -349,20 +349,20 @@ impl Dashboard for HttpDashboard {
         .boxed()
     }
 
-    fn applications<'a>(&'a self, at: &'a Address) -> Answer<'a, Applications> {
+    fn applications<'a>(&'a self, at: &'a Address) -> DashboardResult<'a, Applications> {
         async move {
             let path = "/api/serve/applications/?api_type=declarative";
             let reply = self.ask(at, Method::GET, path, None).await?.success()?;
-            let mut answer: Applications = reply.read()?;
-            if let Some(nameless) = answer.applications.remove("") {
-                let _: Option<Application> = answer.applications.insert("default".to_owned(), nameless);
+            let mut response: Applications = reply.read()?;
+            if let Some(nameless) = response.applications.remove("") {
+                let _: Option<Application> = response.applications.insert("default".to_owned(), nameless);
             }
-            Ok(answer)
+            Ok(response)
         }
         .boxed()
     }
 
-    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> Answer<'a, ()> {
+    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> DashboardResult<'a, ()> {
         async move {
             let body = serde_json::to_vec(config).unwrap_or_default();
             let reply = self.ask(at, Method::PUT, "/api/serve/applications/", Some(&body)).await?;

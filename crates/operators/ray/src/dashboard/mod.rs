@@ -1,10 +1,10 @@
 //! What the operator asks of Ray itself, through the dashboard of a cluster.
 //!
-//! Nobody waits for a dashboard while deciding: a [`Poller`] asks in the background, and its last answer is an
-//! observation like any other. Orders (submit, stop, deploy) are given in the turn that decided on them.
+//! No decision waits for a dashboard: a [`Poller`] polls in the background, and its last response is part of the
+//! observed state. Requests that change something (submit, stop, deploy) are calls of the plan.
 
-mod agenda;
 mod http;
+mod poll_schedule;
 mod poller;
 mod request;
 pub mod simulated;
@@ -22,10 +22,10 @@ use serde_json::Value;
 
 pub(crate) use http::{AUTHORIZATION, segment};
 pub use http::{FixedToken, HttpDashboard, Route, SecretTokens, Tokens};
-pub use poller::{Observation, Poller, Pollers, Question};
+pub use poller::{Observation, Poll, Poller, Pollers};
 pub use request::{JobRequest, ServeChange, ServeRequest};
 
-use crate::{names, services, watches::ServiceView};
+use crate::{k8s_service, names, watches::ServiceView};
 
 /// Where the dashboard of a cluster is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,12 +42,12 @@ pub struct Address {
 }
 
 impl Address {
-    /// The dashboard of `cluster`, known to answer at `host`.
+    /// The dashboard of `cluster`, known to response at `host`.
     pub fn of(cluster: &RayCluster, host: &str) -> Self {
         Self {
             host: host.to_owned(),
             namespace: cluster.metadata.namespace.clone().unwrap_or_default(),
-            service: services::head_service_name(cluster),
+            service: k8s_service::head_service_name(cluster),
             token_secret: token_secret(cluster),
         }
     }
@@ -55,7 +55,7 @@ impl Address {
 
 /// Host and port of a dashboard, as the cluster's own head Service tells.
 pub fn host(service: &Entry<ServiceView>, domain: &str) -> Option<String> {
-    let port = service.object.port(services::DASHBOARD)?;
+    let port = service.object.port(k8s_service::DASHBOARD)?;
     let host = names::service_host(service.key.name(), service.key.namespace()?, domain);
     Some(format!("{host}:{port}"))
 }
@@ -105,7 +105,7 @@ pub enum JobStatus {
     Pending,
     /// Running.
     Running,
-    /// Stopped by somebody.
+    /// Stopped on request.
     Stopped,
     /// Ended well.
     Succeeded,
@@ -195,15 +195,15 @@ pub struct Deployment {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DashboardError {
-    /// No answer, or not in time.
-    #[error("no answer from {url}: {cause}")]
+    /// No response, or not in time.
+    #[error("no response from {url}: {cause}")]
     Unreachable {
         /// What was asked.
         url: String,
         /// Why.
         cause: String,
     },
-    /// An answer that means no.
+    /// An response that means no.
     #[error("{url} answered {code}: {body}")]
     Refused {
         /// What was asked.
@@ -213,7 +213,7 @@ pub enum DashboardError {
         /// The beginning of the body.
         body: String,
     },
-    /// An answer that makes no sense.
+    /// An response that makes no sense.
     #[error("{url} answered something that cannot be read: {cause}")]
     Garbage {
         /// What was asked.
@@ -235,7 +235,7 @@ pub enum DashboardError {
 }
 
 impl DashboardError {
-    /// The error of a turn that gave an order in vain.
+    /// The error of a reconcile whose request failed.
     pub fn while_trying(self, attempt: impl Into<String>) -> Error {
         let class = match &self {
             // Ray has read it and does not want it; 404 and the like may mean that it is starting.
@@ -246,74 +246,74 @@ impl DashboardError {
     }
 }
 
-/// Ray's answer, some time.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, DashboardError>>;
+/// The future of a response of Ray.
+pub type DashboardResult<'a, T> = BoxFuture<'a, Result<T, DashboardError>>;
 
 /// Everything the operator asks of Ray.
 pub trait Dashboard: Send + Sync + 'static {
     /// The state of a job; `None` if Ray knows no job of that name.
-    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, Option<JobInfo>>;
+    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> DashboardResult<'a, Option<JobInfo>>;
 
     /// Submits a job.
-    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> Answer<'a, ()>;
+    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> DashboardResult<'a, ()>;
 
     /// Stops a job; one that has ended or never was is as good.
-    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, ()>;
+    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> DashboardResult<'a, ()>;
 
     /// The state of Serve's applications.
-    fn applications<'a>(&'a self, at: &'a Address) -> Answer<'a, Applications>;
+    fn applications<'a>(&'a self, at: &'a Address) -> DashboardResult<'a, Applications>;
 
     /// Makes Serve's applications be those of `config`.
-    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> Answer<'a, ()>;
+    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> DashboardResult<'a, ()>;
 
     /// Whether Serve's proxy on a pod takes requests.
     fn is_healthy<'a>(&'a self, at: &'a ProxyAddress) -> BoxFuture<'a, bool>;
 }
 
-/// How is this job?
+/// Polls the state of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct JobQuestion {
+pub struct JobPoll {
     /// Whom to ask.
     pub at: Address,
     /// The name of the job in Ray.
     pub id: String,
 }
 
-impl Question for JobQuestion {
-    type Answer = Option<JobInfo>;
+impl Poll for JobPoll {
+    type Response = Option<JobInfo>;
 
-    async fn ask(&self, dashboard: &dyn Dashboard) -> Result<Self::Answer, DashboardError> {
+    async fn ask(&self, dashboard: &dyn Dashboard) -> Result<Self::Response, DashboardError> {
         dashboard.job(&self.at, &self.id).await
     }
 }
 
-/// How are the applications of this cluster?
+/// Polls the Serve applications of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ServeQuestion(pub Address);
+pub struct ServePoll(pub Address);
 
-impl Question for ServeQuestion {
-    type Answer = Applications;
+impl Poll for ServePoll {
+    type Response = Applications;
 
-    async fn ask(&self, dashboard: &dyn Dashboard) -> Result<Self::Answer, DashboardError> {
+    async fn ask(&self, dashboard: &dyn Dashboard) -> Result<Self::Response, DashboardError> {
         dashboard.applications(&self.0).await
     }
 }
 
-/// Does Serve's proxy on this pod take requests?
+/// Polls whether Serve's proxy on a pod takes requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct HealthQuestion(pub ProxyAddress);
+pub struct HealthPoll(pub ProxyAddress);
 
-impl Question for HealthQuestion {
-    type Answer = bool;
+impl Poll for HealthPoll {
+    type Response = bool;
 
     // Requests go to a head as soon as its proxy is up: that is waited for, and not only looked after.
     const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-    fn is_good(answer: &Result<bool, DashboardError>) -> bool {
-        *answer == Ok(true)
+    fn is_good(response: &Result<bool, DashboardError>) -> bool {
+        *response == Ok(true)
     }
 
-    async fn ask(&self, dashboard: &dyn Dashboard) -> Result<Self::Answer, DashboardError> {
+    async fn ask(&self, dashboard: &dyn Dashboard) -> Result<Self::Response, DashboardError> {
         Ok(dashboard.is_healthy(&self.0).await)
     }
 }

@@ -1,5 +1,4 @@
-//! Asks dashboards in the background, only about what is being watched, and wakes controllers when an answer
-//! changes.
+//! Polls dashboards in the background, only about what is observed, and enqueues roots when a response changes.
 
 use std::{collections::HashMap, future::Future, hash::Hash, sync::Arc, time::Duration};
 
@@ -14,99 +13,99 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Dashboard, DashboardError, HttpDashboard, Route, SecretTokens,
-    agenda::{Agenda, Fared, Item},
+    poll_schedule::{Item, LastPoll, PollSchedule},
 };
 use crate::Context;
 
-/// Questions under way at a time, over all clusters. A question is mostly waiting.
-const ABREAST: usize = 32;
+/// Polls in flight at a time, over all clusters. A poll mostly waits.
+const INFLIGHT: usize = 32;
 
-/// Of those, questions that were not answered the last time: they mostly wait until they are given up.
-const ABREAST_IN_VAIN: usize = ABREAST / 2;
+/// Of those, polls that were not answered the last time: they mostly wait until they are given up.
+const INFLIGHT_FAILING: usize = INFLIGHT / 2;
 
-/// After an event elsewhere the answer is waited for, and its absence is held against Ray: upstream's operator gives it
+/// After an event elsewhere the response is waited for, and its absence is held against Ray: upstream's operator gives it
 /// half a minute, and asks all the time.
 const URGENT: Duration = Duration::from_secs(30);
 
 /// Something to ask Ray again and again.
-pub trait Question: Clone + Eq + Hash + Send + Sync + 'static {
+pub trait Poll: Clone + Eq + Hash + Send + Sync + 'static {
     /// What Ray says.
-    type Answer: Clone + PartialEq + Send + Sync + 'static;
+    type Response: Clone + PartialEq + Send + Sync + 'static;
 
-    /// Who does not answer is asked less and less often; it is heard of within this time when it is back.
+    /// Who does not response is asked less and less often; it is heard of within this time when it is back.
     const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
     /// Whether this is what one hopes to hear; otherwise it is asked less and less often.
-    fn is_good(answer: &Result<Self::Answer, DashboardError>) -> bool {
-        answer.is_ok()
+    fn is_good(response: &Result<Self::Response, DashboardError>) -> bool {
+        response.is_ok()
     }
 
     /// Asks once.
     fn ask(
         &self,
         dashboard: &dyn Dashboard,
-    ) -> impl Future<Output = Result<Self::Answer, DashboardError>> + Send;
+    ) -> impl Future<Output = Result<Self::Response, DashboardError>> + Send;
 }
 
 /// What Ray said last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observation<A> {
-    /// When the question was put: the answer is about this time or later.
+    /// When the poll was put: the response is about this time or later.
     pub at: Timestamp,
-    /// Since when every question of this process has been answered, or has failed, as this one.
+    /// Since when every poll of this process has been answered, or has failed, as this one.
     pub since: Timestamp,
-    /// The answer.
-    pub answer: Result<A, DashboardError>,
+    /// The response.
+    pub response: Result<A, DashboardError>,
 }
 
 struct Watched<A> {
     observation: Option<Observation<A>>,
     /// What was known when the last order was given.
-    before_order: Option<Result<A, DashboardError>>,
-    /// The latest event elsewhere that made earlier answers worthless.
+    before_request: Option<Result<A, DashboardError>>,
+    /// The latest event elsewhere that made earlier responses worthless.
     event: Option<Timestamp>,
-    /// Until then it is asked at the ordinary pace, though nobody answers: somebody waits for it.
+    /// Until then it is asked at the ordinary pace, though it fails: it is urgent.
     urgent_until: Option<Instant>,
     /// Orders in a row that changed nothing.
     fruitless: u32,
     failures: u32,
-    /// By which it stands on the agenda or is being asked; an answer under an earlier one is about a state that is
+    /// By which it stands on the schedule or is being asked; a response under an earlier one is about a state that is
     /// behind us.
     ticket: u64,
-    asking: bool,
+    polling: bool,
 }
 
 impl<A> Watched<A> {
     fn new(ticket: u64) -> Self {
         Self {
             observation: None,
-            before_order: None,
+            before_request: None,
             event: None,
             urgent_until: None,
             fruitless: 0,
             failures: 0,
             ticket,
-            asking: false,
+            polling: false,
         }
     }
 }
 
-/// The questions of one root.
-type Questions<Q> = HashMap<Q, Watched<<Q as Question>::Answer>>;
+/// The polls of one root.
+type Polls<Q> = HashMap<Q, Watched<<Q as Poll>::Response>>;
 
-struct State<Q: Question> {
-    watched: HashMap<ObjectKey, Questions<Q>>,
-    agenda: Agenda<Q>,
+struct State<Q: Poll> {
+    watched: HashMap<ObjectKey, Polls<Q>>,
+    schedule: PollSchedule<Q>,
 }
 
-impl<Q: Question> State<Q> {
-    fn find(&mut self, root: &ObjectKey, question: &Q) -> Option<&mut Watched<Q::Answer>> {
-        self.watched.get_mut(root)?.get_mut(question)
+impl<Q: Poll> State<Q> {
+    fn find(&mut self, root: &ObjectKey, poll: &Q) -> Option<&mut Watched<Q::Response>> {
+        self.watched.get_mut(root)?.get_mut(poll)
     }
 }
 
-struct Inner<Q: Question> {
+struct Inner<Q: Poll> {
     state: Mutex<State<Q>>,
     changed: Notify,
     /// Notified after every response.
@@ -115,10 +114,10 @@ struct Inner<Q: Question> {
     random: Rng,
 }
 
-/// Asks one kind of question on behalf of one controller.
-pub struct Poller<Q: Question>(Arc<Inner<Q>>);
+/// Asks one kind of poll on behalf of one controller.
+pub struct Poller<Q: Poll>(Arc<Inner<Q>>);
 
-impl<Q: Question> Clone for Poller<Q> {
+impl<Q: Poll> Clone for Poller<Q> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -131,7 +130,7 @@ pub struct Pollers {
     pub dashboard: Arc<dyn Dashboard>,
     /// For the times of observations.
     pub clock: Clock,
-    /// Where the asking runs.
+    /// Where the polling runs.
     pub tasks: Tasks,
 }
 
@@ -149,11 +148,11 @@ impl Pollers {
     }
 }
 
-impl<Q: Question> Poller<Q> {
-    /// A poller that asks again `period` after an answer. A `seed` makes its jitter repeatable.
+impl<Q: Poll> Poller<Q> {
+    /// A poller that asks again `period` after a response. A `seed` makes its jitter repeatable.
     pub fn new(period: Duration, seed: Option<u64>) -> Self {
         Self(Arc::new(Inner {
-            state: Mutex::new(State { watched: HashMap::new(), agenda: Agenda::default() }),
+            state: Mutex::new(State { watched: HashMap::new(), schedule: PollSchedule::default() }),
             changed: Notify::new(),
             heard: Notify::new(),
             period,
@@ -161,40 +160,40 @@ impl<Q: Question> Poller<Q> {
         }))
     }
 
-    /// Watches exactly these questions for `root` from now on, and says what is known of each.
-    pub fn watch(&self, root: &ObjectKey, questions: &[Q]) -> Vec<Option<Observation<Q::Answer>>> {
-        self.watch_since(root, questions, None)
+    /// Watches exactly these polls for `root` from now on, and says what is known of each.
+    pub fn watch(&self, root: &ObjectKey, polls: &[Q]) -> Vec<Option<Observation<Q::Response>>> {
+        self.watch_since(root, polls, None)
     }
 
-    /// The same, with an event elsewhere that makes answers from before it worthless: they are forgotten and the
-    /// questions put again at once, so that the next answer wakes the controller even if it is the same. Whose
+    /// The same, with an event elsewhere that makes responses from before it worthless: they are forgotten and the
+    /// polls put again at once, so that the next response wakes the controller even if it is the same. Whose
     /// clock told the time of the event does not matter: what is asked after we have heard of it counts.
     pub fn watch_since(
         &self,
         root: &ObjectKey,
-        questions: &[Q],
+        polls: &[Q],
         event: Option<Timestamp>,
-    ) -> Vec<Option<Observation<Q::Answer>>> {
+    ) -> Vec<Option<Observation<Q::Response>>> {
         let mut state = self.0.state.lock();
-        let State { watched, agenda } = &mut *state;
-        if questions.is_empty() {
+        let State { watched, schedule } = &mut *state;
+        if polls.is_empty() {
             watched.remove(root);
             return Vec::new();
         }
         let of_root = watched.entry(root.clone()).or_default();
-        of_root.retain(|question, _| questions.contains(question));
+        of_root.retain(|poll, _| polls.contains(poll));
         let mut is_due = false;
-        let known = questions.iter().map(|question| {
-            let mut put_down = || {
+        let known = polls.iter().map(|poll| {
+            let mut schedule_now = || {
                 is_due = true;
-                agenda.add(Instant::now(), Fared::Well, root.clone(), question.clone())
+                schedule.add(Instant::now(), LastPoll::Succeeded, root.clone(), poll.clone())
             };
-            let watched = of_root.entry(question.clone()).or_insert_with(|| Watched::new(put_down()));
+            let watched = of_root.entry(poll.clone()).or_insert_with(|| Watched::new(schedule_now()));
             if let Some(event) = event.filter(|event| watched.event != Some(*event)) {
                 watched.event = Some(event);
                 if watched.observation.as_ref().is_none_or(|known| known.at < event) {
                     let urgent_until = Some(Instant::now() + URGENT);
-                    *watched = Watched { event: Some(event), urgent_until, ..Watched::new(put_down()) };
+                    *watched = Watched { event: Some(event), urgent_until, ..Watched::new(schedule_now()) };
                 }
             }
             watched.observation.clone()
@@ -206,21 +205,22 @@ impl<Q: Question> Poller<Q> {
         known
     }
 
-    /// Stops asking for `root`.
+    /// Stops polling for `root`.
     pub fn forget(&self, root: &ObjectKey) {
         self.0.state.lock().watched.remove(root);
     }
 
     /// What is known for `root` is out of date, because we gave an order: asks at once. After orders that changed
-    /// nothing it takes its time, because the answer brings forth the next order.
-    pub fn ask_again(&self, root: &ObjectKey) {
+    /// nothing it takes its time, because the response brings forth the next order.
+    pub fn poll_again(&self, root: &ObjectKey) {
         let mut state = self.0.state.lock();
-        let State { watched, agenda } = &mut *state;
-        for (question, watched) in watched.get_mut(root).into_iter().flatten() {
+        let State { watched, schedule } = &mut *state;
+        for (poll, watched) in watched.get_mut(root).into_iter().flatten() {
             let pause = if watched.fruitless == 0 { Duration::ZERO } else { self.pause(watched.fruitless) };
-            let ticket = agenda.add(Instant::now() + pause, Fared::Well, root.clone(), question.clone());
+            let ticket =
+                schedule.add(Instant::now() + pause, LastPoll::Succeeded, root.clone(), poll.clone());
             *watched = Watched {
-                before_order: watched.observation.take().map(|known| known.answer),
+                before_request: watched.observation.take().map(|known| known.response),
                 event: watched.event,
                 urgent_until: watched.urgent_until,
                 fruitless: watched.fruitless,
@@ -238,8 +238,8 @@ impl<Q: Question> Poller<Q> {
             heard.as_mut().enable();
             let is_answered = {
                 let state = self.0.state.lock();
-                let mut questions = state.watched.get(root).into_iter().flat_map(HashMap::values);
-                questions.all(|watched| watched.observation.is_some())
+                let mut polls = state.watched.get(root).into_iter().flat_map(HashMap::values);
+                polls.all(|watched| watched.observation.is_some())
             };
             if is_answered {
                 return;
@@ -248,7 +248,7 @@ impl<Q: Question> Poller<Q> {
         }
     }
 
-    /// How many questions are watched.
+    /// How many polls are watched.
     pub fn len(&self) -> usize {
         self.0.state.lock().watched.values().map(HashMap::len).sum()
     }
@@ -258,7 +258,7 @@ impl<Q: Question> Poller<Q> {
         self.len() == 0
     }
 
-    /// Starts asking; answers that differ from the last one wake the controller of `trigger`.
+    /// Starts polling; responses that differ from the last one wake the controller of `trigger`.
     pub fn start(&self, name: &'static str, with: &Pollers, trigger: Trigger) {
         let poller = self.clone();
         let Pollers { dashboard, clock, tasks } = with.clone();
@@ -271,28 +271,28 @@ impl<Q: Question> Poller<Q> {
         });
     }
 
-    /// Asks for ever. `tell` hears of roots about which something changed.
+    /// Polls forever. `tell` hears of roots about which something changed.
     pub(super) async fn run(&self, dashboard: &dyn Dashboard, clock: &Clock, tell: impl Fn(ObjectKey)) {
-        self.put_down_again();
-        let mut under_way = FuturesUnordered::new();
-        let mut in_vain = 0;
+        self.reschedule_interrupted();
+        let mut inflight = FuturesUnordered::new();
+        let mut failing = 0;
         loop {
-            while under_way.len() < ABREAST
-                && let Some((item, fared)) = self.take_due(in_vain < ABREAST_IN_VAIN)
+            while inflight.len() < INFLIGHT
+                && let Some((item, last)) = self.take_due(failing < INFLIGHT_FAILING)
             {
-                in_vain += usize::from(fared == Fared::Badly);
-                under_way.push(async move {
+                failing += usize::from(last == LastPoll::Failed);
+                inflight.push(async move {
                     let at = clock.now();
-                    let answer = item.question.ask(dashboard).await;
-                    (item, fared, Observation { at, since: at, answer })
+                    let response = item.poll.ask(dashboard).await;
+                    (item, last, Observation { at, since: at, response })
                 });
             }
-            let is_full = under_way.len() >= ABREAST;
-            let next_due = if is_full { None } else { self.next_due(in_vain < ABREAST_IN_VAIN) };
+            let is_full = inflight.len() >= INFLIGHT;
+            let next_due = if is_full { None } else { self.next_due(failing < INFLIGHT_FAILING) };
             tokio::select! {
-                Some((item, fared, observation)) = under_way.next() => {
-                    in_vain -= usize::from(fared == Fared::Badly);
-                    if self.take_answer(&item, observation) {
+                Some((item, last, observation)) = inflight.next() => {
+                    failing -= usize::from(last == LastPoll::Failed);
+                    if self.take_response(&item, observation) {
                         tell(item.root);
                     }
                     self.0.heard.notify_waiters();
@@ -307,66 +307,67 @@ impl<Q: Question> Poller<Q> {
         Backoff { first: self.0.period, cap: Q::LONGEST_WAIT }.wait(times, &self.0.random)
     }
 
-    /// The question that has been due longest.
-    fn take_due(&self, with_bad: bool) -> Option<(Item<Q>, Fared)> {
+    /// The poll that has been due longest.
+    fn take_due(&self, with_failed: bool) -> Option<(Item<Q>, LastPoll)> {
         let mut state = self.0.state.lock();
-        let State { watched, agenda } = &mut *state;
-        let (item, fared) = agenda.take(Instant::now(), with_bad, |item| is_valid(watched, item))?;
-        state.find(&item.root, &item.question)?.asking = true;
-        Some((item, fared))
+        let State { watched, schedule } = &mut *state;
+        let (item, last) = schedule.take(Instant::now(), with_failed, |item| is_valid(watched, item))?;
+        state.find(&item.root, &item.poll)?.polling = true;
+        Some((item, last))
     }
 
-    /// What an earlier run was asking will not be answered any more.
-    fn put_down_again(&self) {
+    /// What an earlier run was polling will not be answered any more.
+    fn reschedule_interrupted(&self) {
         let mut state = self.0.state.lock();
-        let State { watched, agenda } = &mut *state;
-        for (root, questions) in watched {
-            for (question, watched) in questions.iter_mut().filter(|(_, watched)| watched.asking) {
-                watched.asking = false;
-                watched.ticket = agenda.add(Instant::now(), Fared::Well, root.clone(), question.clone());
+        let State { watched, schedule } = &mut *state;
+        for (root, polls) in watched {
+            for (poll, watched) in polls.iter_mut().filter(|(_, watched)| watched.polling) {
+                watched.polling = false;
+                watched.ticket =
+                    schedule.add(Instant::now(), LastPoll::Succeeded, root.clone(), poll.clone());
             }
         }
     }
 
-    fn next_due(&self, with_bad: bool) -> Option<Instant> {
+    fn next_due(&self, with_failed: bool) -> Option<Instant> {
         let mut state = self.0.state.lock();
-        let State { watched, agenda } = &mut *state;
-        agenda.next_due(with_bad, |item| is_valid(watched, item))
+        let State { watched, schedule } = &mut *state;
+        schedule.next_due(with_failed, |item| is_valid(watched, item))
     }
 
-    /// Takes an answer in, and says whether anything changed.
-    fn take_answer(&self, item: &Item<Q>, mut observation: Observation<Q::Answer>) -> bool {
+    /// Takes a response in, and says whether anything changed.
+    fn take_response(&self, item: &Item<Q>, mut observation: Observation<Q::Response>) -> bool {
         let mut state = self.0.state.lock();
-        // Nobody is interested any more, or it was asked before we changed it.
+        // It is not watched any more, or was sent before a request of ours.
         if !is_valid(&state.watched, item) {
             return false;
         }
-        let is_good = Q::is_good(&observation.answer);
-        let before = state.find(&item.root, &item.question);
+        let is_good = Q::is_good(&observation.response);
+        let before = state.find(&item.root, &item.poll);
         let (failures, urgent_until) =
             before.map_or((0, None), |watched| (watched.failures, watched.urgent_until));
         let failures = if is_good { 0 } else { failures.saturating_add(1) };
         let is_urgent = urgent_until.is_some_and(|end| Instant::now() < end);
-        let (fared, wait) = if is_good || is_urgent {
-            (Fared::Well, self.0.period)
+        let (last, wait) = if is_good || is_urgent {
+            (LastPoll::Succeeded, self.0.period)
         } else {
-            (Fared::Badly, self.pause(failures))
+            (LastPoll::Failed, self.pause(failures))
         };
-        let ticket = state.agenda.add(Instant::now() + wait, fared, item.root.clone(), item.question.clone());
-        let Some(watched) = state.find(&item.root, &item.question) else { return false };
+        let ticket = state.schedule.add(Instant::now() + wait, last, item.root.clone(), item.poll.clone());
+        let Some(watched) = state.find(&item.root, &item.poll) else { return false };
         watched.failures = failures;
         watched.ticket = ticket;
-        watched.asking = false;
-        let is_as_before = watched.before_order.take().is_some_and(|before| before == observation.answer);
+        watched.polling = false;
+        let is_as_before = watched.before_request.take().is_some_and(|before| before == observation.response);
         watched.fruitless = if is_as_before { watched.fruitless.saturating_add(1) } else { 0 };
         if let Some(before) = &watched.observation
-            && before.answer.is_ok() == observation.answer.is_ok()
+            && before.response.is_ok() == observation.response.is_ok()
         {
             observation.since = before.since;
         }
         let before = watched.observation.replace(observation);
         let now = watched.observation.as_ref();
-        match (before.map(|before| before.answer), now.map(|now| &now.answer)) {
+        match (before.map(|before| before.response), now.map(|now| &now.response)) {
             // Errors differ in their words only.
             (Some(Err(_)), Some(Err(_))) => false,
             (before, now) => before.as_ref() != now,
@@ -374,9 +375,9 @@ impl<Q: Question> Poller<Q> {
     }
 }
 
-/// Whether an item of the agenda stands for what its question is to be asked next.
-fn is_valid<Q: Question>(watched: &HashMap<ObjectKey, Questions<Q>>, item: &Item<Q>) -> bool {
-    let found = watched.get(&item.root).and_then(|questions| questions.get(&item.question));
+/// Whether an item of the schedule stands for what its poll is to be asked next.
+fn is_valid<Q: Poll>(watched: &HashMap<ObjectKey, Polls<Q>>, item: &Item<Q>) -> bool {
+    let found = watched.get(&item.root).and_then(|polls| polls.get(&item.poll));
     found.is_some_and(|watched| watched.ticket == item.ticket)
 }
 

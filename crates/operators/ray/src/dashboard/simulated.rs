@@ -13,20 +13,20 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Address, Answer, Application, Applications, Dashboard, DashboardError, JobInfo, JobStatus, ProxyAddress,
-    Submission,
+    Address, Application, Applications, Dashboard, DashboardError, DashboardResult, JobInfo, JobStatus,
+    ProxyAddress, Submission,
 };
 
-/// How bad things are, each in percent of the questions.
+/// How bad things are, each in percent of the polls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// No answer within the deadline.
+    /// No response within the deadline.
     pub silent: u64,
-    /// An answer of the 5xx kind.
+    /// An response of the 5xx kind.
     pub refusing: u64,
-    /// An answer that cannot be read.
+    /// An response that cannot be read.
     pub garbled: u64,
-    /// An order that is carried out although its answer is lost.
+    /// An order that is carried out although its response is lost.
     pub lost_answers: u64,
     /// An order that Ray has read and does not want.
     pub refused_orders: u64,
@@ -80,13 +80,13 @@ pub struct SimulatedDashboard {
     orders: Mutex<u64>,
     /// Heads that are down.
     down: Mutex<BTreeSet<String>>,
-    /// Heads that take questions and never answer.
+    /// Heads that take polls and never response.
     silent: Mutex<BTreeSet<String>>,
 }
 
 /// Serve's applications are up this long after they were deployed.
 const DEPLOYING: Duration = Duration::from_secs(5);
-/// What a client waits for an answer.
+/// What a client waits for an response.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 impl SimulatedDashboard {
@@ -105,7 +105,7 @@ impl SimulatedDashboard {
         }
     }
 
-    /// From now on, questions meet with these faults.
+    /// From now on, polls meet with these faults.
     pub fn set_faults(&self, faults: Faults) {
         *self.faults.lock() = faults;
     }
@@ -130,12 +130,12 @@ impl SimulatedDashboard {
         };
     }
 
-    /// The head of `host` takes questions from now on, and never answers.
+    /// The head of `host` takes polls from now on, and never responses.
     pub fn set_silent(&self, host: &str) {
         self.silent.lock().insert(host.to_owned());
     }
 
-    /// Somebody submits a job by other means than the operator.
+    /// Submits a job by other means than the operator.
     pub fn submit_by_hand(&self, host: &str, id: &str) {
         self.accept(host, id, "");
     }
@@ -215,7 +215,7 @@ impl SimulatedDashboard {
         Ok(!hits(faults.ignored_orders))
     }
 
-    /// Whether the answer to an order gets lost on its way back.
+    /// Whether the response to an order gets lost on its way back.
     fn loses_answer(&self) -> bool {
         self.random.below(100) < self.faults.lock().lost_answers
     }
@@ -249,7 +249,7 @@ impl Job {
 }
 
 impl Dashboard for SimulatedDashboard {
-    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, Option<JobInfo>> {
+    fn job<'a>(&'a self, at: &'a Address, id: &'a str) -> DashboardResult<'a, Option<JobInfo>> {
         async move {
             self.travel(at).await?;
             let rays = self.rays.lock();
@@ -258,7 +258,7 @@ impl Dashboard for SimulatedDashboard {
         .boxed()
     }
 
-    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> Answer<'a, ()> {
+    fn submit<'a>(&'a self, at: &'a Address, job: &'a Submission) -> DashboardResult<'a, ()> {
         async move {
             if !self.order(at).await? {
                 return Ok(());
@@ -273,7 +273,7 @@ impl Dashboard for SimulatedDashboard {
         .boxed()
     }
 
-    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> Answer<'a, ()> {
+    fn stop<'a>(&'a self, at: &'a Address, id: &'a str) -> DashboardResult<'a, ()> {
         async move {
             self.travel(at).await?;
             let mut rays = self.rays.lock();
@@ -285,7 +285,7 @@ impl Dashboard for SimulatedDashboard {
         .boxed()
     }
 
-    fn applications<'a>(&'a self, at: &'a Address) -> Answer<'a, Applications> {
+    fn applications<'a>(&'a self, at: &'a Address) -> DashboardResult<'a, Applications> {
         async move {
             self.travel(at).await?;
             let rays = self.rays.lock();
@@ -303,7 +303,7 @@ impl Dashboard for SimulatedDashboard {
         .boxed()
     }
 
-    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> Answer<'a, ()> {
+    fn deploy<'a>(&'a self, at: &'a Address, config: &'a Value) -> DashboardResult<'a, ()> {
         async move {
             if !self.order(at).await? {
                 return Ok(());

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use crate::{
+    k8s_service::head_service_name,
     labels, names,
     pod::{Role, tls},
-    services::head_service_name,
 };
 
 pub(super) fn issuer_kind() -> ApiKind {

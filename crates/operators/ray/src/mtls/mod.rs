@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
+use quintet_api::ray::events;
 use quintet_api::ray::v1::RayCluster;
 use quintet_controller::{
     Action, ApiKind, Controller, Error, Event, Next, NoCall, ObjectKey, OnError, Plan, Runtime,
@@ -196,7 +197,7 @@ impl Controller for MtlsController {
     fn on_error(_: &Observed, action: &Action, error: &Error) -> OnError {
         let note = format!("Failed to {action}, {error}");
         OnError {
-            events: vec![Event::warning("MTLSFailedToReconcile", "Reconcile", note)],
+            events: vec![Event::warning(events::MTLS_FAILED_TO_RECONCILE, "Reconcile", note)],
             ..OnError::default()
         }
     }
@@ -233,7 +234,11 @@ fn plan(observed: &Observed) -> Plan {
                 let what = if role == Role::Head { "head" } else { "worker" };
                 let note = format!("Updated {what} certificate for {}", join(addresses));
                 let apply = Action::apply(certificates::certificate_kind(), FIELD_MANAGER, &leaf);
-                plan.steps.push(apply.with_event(Event::normal("MTLSCertificatesUpdated", "Update", note)));
+                plan.steps.push(apply.with_event(Event::normal(
+                    events::MTLS_CERTIFICATES_UPDATED,
+                    "Update",
+                    note,
+                )));
             }
             Some(_) => {}
         }
@@ -272,10 +277,11 @@ fn tell(observed: &Observed, plan: &mut Plan) {
     let is_news = latest.is_some_and(|at| observed.now.duration_since(at) < SignedDuration::from_mins(1));
     if let Err(missing) = &observed.readiness {
         let note = format!("TLS of RayCluster {key} is not ready: {missing}");
-        plan.events.push(Event::normal("MTLSCertsNotReady", "Reconcile", note));
+        plan.awaits.push(missing.clone());
+        plan.events.push(Event::normal(events::MTLS_CERTS_NOT_READY, "Reconcile", note));
     } else if is_news {
         let note = format!("TLS of RayCluster {key} is ready");
-        plan.events.push(Event::normal("MTLSPKIReady", "Reconcile", note));
+        plan.events.push(Event::normal(events::MTLS_PKI_READY, "Reconcile", note));
     }
     for certificate in &observed.certificates {
         let left = certificate.object.not_after.map(|end| end.duration_since(observed.now));
@@ -286,7 +292,7 @@ fn tell(observed: &Observed, plan: &mut Plan) {
                 certificate.key,
                 left.as_hours().max(0)
             );
-            plan.events.push(Event::warning("MTLSCertificateExpiringSoon", "Reconcile", note));
+            plan.events.push(Event::warning(events::MTLS_CERTIFICATE_EXPIRING_SOON, "Reconcile", note));
         }
     }
 }

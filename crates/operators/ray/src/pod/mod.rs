@@ -27,8 +27,8 @@ pub use fault_tolerance::{claim_name, is_fault_tolerant};
 pub use redis_cleanup::cleanup_job;
 
 use crate::{
+    k8s_service::{METRICS, METRICS_PORT, head_service_name},
     labels, names,
-    services::{METRICS, METRICS_PORT, head_service_name},
     settings::Settings,
     spec_hash::recreate_hash,
 };
@@ -37,7 +37,7 @@ use ray_start::Params;
 /// Which kind of object a cluster was made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody but the user.
+    /// The user.
     #[default]
     RayCluster,
     /// A RayJob.
@@ -109,7 +109,7 @@ impl<'a> Blueprint<'a> {
             settings,
             origin: Origin::of(cluster),
             head_host: names::service_host(&head_service_name(cluster), namespace, &settings.cluster_domain),
-            head_port: port.unwrap_or_else(|| crate::services::GCS_PORT.to_string()),
+            head_port: port.unwrap_or_else(|| crate::k8s_service::GCS_PORT.to_string()),
         }
     }
 

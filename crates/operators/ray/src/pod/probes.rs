@@ -9,7 +9,7 @@ use super::{
     ray_start::{AGENT_PORT, Params},
 };
 use crate::{
-    services::{DASHBOARD_PORT, SERVE, SERVE_PORT},
+    k8s_service::{DASHBOARD_PORT, SERVE, SERVE_PORT},
     version::RayVersion,
 };
 

@@ -88,7 +88,7 @@ impl Params {
             }
             Role::Head => self.set_missing("dashboard-host", "0.0.0.0"),
         }
-        self.set_missing("metrics-export-port", crate::services::METRICS_PORT.to_string());
+        self.set_missing("metrics-export-port", crate::k8s_service::METRICS_PORT.to_string());
         self.set_missing("dashboard-agent-listen-port", AGENT_PORT.to_string());
         // The container lives as long as Ray does.
         self.set("block", "true");

@@ -1,20 +1,21 @@
 //! RayJobs under batch schedulers: the submitter belongs to the gang of the cluster it submits to.
 
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use quintet_api::ray::events;
 use quintet_api::ray::v1::{RayCluster, RayJob};
 use quintet_controller::{Event, Step};
 
 use super::{mark, volcano, yunikorn};
 use crate::{
+    rayjob::validation::Mode,
     settings::{BatchScheduler, Settings},
-    validation::job::Mode,
 };
 
 /// The group of the submitter.
 const SUBMITTER_GROUP: &str = "submittergroup";
 
 /// What has to be there before the cluster of a RayJob is. `cluster` is the one it would make, `submitter` the
-/// template of its submitter. The error is the user's to mend.
+/// template of its submitter. The error is for the user to fix.
 pub fn prepare_job<C>(
     job: &RayJob,
     cluster: Option<&RayCluster>,
@@ -45,7 +46,7 @@ pub fn release_job<C>(job: &RayJob, cluster: Option<&RayCluster>, settings: &Set
     }
     let action = volcano::pod_group_of_job(job, cluster, None).ok()?;
     let note = format!("Cleaned up batch scheduler resources of RayJob {}", job.metadata.name.as_deref()?);
-    Some(action.with_event(Event::normal("BatchSchedulerCleanedUp", "Cleanup", note)))
+    Some(action.with_event(Event::normal(events::BATCH_SCHEDULER_CLEANED_UP, "Cleanup", note)))
 }
 
 /// Tells the pods of a RayJob's cluster that the submitter is one of their gang.

@@ -19,7 +19,7 @@ use crate::{
     settings::{BatchScheduler, Settings},
 };
 
-/// What has to be there before the first pod is. The error is the user's to mend.
+/// What has to be there before the first pod is. The error is for the user to fix.
 pub fn prepare(cluster: &RayCluster, settings: &Settings) -> Result<Vec<Step>, String> {
     match settings.batch_scheduler {
         Some(BatchScheduler::Volcano) => volcano::pod_group(cluster).map(|step| step.into_iter().collect()),
@@ -30,7 +30,7 @@ pub fn prepare(cluster: &RayCluster, settings: &Settings) -> Result<Vec<Step>, S
     }
 }
 
-/// The kind that [`prepare`] makes, to be watched: what is known to be there need not be asked about in every turn.
+/// The kind that [`prepare`] makes, to be watched: what is known to be there need not be asked about in every reconcile.
 pub(crate) fn pod_group_kind(settings: &Settings) -> Option<ApiKind> {
     match settings.batch_scheduler? {
         BatchScheduler::Volcano => Some(volcano::kind()),

@@ -169,7 +169,7 @@ pub(crate) enum Preparation {
     Ready(Vec<Step>),
     /// This, and then wait for what it leads to.
     Wait(Vec<Step>),
-    /// Nothing: somebody else has an object of that name.
+    /// Nothing: an object of that name is owned by another controller.
     Taken(String),
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn prepare(cluster: &RayCluster, observed: &Observed) -> Preparation 
     let foreign = [("Workload", &observed.workload), ("PodGroup", &observed.group)];
     let foreign = foreign.into_iter().find_map(|(kind, gang)| {
         let gang = gang.as_ref().filter(|gang| !is_ours(gang))?;
-        Some(format!("{kind} {} belongs to somebody else; rename it, or the RayCluster", gang.key))
+        Some(format!("{kind} {} is owned by another controller; rename it, or the RayCluster", gang.key))
     });
     if let Some(error) = foreign {
         return Preparation::Taken(error);
@@ -352,7 +352,7 @@ mod tests {
         assert!(!deeds(prepare(&plain, &there(&plain, 3))).0, "ours goes");
         let demo = cluster(2, "true");
         let foreign = Observed { workload: Some(gang(&workload_of(&demo, 3), "other")), group: None };
-        assert!(deeds(prepare(&demo, &foreign)).1[0].contains("belongs to somebody else"));
+        assert!(deeds(prepare(&demo, &foreign)).1[0].contains("is owned by another controller"));
         assert_eq!(deeds(prepare(&plain, &foreign)), (true, vec![]));
     }
 }

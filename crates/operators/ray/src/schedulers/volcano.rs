@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::{annotate, copy_label, label};
 use crate::{
-    cluster::{annotations_for_others, sum_of_templates},
     labels,
     pod::{Origin, is_autoscaling},
+    raycluster::{annotations_for_others, sum_of_templates},
 };
 
 const QUEUE: &str = "volcano.sh/queue-name";

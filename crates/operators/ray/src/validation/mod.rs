@@ -1,24 +1,15 @@
 //! What users can get wrong, and what they are told. Each rule is checked in the controller before anything is made;
 //! webhooks check names and uniqueness only, as upstream's do.
 
-pub mod cluster;
-pub mod cron;
-mod fault_tolerance;
-mod history;
-mod isolation;
-pub mod job;
 pub mod metadata;
-pub mod service;
-#[cfg(test)]
-mod tests;
 pub mod webhook;
 #[cfg(test)]
 mod workload_tests;
 
-/// Nothing, or what to mend.
+/// Nothing, or what to fix.
 pub type Verdict = Result<(), String>;
 
 /// Says what is wrong unless it is right.
-fn ensure(is_right: bool, wrong: impl FnOnce() -> String) -> Verdict {
+pub(crate) fn ensure(is_right: bool, wrong: impl FnOnce() -> String) -> Verdict {
     if is_right { Ok(()) } else { Err(wrong()) }
 }

@@ -3,7 +3,10 @@
 use quintet_api::ray::v1::{RayCluster, RayJob, RayService};
 use quintet_controller::webhook::{Routes, Verdict as Answer};
 
-use super::{Verdict, cluster, job, service};
+use super::Verdict;
+use crate::{
+    raycluster::validation as raycluster, rayjob::validation as rayjob, rayservice::validation as rayservice,
+};
 
 /// Where RayClusters are checked.
 pub const RAY_CLUSTER_PATH: &str = "/validate-ray-io-v1-raycluster";
@@ -35,8 +38,8 @@ fn answer(verdict: Verdict) -> Answer {
 /// The verdict on a RayCluster that is created or changed: its name, and those of its groups.
 pub fn ray_cluster(object: &RayCluster) -> Verdict {
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    cluster::validate_metadata(object).map_err(|error| invalid("RayCluster", name, &error))?;
-    cluster::validate_group_names(&object.spec).map_err(|(index, error)| {
+    raycluster::validate_metadata(object).map_err(|error| invalid("RayCluster", name, &error))?;
+    raycluster::validate_group_names(&object.spec).map_err(|(index, error)| {
         let groups = object.spec.worker_group_specs.as_deref().unwrap_or_default();
         let group = groups.get(index).map_or("", |group| &group.group_name);
         let field = format!("spec.workerGroupSpecs[{index}]");
@@ -47,13 +50,13 @@ pub fn ray_cluster(object: &RayCluster) -> Verdict {
 /// The verdict on a RayJob that is created or changed.
 pub fn ray_job(object: &RayJob) -> Verdict {
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    job::validate_metadata(object).map_err(|error| invalid("RayJob", name, &error))
+    rayjob::validate_metadata(object).map_err(|error| invalid("RayJob", name, &error))
 }
 
 /// The verdict on a RayService that is created or changed.
 pub fn ray_service(object: &RayService) -> Verdict {
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    service::validate_metadata(object).map_err(|error| invalid("RayService", name, &error))
+    rayservice::validate_metadata(object).map_err(|error| invalid("RayService", name, &error))
 }
 
 /// The words of the API server for a field that is wrong.

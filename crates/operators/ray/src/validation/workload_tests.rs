@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use quintet_api::ray::v1::{RayJob, RayService};
 use serde_json::{Value, json};
 
-use super::{job, service};
 use crate::{
+    rayjob::validation as job,
+    rayservice::validation as service,
     settings::Settings,
     testing::{cluster_spec, merge},
 };

@@ -22,7 +22,7 @@ struct Asked {
     body: String,
 }
 
-/// A server that gives one answer to everything, and remembers what it was asked.
+/// A server that gives one response to everything, and remembers what it was asked.
 struct Server {
     host: String,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -39,11 +39,11 @@ impl Drop for Server {
 struct Script {
     asked: Arc<Mutex<Vec<Asked>>>,
     /// Answers in order; the last one is repeated.
-    answers: Arc<Mutex<Vec<(u16, String)>>>,
+    responses: Arc<Mutex<Vec<(u16, String)>>>,
     hangs: bool,
 }
 
-async fn answer(
+async fn response(
     State(script): State<Script>,
     method: Method,
     uri: Uri,
@@ -59,19 +59,19 @@ async fn answer(
     if script.hangs {
         std::future::pending::<()>().await;
     }
-    let mut answers = script.answers.lock();
-    let (code, text) = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+    let mut responses = script.responses.lock();
+    let (code, text) = if responses.len() > 1 { responses.remove(0) } else { responses[0].clone() };
     (StatusCode::from_u16(code).unwrap(), text)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the server ends with the test")]
-async fn serve(answers: &[(u16, &str)], hangs: bool) -> Server {
+async fn serve(responses: &[(u16, &str)], hangs: bool) -> Server {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = listener.local_addr().unwrap().to_string();
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let answers = answers.iter().map(|(code, text)| (*code, (*text).to_owned())).collect();
-    let script = Script { asked: Arc::clone(&asked), answers: Arc::new(Mutex::new(answers)), hangs };
-    let router = Router::new().fallback(answer).with_state(script);
+    let responses = responses.iter().map(|(code, text)| (*code, (*text).to_owned())).collect();
+    let script = Script { asked: Arc::clone(&asked), responses: Arc::new(Mutex::new(responses)), hangs };
+    let router = Router::new().fallback(response).with_state(script);
     let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     Server { host, asked, task }
 }
@@ -177,9 +177,9 @@ async fn applications_are_read_and_deployed() {
         "b": {"status": "DEPLOYING", "message": "soon"},
     }, "proxies": {}});
     let server = serve(&[(200, &body.to_string())], false).await;
-    let answer = client().applications(&address(&server.host, None)).await.unwrap();
-    assert_eq!(answer.applications.keys().collect::<Vec<_>>(), ["b", "default"]);
-    assert_eq!(answer.applications["default"].deployments["d"].status, "HEALTHY");
+    let response = client().applications(&address(&server.host, None)).await.unwrap();
+    assert_eq!(response.applications.keys().collect::<Vec<_>>(), ["b", "default"]);
+    assert_eq!(response.applications["default"].deployments["d"].status, "HEALTHY");
     assert_eq!(server.asked.lock()[0].uri, "/api/serve/applications/?api_type=declarative");
 
     let server = serve(&[(200, "")], false).await;

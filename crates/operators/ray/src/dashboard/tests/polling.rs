@@ -8,12 +8,12 @@ use super::{
     *,
 };
 
-fn question(id: &str) -> JobQuestion {
-    JobQuestion { at: address("ray", None), id: id.to_owned() }
+fn poll(id: &str) -> JobPoll {
+    JobPoll { at: address("ray", None), id: id.to_owned() }
 }
 
 struct Setting {
-    poller: Poller<JobQuestion>,
+    poller: Poller<JobPoll>,
     ray: Arc<SimulatedDashboard>,
     clock: Clock,
     woken: Arc<Mutex<VecDeque<ObjectKey>>>,
@@ -31,12 +31,12 @@ impl Setting {
     }
 
     /// Lets the poller work for some simulated time.
-    /// Asks two thousand dashboards that do not answer, until all were asked.
+    /// Asks two thousand dashboards that do not response, until all were asked.
     async fn wait_for_the_dead(&self) {
         for number in 0..2000 {
             let name = format!("dead-{number}");
             let at = address("dead", None);
-            self.poller.watch(&ObjectKey::new("ns", &name), &[JobQuestion { at, id: name.clone() }]);
+            self.poller.watch(&ObjectKey::new("ns", &name), &[JobPoll { at, id: name.clone() }]);
         }
         self.ray.set_silent("dead");
         self.pass(300).await;
@@ -53,7 +53,7 @@ impl Setting {
     }
 
     fn known(&self, id: &str) -> Option<Observation<Option<JobInfo>>> {
-        self.poller.watch(&Self::root(), &[question(id)]).pop().unwrap()
+        self.poller.watch(&Self::root(), &[poll(id)]).pop().unwrap()
     }
 }
 
@@ -62,15 +62,15 @@ async fn answers_are_remembered_and_changes_wake() {
     let setting = Setting::new();
     assert_eq!(setting.known("a"), None, "nothing is known at first, and nobody waits for it");
     setting.pass(2).await;
-    assert_eq!(setting.known("a").unwrap().answer, Ok(None));
+    assert_eq!(setting.known("a").unwrap().response, Ok(None));
     assert_eq!(setting.woken.lock().len(), 1);
     setting.pass(20).await;
-    assert_eq!(setting.woken.lock().len(), 1, "the same answer wakes nobody");
+    assert_eq!(setting.woken.lock().len(), 1, "the same response wakes nobody");
     let pending = Duration::from_secs(10);
     setting.ray.set_life(Life { pending, ..Life::default() });
     setting.ray.submit_by_hand("ray", "a");
     setting.pass(60).await;
-    let Ok(Some(info)) = setting.known("a").unwrap().answer else { panic!("no answer") };
+    let Ok(Some(info)) = setting.known("a").unwrap().response else { panic!("no response") };
     assert_eq!(info.status, JobStatus::Succeeded);
     assert_eq!(setting.woken.lock().len(), 4, "pending, running, succeeded");
 }
@@ -80,7 +80,7 @@ async fn what_nobody_watches_is_not_asked() {
     let setting = Setting::new();
     setting.known("a");
     setting.known("b");
-    assert_eq!(setting.poller.len(), 1, "a question that was replaced is forgotten");
+    assert_eq!(setting.poller.len(), 1, "a poll that was replaced is forgotten");
     setting.poller.forget(&Setting::root());
     setting.pass(10).await;
     assert!(setting.poller.is_empty() && setting.woken.lock().is_empty());
@@ -92,7 +92,7 @@ async fn an_answer_from_before_our_own_deed_is_thrown_away() {
     setting.known("a");
     setting.pass(2).await;
     assert!(setting.known("a").is_some());
-    setting.poller.ask_again(&Setting::root());
+    setting.poller.poll_again(&Setting::root());
     assert_eq!(setting.known("a"), None);
     setting.pass(1).await;
     assert!(setting.known("a").is_some(), "it is asked at once");
@@ -104,11 +104,11 @@ async fn trouble_wakes_once_and_is_asked_less_often() {
     setting.ray.set_down("ray", true);
     setting.known("a");
     setting.pass(300).await;
-    assert!(setting.known("a").unwrap().answer.is_err());
+    assert!(setting.known("a").unwrap().response.is_err());
     assert_eq!(setting.woken.lock().len(), 1);
     setting.ray.set_down("ray", false);
     setting.pass(31).await;
-    assert!(setting.known("a").unwrap().answer.is_ok(), "it is heard of within half a minute");
+    assert!(setting.known("a").unwrap().response.is_ok(), "it is heard of within half a minute");
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn many_slow_dashboards_are_all_asked_in_turn() {
     let setting = Setting::new();
     setting.ray.set_faults(Faults { silent: 100, ..Faults::default() });
     for number in 0..500 {
-        setting.poller.watch(&ObjectKey::new("ns", &number.to_string()), &[question(&number.to_string())]);
+        setting.poller.watch(&ObjectKey::new("ns", &number.to_string()), &[poll(&number.to_string())]);
     }
     // Thirty-two at a time, two seconds and a bit each.
     setting.pass(60).await;
@@ -129,7 +129,7 @@ async fn dashboards_that_do_not_answer_hold_the_others_up_no_longer_than_once() 
     setting.wait_for_the_dead().await;
     setting.known("a");
     setting.pass(1).await;
-    assert!(setting.known("a").is_some(), "half of the places are for those who answer");
+    assert!(setting.known("a").is_some(), "half of the places are for those who response");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,14 +141,14 @@ async fn orders_that_change_nothing_are_given_less_and_less_often() {
     while start.elapsed() < Duration::from_mins(2) {
         if setting.known("a").is_some() {
             orders += 1;
-            setting.poller.ask_again(&Setting::root());
+            setting.poller.poll_again(&Setting::root());
         }
         setting.pass(1).await;
     }
     assert!((5..15).contains(&orders), "{orders} orders in two minutes");
     setting.ray.submit_by_hand("ray", "a");
     setting.pass(60).await;
-    setting.poller.ask_again(&Setting::root());
+    setting.poller.poll_again(&Setting::root());
     setting.pass(1).await;
     assert!(setting.known("a").is_some(), "once something has come of it, it is asked at once again");
 }
@@ -158,7 +158,7 @@ async fn an_answer_from_before_an_event_elsewhere_is_asked_for_again_and_wakes_t
     let setting = Setting::new();
     let since = |event| {
         let root = Setting::root();
-        setting.poller.watch_since(&root, &[question("a")], Some(event)).pop().unwrap()
+        setting.poller.watch_since(&root, &[poll("a")], Some(event)).pop().unwrap()
     };
     setting.known("a");
     setting.pass(2).await;
@@ -184,12 +184,12 @@ async fn after_an_event_elsewhere_silence_is_not_taken_for_an_answer() {
     setting.known("a");
     setting.pass(300).await;
     let event = setting.clock.now();
-    setting.poller.watch_since(&Setting::root(), &[question("a")], Some(event));
+    setting.poller.watch_since(&Setting::root(), &[poll("a")], Some(event));
     setting.pass(20).await;
     setting.ray.set_down("ray", false);
     setting.pass(5).await;
-    let known = setting.poller.watch_since(&Setting::root(), &[question("a")], Some(event)).pop().unwrap();
-    assert!(known.unwrap().answer.is_ok(), "it is asked every few seconds while somebody waits");
+    let known = setting.poller.watch_since(&Setting::root(), &[poll("a")], Some(event)).pop().unwrap();
+    assert!(known.unwrap().response.is_ok(), "it is asked every few seconds while somebody waits");
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,11 +198,11 @@ async fn what_somebody_waits_for_does_not_queue_behind_dashboards_that_do_not_an
     setting.wait_for_the_dead().await;
     setting.ray.set_down("ray", true);
     let event = setting.clock.now();
-    let known = || setting.poller.watch_since(&Setting::root(), &[question("a")], Some(event)).pop().unwrap();
+    let known = || setting.poller.watch_since(&Setting::root(), &[poll("a")], Some(event)).pop().unwrap();
     assert_eq!(known(), None);
     setting.pass(1).await;
-    assert!(known().unwrap().answer.is_err(), "it was asked in vain");
+    assert!(known().unwrap().response.is_err(), "it was asked in vain");
     setting.ray.set_down("ray", false);
     setting.pass(5).await;
-    assert!(known().unwrap().answer.is_ok(), "and again a period later");
+    assert!(known().unwrap().response.is_ok(), "and again a period later");
 }

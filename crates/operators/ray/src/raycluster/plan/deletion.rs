@@ -1,0 +1,86 @@
+//! Letting a cluster go. Its children go with it by their owner references; only Redis has to be cleared first.
+
+use k8s_openapi::api::batch::v1::Job;
+use quintet_api::ray::events;
+use quintet_controller::{Action, ApiKind, Event, Next, Plan};
+use std::time::Duration;
+
+use super::{Draft, owned, pod_kind, set_finalizers};
+use crate::{
+    labels,
+    pod::{Blueprint, cleanup_job, is_embedded_storage, is_fault_tolerant},
+    raycluster::observe::Observed,
+};
+
+/// Seconds after which a cluster loses its finalizer although Redis may not be cleared.
+const PATIENCE: i64 = 300;
+
+/// Whether Redis is cleared when the cluster goes.
+pub(crate) fn clears_redis(observed: &Observed) -> bool {
+    let cluster = observed.object();
+    observed.settings.redis_cleanup && is_fault_tolerant(cluster) && !is_embedded_storage(&cluster.spec)
+}
+
+/// Computes the plan for a RayCluster that is being deleted.
+pub(crate) fn plan(observed: &Observed) -> Plan {
+    if !observed.has_finalizer(labels::REDIS_CLEANUP_FINALIZER) {
+        return Plan::nothing();
+    }
+    if !clears_redis(observed) {
+        return finalize(observed, Vec::new());
+    }
+    // Checked first: whatever else hangs, a cluster always goes in the end.
+    let waited = waited_seconds(observed);
+    let patience = patience(observed);
+    if waited >= patience {
+        let note = format!(
+            "Removed the finalizer of RayCluster {} after {waited} seconds without knowing that Redis is cleared; look for keys of its \
+             storage namespace",
+            observed.key()
+        );
+        return finalize(
+            observed,
+            vec![Event::warning(events::FORCE_DELETED_STUCK_CLUSTER, "Cleanup", note)],
+        );
+    }
+    let wait = u64::try_from(patience - waited).unwrap_or(1);
+    let again = Next::After(Duration::from_secs(wait));
+    let mut draft = Draft::new(observed);
+    for pod in observed.pods.iter().filter(|pod| !pod.deleting) {
+        draft.act(Action::delete(pod_kind(), pod));
+    }
+    // A head that still runs would write to Redis after it was cleared.
+    if observed.heads().next().is_some() {
+        let awaits = vec![format!("{} Pods to be deleted before Redis is cleared", observed.pods.len())];
+        return Plan { steps: draft.steps, awaits, next: again, ..Plan::default() };
+    }
+    let awaits = vec!["the Job that clears Redis".to_owned()];
+    match observed.cleanup_jobs.first() {
+        Some(job) if job.object.end.is_some() || job.object.is_failing => finalize(observed, Vec::new()),
+        Some(_) => Plan { steps: draft.steps, awaits, next: again, ..Plan::default() },
+        None => {
+            let job = cleanup_job(&Blueprint::new(observed.object(), &observed.settings));
+            let name = job.metadata.name.clone().unwrap_or_default();
+            let note = format!("Created Redis cleanup Job {}/{name}", observed.namespace());
+            let create = Action::create(ApiKind::of::<Job>(), &owned(observed.object(), &job));
+            draft.act_with_event(create, Event::normal(events::CREATED_REDIS_CLEANUP_JOB, "Create", note));
+            Plan { steps: draft.steps, awaits, next: again, ..Plan::default() }
+        }
+    }
+}
+
+fn finalize(observed: &Observed, events: Vec<Event>) -> Plan {
+    let others = observed.object().metadata.finalizers.iter().flatten();
+    let others = others.filter(|one| *one != labels::REDIS_CLEANUP_FINALIZER).cloned();
+    Plan { steps: vec![set_finalizers(observed, others).into()], events, ..Plan::default() }
+}
+
+fn waited_seconds(observed: &Observed) -> i64 {
+    let since = observed.object().metadata.deletion_timestamp.as_ref();
+    since.map_or(0, |since| observed.now.duration_since(since.0).as_secs())
+}
+
+fn patience(observed: &Observed) -> i64 {
+    let given = observed.annotation(labels::FT_DELETION_TIMEOUT).and_then(|text| text.parse().ok());
+    given.filter(|seconds: &i64| *seconds > 0).unwrap_or(PATIENCE)
+}

@@ -1,0 +1,248 @@
+//! Which clusters a RayService has, and when it gets another one.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use quintet_api::ray::events;
+use quintet_api::ray::v1::{RayCluster, RayClusterSpec, RayServiceClusterStatus};
+use quintet_controller::{Action, ApiKind, Event, cache::Entry, plan::PatchKind};
+use serde_json::json;
+
+use super::Draft;
+use crate::{
+    k8s_service::update,
+    labels, names,
+    rayservice::{
+        objects::{self, APPLIED_CONFIG, DELETE_AFTER},
+        status, upgrade,
+    },
+    spec_hash::upgrade_hash,
+    watches::ServiceView,
+};
+
+/// How long a cluster that is no longer wanted is kept for its last requests.
+const DELETION_DELAY: i32 = 60;
+
+/// What becomes of the clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// They stay.
+    Nothing,
+    /// Another one gets a name; it is made once the name is written down.
+    Prepare,
+    /// The one with a name is made.
+    Create,
+    /// The serving one is changed in place.
+    UpdateActive,
+    /// The coming one is changed in place.
+    UpdatePending,
+}
+
+/// How the spec of a cluster compares with the wanted one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Match {
+    Equal,
+    /// Only worker groups at the end are new.
+    Grown,
+    Different,
+}
+
+pub(crate) fn decide(draft: &Draft<'_>) -> Decision {
+    let observed = draft.observed;
+    let (spec, settings) = (&observed.object().spec, &observed.settings);
+    let pending = observed.pending.cluster.as_ref();
+    let active = observed.active.cluster.as_ref();
+    if draft.pending_name().is_some() && pending.is_none() {
+        return Decision::Create;
+    }
+    let (target, update) = match (pending, active) {
+        (None, None) => return Decision::Prepare,
+        (Some(pending), _) => (pending, Decision::UpdatePending),
+        (None, Some(active)) => (active, Decision::UpdateActive),
+    };
+    if pending.is_none() && made_by_another(target, &settings.version) {
+        return update;
+    }
+    match compare(&spec.ray_cluster_config, &target.object) {
+        Match::Equal => Decision::Nothing,
+        Match::Grown => update,
+        Match::Different => {
+            let is_settled = (pending.is_some() && is_serving(draft, target.key.name()))
+                || status::holds(&draft.status, status::ROLLING_BACK);
+            if is_settled || !upgrade::is_enabled(spec, settings) {
+                Decision::Nothing
+            } else {
+                Decision::Prepare
+            }
+        }
+    }
+}
+
+/// Whether an operator of another version made the cluster: its hash means nothing to us.
+pub(crate) fn made_by_another(cluster: &Entry<RayCluster>, version: &str) -> bool {
+    annotation(&cluster.object, labels::OPERATOR_VERSION) != Some(version)
+}
+
+/// Whether the Services lead to the cluster. One that is not ours says nothing.
+fn is_serving(draft: &Draft<'_>, cluster: &str) -> bool {
+    let observed = draft.observed;
+    let (Some(head), Some(serve)) = (&observed.head_service, &observed.serve_service) else { return false };
+    let is_ours =
+        |live: &&Arc<Entry<ServiceView>>| update::refuse_foreign(live, observed.service.uid.as_str()).is_ok();
+    let ours: Vec<_> = [head, serve].into_iter().filter(is_ours).collect();
+    let leads_there =
+        |live: &&Arc<Entry<ServiceView>>| update::selected_cluster(&live.object) == Some(cluster);
+    !ours.is_empty() && ours.iter().all(leads_there)
+}
+
+fn compare(goal: &RayClusterSpec, cluster: &RayCluster) -> Match {
+    let hash = annotation(cluster, labels::UPGRADE_HASH).unwrap_or_default();
+    if upgrade_hash(goal) == hash {
+        return Match::Equal;
+    }
+    let recorded = annotation(cluster, labels::NUM_WORKER_GROUPS).unwrap_or_default();
+    let Ok(recorded) = recorded.parse::<usize>() else { return Match::Grown };
+    let wanted = goal.worker_group_specs.as_ref().map_or(0, Vec::len);
+    if recorded >= wanted {
+        return Match::Different;
+    }
+    let mut shorter = goal.clone();
+    if let Some(groups) = &mut shorter.worker_group_specs {
+        groups.truncate(recorded);
+    }
+    // None and no groups are the same cluster.
+    let bare = RayClusterSpec { worker_group_specs: None, ..shorter.clone() };
+    let is_equal = upgrade_hash(&shorter) == hash || (recorded == 0 && upgrade_hash(&bare) == hash);
+    if is_equal { Match::Grown } else { Match::Different }
+}
+
+/// Whether the wanted spec is that of the cluster.
+pub(crate) fn is_wanted(goal: &RayClusterSpec, cluster: &RayCluster) -> bool {
+    compare(goal, cluster) != Match::Different
+}
+
+pub(crate) fn annotation<'a>(cluster: &'a RayCluster, name: &str) -> Option<&'a str> {
+    cluster.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// Carries a decision out.
+pub(crate) fn follow(draft: &mut Draft<'_>, decision: Decision) {
+    match decision {
+        Decision::Nothing => {}
+        Decision::Prepare => prepare(draft),
+        Decision::Create => create(draft),
+        Decision::UpdateActive => {
+            if let Some(cluster) = &draft.observed.active.cluster {
+                update(draft, cluster);
+            }
+        }
+        Decision::UpdatePending => {
+            if let Some(cluster) = &draft.observed.pending.cluster {
+                update(draft, cluster);
+            }
+        }
+    }
+}
+
+fn prepare(draft: &mut Draft<'_>) {
+    let observed = draft.observed;
+    let service = observed.service.key.name();
+    let suffix = names::suffix((observed.service.uid.as_str(), observed.now.as_nanosecond(), "cluster"));
+    let mut side = RayServiceClusterStatus {
+        ray_cluster_name: Some(format!("{service}-{suffix}")),
+        ..RayServiceClusterStatus::default()
+    };
+    if upgrade::is_incremental(&observed.object().spec, &observed.settings) {
+        let is_first = observed.active.cluster.is_none();
+        side.target_capacity = Some(if is_first { 100 } else { 0 });
+        if !is_first {
+            side.traffic_routed_percent = Some(0);
+        }
+    }
+    draft.status.pending_service_status = Some(side);
+}
+
+fn create(draft: &mut Draft<'_>) {
+    let observed = draft.observed;
+    let Some(name) = draft.pending_name().map(str::to_owned) else { return };
+    let starts_small = upgrade::is_incremental(&observed.object().spec, &observed.settings)
+        && observed.active.cluster.is_some();
+    let cluster = objects::cluster(observed.object(), &name, starts_small, &observed.settings);
+    let namespace = observed.service.key.namespace().unwrap_or_default();
+    let note = format!("Created the RayCluster {namespace}/{name}");
+    let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
+    draft.steps.push(create.with_event(Event::normal(events::CREATED_RAY_CLUSTER, "Create", note)));
+}
+
+/// Replaces spec, labels and annotations of a cluster. Whether it is suspended is for queueing to say.
+fn update(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
+    let observed = draft.observed;
+    let (given, mut annotations) = objects::cluster_metadata(observed.object(), &observed.settings);
+    for ours in [APPLIED_CONFIG, DELETE_AFTER] {
+        if let Some(value) = annotation(&cluster.object, ours) {
+            annotations.insert(ours.to_owned(), value.to_owned());
+        }
+    }
+    let mut spec = observed.object().spec.ray_cluster_config.clone();
+    spec.suspend = cluster.object.spec.suspend;
+    let patch = json!([
+        // Makes the API server compare it with the live one.
+        { "op": "replace", "path": "/metadata/resourceVersion", "value": cluster.version.to_string() },
+        { "op": "add", "path": "/metadata/labels", "value": given },
+        { "op": "add", "path": "/metadata/annotations", "value": annotations },
+        { "op": "replace", "path": "/spec", "value": spec },
+    ]);
+    let action = Action::Patch {
+        kind: ApiKind::of::<RayCluster>(),
+        key: cluster.key.clone(),
+        subresource: None,
+        patch_kind: PatchKind::Json,
+        patch,
+    };
+    let note = format!("Updated the RayCluster {}", cluster.key);
+    draft.steps.push(action.with_event(Event::normal(events::UPDATED_RAY_CLUSTER, "Update", note)));
+}
+
+/// Deletes clusters that are neither active nor pending, each some time after it was first seen so. The time is
+/// written on the cluster.
+pub(crate) fn delete_dangling(draft: &mut Draft<'_>) {
+    let observed = draft.observed;
+    let delay = observed.object().spec.ray_cluster_deletion_delay_seconds.filter(|seconds| *seconds >= 0);
+    let delay = delay.unwrap_or(DELETION_DELAY);
+    let mut marks = Vec::new();
+    for cluster in dangling(draft) {
+        if cluster.deleting {
+            continue;
+        }
+        let marked = annotation(&cluster.object, DELETE_AFTER).and_then(|text| text.parse().ok());
+        match marked {
+            Some(time) if time <= observed.now => draft.steps.push(delete(&cluster)),
+            Some(time) => draft.requeue_at(time),
+            None => {
+                let later = observed.now.checked_add(SignedDuration::from_secs(delay.into()));
+                let time = later.unwrap_or(observed.now);
+                let patch = json!({ "metadata": { "annotations": { DELETE_AFTER: time.to_string() } } });
+                marks.push(Action::merge(ApiKind::of::<RayCluster>(), cluster.key.clone(), patch));
+                draft.requeue_at(time);
+            }
+        }
+    }
+    draft.steps.extend(marks.into_iter().map(Into::into));
+}
+
+/// The clusters that are neither active nor pending.
+pub(crate) fn dangling(draft: &Draft<'_>) -> Vec<Arc<Entry<RayCluster>>> {
+    let wanted = [draft.active_name(), draft.pending_name()];
+    let is_dangling = |cluster: &&Arc<Entry<RayCluster>>| !wanted.contains(&Some(cluster.key.name()));
+    draft.observed.clusters.iter().filter(is_dangling).cloned().collect()
+}
+
+/// Deletes a cluster of a service.
+pub(crate) fn delete(cluster: &Entry<RayCluster>) -> super::Step {
+    let note = format!("Deleted the RayCluster {}", cluster.key);
+    Action::delete(ApiKind::of::<RayCluster>(), cluster).with_event(Event::normal(
+        events::DELETED_RAY_CLUSTER,
+        "Delete",
+        note,
+    ))
+}
