@@ -1,4 +1,4 @@
-//! The words of Quintet: typed resources of every API group, their CRDs, conversions and quantities. No I/O.
+//! The API of Quintet: typed resources of every API group, their CRDs, conversions and quantities. No I/O.
 //!
 //! One module per API group, one type per kind and version; everything a client may send is a field, and
 //! everything a field promises (bounds, defaults, CEL rules, merge keys) is written at the field. [`crd`]

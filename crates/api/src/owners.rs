@@ -1,4 +1,4 @@
-//! Owner references: who an object belongs to, and who looks after it.
+//! Owner references: the objects that own an object, and its controller.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::{Metadata, Resource};

@@ -19,7 +19,7 @@ pub trait CustomResource:
 ///
 /// ```
 /// quintet_api::resource! {
-///     /// A greeting that somebody wants to hear.
+///     /// A greeting for one person.
 ///     Greeting in "demo.quintet.dev" "v1", namespaced "greetings" {
 ///         /// What is said.
 ///         spec: GreetingSpec,

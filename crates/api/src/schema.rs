@@ -1,4 +1,4 @@
-//! The vocabulary with which types describe what schemars cannot know: Kubernetes' list and map semantics,
+//! Schema attributes that schemars does not derive: Kubernetes' list and map semantics,
 //! CEL rules, and the formats of names. Used in `#[schemars(transform = ...)]`.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -45,10 +45,10 @@ pub(crate) fn atomic(schema: &mut Schema) {
     schema.insert("x-kubernetes-map-type".into(), json!("atomic"));
 }
 
-/// CEL rules, each with the message shown to whoever breaks it.
+/// CEL rules, each with the message of a violation.
 pub(crate) type Rules = &'static [(&'static str, &'static str)];
 
-/// CEL rules, each with the message shown to whoever breaks it.
+/// CEL rules, each with the message of a violation.
 pub(crate) fn rules(rules: Rules) -> impl FnMut(&mut Schema) {
     move |schema| {
         let rules: Vec<Value> =

@@ -24,7 +24,7 @@ impl Platform {
         Ok(Self { groups: groups.collect(), version: Some((version.major, version.minor)) })
     }
 
-    /// An OpenShift cluster that nobody asked, for manifests.
+    /// An OpenShift cluster without discovery, for manifests.
     pub fn openshift() -> Self {
         let groups = OPENSHIFT.map(|group| (group.to_owned(), BTreeSet::from(["v1".to_owned()])));
         Self { groups: groups.into(), version: None }

@@ -5,10 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// Rooms in which decisions are made: files of these names, and everything in folders of these names.
+/// Modules in which decisions are made: files of these names, and everything in folders of these names.
 const PURE: [&str; 5] = ["plan", "status", "objects", "validation", "conditions"];
 
-/// Rooms inside of pure ones that are not: handlers of requests, and tests.
+/// Modules inside of pure ones that are not: handlers of requests, and tests.
 const IMPURE: [&str; 2] = ["webhook", "tests"];
 
 /// What a decision must not reach for. A time or a name that it needs is part of the observed state.
@@ -25,7 +25,7 @@ const FORBIDDEN: [&str; 17] = [
     "Zoned::now",
     "SystemTime",
     "Instant",
-    "Random",
+    "Rng",
     "rand::",
     "std::env",
     "std::fs",
@@ -44,10 +44,10 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 fn is_pure(path: &Path) -> bool {
-    let rooms: Vec<_> =
+    let modules: Vec<_> =
         path.iter().map(|part| Path::new(part).file_stem().unwrap().to_str().unwrap()).collect();
-    let is_in = |names: &[&str]| rooms.iter().any(|room| names.contains(room));
-    is_in(&PURE) && !is_in(&IMPURE) && !rooms.iter().any(|room| room.ends_with("_tests"))
+    let is_in = |names: &[&str]| modules.iter().any(|module| names.contains(module));
+    is_in(&PURE) && !is_in(&IMPURE) && !modules.iter().any(|module| module.ends_with("_tests"))
 }
 
 /// The lines of a file that are compiled into the product.
@@ -67,7 +67,7 @@ fn modules_that_decide_mention_no_client_clock_or_rng() {
         }
     }
     let pure: Vec<_> = all.iter().filter(|path| is_pure(path.strip_prefix(&operators).unwrap())).collect();
-    assert!(pure.len() > 10, "the rooms are not where they were: {pure:?}");
+    assert!(pure.len() > 10, "the plan modules moved: {pure:?}");
     let mut wrong = Vec::new();
     for path in pure {
         let text = std::fs::read_to_string(path).unwrap();

@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
 }
 
 impl ClusterArguments {
-    /// Connects, and makes sure that somebody is there.
+    /// Connects, and makes sure that the API server answers.
     pub(crate) async fn connect(self) -> anyhow::Result<Cluster> {
         let source = self.source();
         let config = self.config().await.with_context(|| format!("cannot use {source}"))?;

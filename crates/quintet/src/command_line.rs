@@ -24,7 +24,7 @@ use crate::{
     arg_required_else_help = true,
     after_help = "Start here:
   quintet up                               serve a Kubernetes API on this machine
-  quintet crds --apply                     teach a cluster the APIs
+  quintet crds --apply                     install the CRDs on a cluster
   quintet manifests | kubectl apply --server-side -f -
                                            install the operator
   quintet operator --kubeconfig FILE       run it from here instead
@@ -53,7 +53,7 @@ pub(crate) enum Command {
 }
 
 impl CommandLine {
-    /// Reads the arguments. A mistake is told in one line, with what to do about it.
+    /// Parses the arguments. An error is printed on one line, with what to do about it.
     pub(crate) fn read() -> Result<Self, ExitCode> {
         Self::try_parse_from(called_as(std::env::args_os().collect())).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

@@ -13,8 +13,8 @@ use crate::output::{self, Format};
 
 /// Print the CustomResourceDefinitions, or apply them to a cluster.
 ///
-/// The definitions equal those of the five operators, field for field, so that applying them to a cluster
-/// that already has them changes nothing for its users.
+/// The definitions equal those of the five operators, field for field: applying them to a cluster that already has them
+/// changes nothing for its users.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Only these, by plural, kind or group: `rayclusters`, `Workload`, `kueue.x-k8s.io`.
@@ -74,7 +74,7 @@ fn selected(
     for name in names {
         ensure!(
             crds.iter().any(|crd| is_named(crd, name)),
-            "there is no kind \"{name}\"; see 'quintet crds --list'"
+            "unknown kind \"{name}\"; see 'quintet crds --list'"
         );
     }
     let is_selected =

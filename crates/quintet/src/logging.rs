@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Starts logging.
 pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
-    // The client's own complaints come to us as errors, and are told once.
+    // The client's errors are returned to us and logged once, by us.
     let filter = EnvFilter::try_new(format!("kube_client::client::builder=off,{}", log.level))
         .with_context(|| format!("log level \"{}\" is not one of error, warn, info, debug, trace, nor a filter like info,kube=warn", log.level))?;
     let is_terminal = io::stderr().is_terminal();

@@ -17,7 +17,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Prints to standard output. A reader that went away, as `head` does, is no error; a full disk is.
+/// Prints to standard output. A closed pipe, as with `head`, is not an error; a full disk is.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -65,7 +65,7 @@ fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(text.trim_end().to_owned() + "\n")
 }
 
-/// The exit code of the program; an error is told in one line.
+/// The exit code of the program; an error is printed on one line.
 pub(crate) fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -76,7 +76,7 @@ pub(crate) fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// An error and its causes; a cause that was told already is not told again.
+/// An error and its causes; a cause is not repeated.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let work = work(arguments)?;
     let done = cluster::block_on(submitter::run(&work, |text| {
-        // Logs that nobody can read any more are no reason to stop.
+        // A closed output does not stop the job.
         let _ = output::print(text);
     }))?;
     done.map_err(|error| anyhow::anyhow!("ERROR -- {error}"))

@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
 
 /// The version of Kubernetes whose types Quintet is built with.
 const KUBERNETES: &str = "1.36";
-/// Set by whoever builds a release.
+/// Set by release builds.
 const COMMIT: Option<&str> = option_env!("QUINTET_COMMIT");
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {

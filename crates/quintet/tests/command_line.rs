@@ -98,7 +98,7 @@ fn a_cluster_that_is_not_there_is_named_with_where_it_was_looked_for() {
 
 #[test]
 fn an_unknown_kind_is_told_where_to_look() {
-    complains(&["crds", "raycluster", "foo"], 1, "there is no kind \"foo\"; see 'quintet crds --list'");
+    complains(&["crds", "raycluster", "foo"], 1, "unknown kind \"foo\"; see 'quintet crds --list'");
 }
 
 #[test]

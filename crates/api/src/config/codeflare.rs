@@ -77,7 +77,7 @@ impl Default for KubeRayConfiguration {
     }
 }
 
-/// Whether AppWrappers are looked after, and how.
+/// Whether AppWrappers are reconciled, and how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AppWrapperSwitch {
@@ -88,7 +88,7 @@ pub struct AppWrapperSwitch {
     pub config: AppWrapperConfiguration,
 }
 
-/// How AppWrappers are looked after.
+/// How AppWrappers are reconciled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AppWrapperConfiguration {

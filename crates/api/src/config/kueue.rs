@@ -28,12 +28,12 @@ pub const CONFIG: ComponentConfig = ComponentConfig {
 pub struct QueueConfiguration {
     /// Whether jobs that name no queue wait for one too.
     pub manage_jobs_without_queue_name: bool,
-    /// Namespaces whose jobs are looked after; absent, all but `kube-system` and Quintet's own.
+    /// Namespaces whose jobs are managed; absent, all but `kube-system` and Quintet's own.
     pub managed_jobs_namespace_selector: Option<LabelSelector>,
-    /// Evicting workloads whose pods do not become ready; `null`, off.
+    /// Evicting workloads whose pods do not become ready; `None` is off, the default of v1beta1 documents.
     #[serialize_always]
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
-    /// Kinds of jobs that are looked after.
+    /// Kinds of jobs that are managed.
     pub integrations: Integrations,
     /// Running workloads on other clusters.
     pub multi_kueue: MultiKueue,
@@ -89,7 +89,7 @@ impl QueueConfiguration {
         Ok(())
     }
 
-    /// Namespaces whose jobs are looked after; `namespace` is Quintet's own.
+    /// Namespaces whose jobs are managed; `namespace` is Quintet's own.
     pub fn managed_namespaces(&self, namespace: &str) -> LabelSelector {
         self.managed_jobs_namespace_selector.clone().unwrap_or_else(|| LabelSelector {
             match_labels: None,
@@ -109,7 +109,7 @@ impl QueueConfiguration {
 pub struct WaitForPodsReady {
     /// Time for all pods to become ready after admission.
     pub timeout: GoDuration,
-    /// Time for pods that were ready to become so again; absent, as `timeout`, and `0s` is for ever.
+    /// Time for pods that were ready to become so again; absent, as `timeout`, and `0s` is without limit.
     pub recovery_timeout: Option<GoDuration>,
     /// Whether nothing else is admitted meanwhile.
     pub block_admission: bool,
@@ -164,13 +164,13 @@ pub enum RequeuingTimestamp {
     Creation,
 }
 
-/// Kinds of jobs that are looked after.
+/// Kinds of jobs that are managed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Integrations {
     /// Built-in ones, by upstream's names, such as `batch/job`.
     pub frameworks: Vec<String>,
-    /// Kinds that another controller looks after, as `Kind.version.group`.
+    /// Kinds that another controller manages, as `Kind.version.group`.
     pub external_frameworks: Vec<String>,
     /// Labels of a job that its workload gets too.
     pub label_keys_to_copy: Vec<String>,

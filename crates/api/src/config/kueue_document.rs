@@ -28,7 +28,7 @@ pub(super) const FORMAT: Format = Format {
     apply: |document, configuration| Document::deserialize(document)?.apply(configuration),
 };
 
-/// Where Kueue expects certificates that somebody else provides.
+/// Where Kueue expects certificates that another program provides.
 const DEFAULT_CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
 
 /// The whole document. Unknown keys are errors, as they are for Kueue.

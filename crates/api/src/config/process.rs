@@ -14,7 +14,7 @@ use crate::{
 pub struct Process {
     /// The namespace Quintet runs in; absent, the pod's own.
     pub namespace: Option<String>,
-    /// Namespaces to look after; all, unless some are named.
+    /// Namespaces to watch; all, unless some are named.
     pub watch_namespaces: Vec<String>,
     /// Where metrics are served.
     pub metrics_bind_address: String,
@@ -127,7 +127,7 @@ pub struct Webhook {
     pub host: String,
     /// The port to listen on.
     pub port: u16,
-    /// A directory with `tls.crt` and `tls.key` that somebody else provides; absent, Quintet makes its own.
+    /// A directory with `tls.crt` and `tls.key` that another program provides; absent, Quintet issues its own.
     pub cert_dir: Option<String>,
     /// The Service through which the API server reaches the webhooks.
     pub service_name: String,
@@ -158,7 +158,7 @@ pub struct Client {
     pub burst: Option<u32>,
 }
 
-/// Reads a rate, which upstream's formats write with or without a fraction. A negative one is no limit.
+/// Reads a rate, which upstream's formats write with or without a fraction. A negative one means no limit.
 pub(super) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let rate = Option::<f64>::deserialize(deserializer)?.filter(|rate| *rate > 0.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and it saturates")]

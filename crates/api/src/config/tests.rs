@@ -122,7 +122,7 @@ resources:
     assert_eq!(
         configuration.process.webhook.cert_dir.as_deref(),
         Some("/tmp/k8s-webhook-server/serving-certs"),
-        "somebody else provides certificates"
+        "another program provides certificates"
     );
     assert_eq!(configuration.process.client.qps, Some(50));
     assert!(!configuration.feature_gates["PartialAdmission"]);

@@ -109,8 +109,8 @@ pub fn convert(object: Value, api_version: &str) -> Result<Value, ConversionErro
     Ok(Value::Object(object))
 }
 
-/// Anybody who may write the older version may write the annotation, and nobody validates what it puts
-/// back: if the result is no object of the newer version, the annotation counts for nothing.
+/// Every client of the older version can write the annotation, and its content is not validated: if the result is not a
+/// valid object of the newer version, the annotation is ignored.
 fn up(conversion: &Conversion, mut object: Object) -> Result<Object, ConversionError> {
     let without_stash = Stash::is_in(&object).then(|| {
         let mut object = object.clone();

@@ -83,7 +83,7 @@ impl Stash {
         }
     }
 
-    /// Takes the annotation off. One that somebody else has damaged carries nothing.
+    /// Removes the annotation. One that cannot be decoded is ignored.
     pub(super) fn from_annotation(object: &mut Map<String, Value>) -> Self {
         let Some(metadata) = child(object, "metadata") else { return Self::default() };
         let Some(annotations) = child(metadata, "annotations") else { return Self::default() };

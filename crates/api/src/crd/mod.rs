@@ -137,7 +137,7 @@ fn add_type_fields(root: &mut Value) {
         for schema in properties.values_mut().filter_map(Value::as_object_mut) {
             schema.remove("default");
         }
-        // The API server knows what metadata is, and refuses to be told.
+        // The API server has its own schema of metadata, and rejects another.
         properties.insert("metadata".into(), json!({ "type": "object" }));
         for (field, description) in fields {
             properties.insert(field.into(), json!({ "type": "string", "description": description }));

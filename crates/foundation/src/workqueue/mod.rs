@@ -194,7 +194,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     /// Makes a key ready after a delay. A key that is ready or becomes so earlier runs earlier, and only once:
-    /// whoever finds that it ran too early asks again.
+    /// a key that ran too early has to be added again.
     pub fn add_after(&self, lane: LaneId, key: K, delay: Duration) {
         let mut state = self.0.state.lock();
         if let Some(lane) = state.lanes.get_mut(lane.0) {

@@ -40,13 +40,13 @@ const ENDPOINTS_LAG: Duration = Duration::from_secs(5);
 pub(super) struct Process {
     pub(super) tasks: Tasks,
     runtime: Runtime,
-    /// Ended last: the lease is given back when nobody writes any more.
+    /// Stopped last: the lease is released after the last write.
     election: Tasks,
     leadership: Leadership,
 }
 
 /// The addresses of the process, taken before anything else happens: one that is in use is the user's to
-/// mend, and nothing has to be undone.
+/// fix, and nothing has to be undone.
 struct Listeners {
     webhooks: WebhookServer,
     health: Option<TcpListener>,
@@ -195,10 +195,10 @@ fn own_namespace(settings: &config::Process, cluster: &Cluster) -> String {
     settings.namespace.clone().or(of_pod).unwrap_or_else(|| DEFAULT_NAMESPACE.into())
 }
 
-/// Without its namespace nothing would work, and the log would say so for ever.
+/// Fails early without the namespace: nothing would work.
 async fn must_exist(namespace: &str, cluster: &Cluster) -> anyhow::Result<()> {
     let api: kube::Api<Namespace> = kube::Api::all(cluster.client.clone());
-    // Whoever may not look will find out by and by.
+    // Without the right to read it, later requests tell.
     let is_missing = matches!(api.get_metadata_opt(namespace).await, Ok(None));
     ensure!(
         !is_missing,
