@@ -56,7 +56,7 @@ fn event(event: &Value) -> String {
     format!("record event {}: {}", field("reason"), cut(field("note")))
 }
 
-/// The fields of a value, down to [`DEPTH`]. Empty ones are left out.
+/// The fields of an observed state: objects by key and status, other values down to [`DEPTH`]. Empty ones are left out.
 fn digest(text: &mut String, value: &Value, depth: usize) {
     let Value::Object(fields) = value else {
         let _ = writeln!(text, "{}{}", "  ".repeat(depth), scalar(value));
@@ -64,16 +64,26 @@ fn digest(text: &mut String, value: &Value, depth: usize) {
     };
     for (name, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
         let indent = "  ".repeat(depth);
-        match value {
-            Value::Object(_) if depth < DEPTH + 1 => {
-                let _ = writeln!(text, "{indent}{name}:");
-                digest(text, value, depth + 1);
+        if let Some(key) = cached_key(value) {
+            let deleting = if value["deleting"] == true { ", being deleted" } else { "" };
+            let _ = writeln!(text, "{indent}{name}: {key}{deleting}");
+            if value["object"]["status"].is_object() {
+                digest(text, &value["object"]["status"], depth + 1);
             }
-            value => {
-                let _ = writeln!(text, "{indent}{name}: {}", scalar(value));
-            }
+        } else if value.is_object() && depth < DEPTH {
+            let _ = writeln!(text, "{indent}{name}:");
+            digest(text, value, depth + 1);
+        } else {
+            let _ = writeln!(text, "{indent}{name}: {}", scalar(value));
         }
     }
+}
+
+/// The key of an object from a cache.
+fn cached_key(value: &Value) -> Option<&str> {
+    let fields = value.as_object()?;
+    let is_entry = ["uid", "version", "object"].iter().all(|name| fields.contains_key(*name));
+    fields.get("key").and_then(Value::as_str).filter(|_| is_entry)
 }
 
 fn scalar(value: &Value) -> String {
@@ -82,7 +92,10 @@ fn scalar(value: &Value) -> String {
         Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
             cut(&items.iter().map(scalar).collect::<Vec<_>>().join(", "))
         }
-        Value::Array(items) => format!("[{} items]", items.len()),
+        Value::Array(items) => match items.iter().map(cached_key).collect::<Option<Vec<_>>>() {
+            Some(keys) => cut(&keys.join(", ")),
+            None => format!("[{} items]", items.len()),
+        },
         Value::String(text) => cut(text),
         other => other.to_string(),
     }
@@ -119,8 +132,15 @@ mod tests {
         let explanation = Explanation {
             controller: "rayjob",
             observed: json!({
-                "job": { "metadata": { "name": "train", "labels": { "a": "b" } }, "spec": { "deep": { "er": 1 } } },
-                "pods": [{ "name": "x" }, { "name": "y" }], "finalizers": ["a", "b"], "cluster": null,
+                "job": {
+                    "key": "team/train", "uid": "1", "version": 2, "deleting": true,
+                    "object": { "spec": { "a": 1 }, "status": { "state": "Running" } },
+                },
+                "heads": [
+                    { "key": "team/a", "uid": "1", "version": 2, "object": {} },
+                    { "key": "team/b", "uid": "1", "version": 2, "object": {} },
+                ],
+                "pods": [{ "name": "x" }, { "name": "y" }], "finalizers": ["a", "b"], "cluster": null, "now": "2026",
             }),
             plan: json!({
                 "status": { "status": { "state": "Waiting" } },
@@ -136,8 +156,9 @@ mod tests {
             "  Decides:\n  - create Pod team/train-head\n  - set status {\"state\":\"Waiting\"}\n  - record event Waiting: xxx",
             "  Next reconcile: after 3 s, or when something changes\n  Observes:\n",
             "    finalizers: a, b\n",
-            "      metadata:\n        labels: {1 fields}\n",
-            "    pods: [2 items]\n",
+            "    now: 2026\n    pods: [2 items]\n",
+            "    job: team/train, being deleted\n      state: Running\n",
+            "    heads: team/a, team/b\n",
         ] {
             assert!(text.contains(expected), "{expected}\n---\n{text}");
         }
