@@ -326,6 +326,11 @@ fn a_controller_reconciles_as_many_objects_at_a_time_as_its_concurrency_says() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let lane = &process.runtime.queue().report()[0];
         assert_eq!((lane.running, lane.ready), (100, 50));
+        let metrics = process.registry.encode();
+        assert!(
+            metrics.contains("controller_runtime_active_workers{controller=\"puppet\"} 100"),
+            "{metrics}"
+        );
         process.kill();
     });
 }
