@@ -341,10 +341,10 @@ fn merge_difference(current: &Value, desired: &Value) -> Option<Value> {
     }
 }
 
-/// Something users should hear of.
+/// A Kubernetes event about the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Good or bad news.
+    /// Its type.
     pub kind: EventKind,
     /// Why, in one CamelCase word.
     pub reason: String,
@@ -354,22 +354,22 @@ pub struct Event {
     pub note: String,
 }
 
-/// Good or bad news.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventKind {
-    /// As it should be.
+    /// Information.
     Normal,
-    /// Somebody should look.
+    /// A problem that may need attention.
     Warning,
 }
 
 impl Event {
-    /// Good news.
+    /// An event of type `Normal`.
     pub fn normal(reason: &str, action: &str, note: impl Into<String>) -> Self {
         Self::new(EventKind::Normal, reason, action, note)
     }
 
-    /// Bad news.
+    /// An event of type `Warning`.
     pub fn warning(reason: &str, action: &str, note: impl Into<String>) -> Self {
         Self::new(EventKind::Warning, reason, action, note)
     }

@@ -326,6 +326,11 @@ fn a_controller_reconciles_as_many_objects_at_a_time_as_its_concurrency_says() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let lane = &process.runtime.queue().report()[0];
         assert_eq!((lane.running, lane.ready), (100, 50));
+        let metrics = process.registry.encode();
+        assert!(
+            metrics.contains("controller_runtime_active_workers{controller=\"puppet\"} 100"),
+            "{metrics}"
+        );
         process.kill();
     });
 }
@@ -360,7 +365,7 @@ fn calls_in_flight_are_bounded_and_reconciles_without_calls_go_on() {
             tell(&server, &format!("hangs-{number}"), &json!({"do": "call and hang"}));
         }
         tell(&server, "talks", &json!({"say": "hello"}));
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(counts.calling.load(Ordering::SeqCst), 128);
         assert_eq!(events(&server)[0]["note"], "hello");
         process.kill();

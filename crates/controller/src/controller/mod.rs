@@ -88,7 +88,7 @@ pub struct RuntimeSettings {
 }
 
 impl Default for RuntimeSettings {
-    /// A call mostly waits for somebody who may be slow, and holds a small request and a connection. A reconcile
+    /// A call mostly waits for a response that may be slow, and holds a small request and a connection. A reconcile
     /// makes a few requests of at most half a minute each. Kubernetes kills after 30 seconds.
     fn default() -> Self {
         Self {
@@ -139,8 +139,8 @@ pub struct RuntimeParts {
 }
 
 impl Runtime {
-    /// A runtime of a process that is alone: nobody contends for the lead, and requests are limited by what the server
-    /// takes. A `seed` makes the rng repeatable, for simulations.
+    /// A runtime of the only replica: there is no leader election, and requests are limited by what the server
+    /// accepts. A `seed` makes the rng repeatable, for simulations.
     pub fn alone(
         client: kube::Client,
         clock: &Clock,
@@ -264,7 +264,7 @@ impl Runtime {
         shared.tasks.spawn("lease guard", async move {
             tokio::select! {
                 () = tasks.stopping() => {}
-                // Others write now. Starting afresh is simpler than being sure that nothing of us is left.
+                // Another leader writes now. A restart is simpler than proving that no write of ours is in flight.
                 () = leadership.lost() => tasks.stop(),
             }
         });

@@ -12,15 +12,11 @@ pub mod validation;
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, ServiceAccount};
-use k8s_openapi::api::networking::v1::Ingress;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use quintet_api::ray::v1::RayCluster;
 use quintet_api::ray::{events, reasons};
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Event, NoCall, ObjectKey, OnError, Plan, Runtime, StatusPatch,
-    cache::{Cache, Entry, ObjectMetadata, Selector, WatchSpec},
+    Action, Controller, Error, Event, NoCall, ObjectKey, OnError, Plan, Runtime, StatusPatch,
+    cache::{Entry, ObjectMetadata},
     clock::Clock,
 };
 
@@ -30,22 +26,14 @@ pub(crate) use plan::progress;
 pub(crate) use status::{is_ready, sum_of_templates};
 
 use crate::{
-    Context,
-    k8s_service::head_service_name,
-    labels,
-    mtls::Pki,
-    names, pod,
-    pod_view::PodView,
-    schedulers::{self, native},
+    Context, labels,
+    schedulers::native,
     settings::Settings,
-    watches::{self, BY_CLUSTER, JobView, ServiceView},
+    watches::{self, ServiceView},
 };
-use observe::{NewToken, Present};
+use observe::{Caches, NewToken, Present};
 use pod_names::Memory;
 use status::Outcome;
-
-/// Index of Routes: by the RayCluster that controls them.
-const BY_OWNER: &str = "owner";
 
 /// The controller of RayClusters.
 pub struct ClusterController {
@@ -53,59 +41,6 @@ pub struct ClusterController {
     clock: Clock,
     caches: Caches,
     memory: Arc<Memory>,
-}
-
-/// What it looks at.
-struct Caches {
-    clusters: Cache<RayCluster>,
-    pods: Cache<PodView>,
-    services: Cache<ServiceView>,
-    jobs: Cache<JobView>,
-    ingresses: Cache<ObjectMetadata>,
-    service_accounts: Cache<ObjectMetadata>,
-    roles: Cache<ObjectMetadata>,
-    role_bindings: Cache<ObjectMetadata>,
-    secrets: Cache<ObjectMetadata>,
-    /// Only where routes are served.
-    routes: Option<Cache<ObjectMetadata>>,
-    /// Only where claims are made.
-    claims: Option<Cache<ClaimView>>,
-    /// Only where certificates are made.
-    pki: Option<Pki>,
-    /// Only where a batch scheduler wants them.
-    pod_groups: Option<Cache<ObjectMetadata>>,
-    /// Only where Kubernetes' own scheduler starts gangs.
-    gangs: Option<native::Watched>,
-}
-
-impl Caches {
-    fn new(caches: &quintet_controller::cache::Caches, settings: &Settings) -> Result<Self, Error> {
-        let ours = || Selector::all().has_label(labels::CLUSTER);
-        let labelled = |kind| caches.watch(WatchSpec::metadata(kind).select(ours()));
-        let claims = WatchSpec::projected(ApiKind::of::<PersistentVolumeClaim>(), ClaimView::project);
-        let keeps_claims = settings.gates.embedded_storage;
-        let routes = WatchSpec::metadata(objects::route_kind())
-            .select(ours())
-            .index(BY_OWNER, |route| owners_of(route).iter().map(ToString::to_string).collect());
-        Ok(Self {
-            clusters: caches.watch(watches::clusters())?,
-            pods: caches.watch(watches::pods())?,
-            services: caches.watch(watches::services())?,
-            jobs: caches.watch(watches::jobs())?,
-            ingresses: caches.watch(WatchSpec::metadata(ApiKind::of::<Ingress>()))?,
-            service_accounts: caches.watch(WatchSpec::metadata(ApiKind::of::<ServiceAccount>()))?,
-            roles: labelled(ApiKind::of::<Role>())?,
-            role_bindings: labelled(ApiKind::of::<RoleBinding>())?,
-            secrets: labelled(ApiKind::of::<Secret>())?,
-            routes: settings.platform.routes.then(|| caches.watch(routes)).transpose()?,
-            claims: keeps_claims.then(|| caches.watch(claims)).transpose()?,
-            pki: Pki::watch(caches, settings)?,
-            pod_groups: schedulers::pod_group_kind(settings)
-                .map(|kind| caches.watch(WatchSpec::metadata(kind).optional()))
-                .transpose()?,
-            gangs: native::Watched::watch(caches, settings)?,
-        })
-    }
 }
 
 /// Adds the controller of RayClusters.
@@ -180,66 +115,6 @@ fn owners_of(entry: &Entry<ObjectMetadata>) -> Vec<ObjectKey> {
     owners.map(|owner| ObjectKey::new(namespace, &owner.name)).collect()
 }
 
-impl ClusterController {
-    fn look(&self, key: &ObjectKey, cluster: Arc<Entry<RayCluster>>) -> Observed {
-        let caches = &self.caches;
-        let namespace = key.namespace().unwrap_or_default();
-        let in_namespace = |name: &str| ObjectKey::new(namespace, name);
-        let object = &cluster.object;
-        let mut services = caches.services.by_index(BY_CLUSTER, key.as_str());
-        // A RayJob or RayService of the same name has a Service of the same name: only what is ours counts.
-        let is_ours = |service: &Arc<Entry<ServiceView>>| {
-            service.object.controller.as_deref() == Some(cluster.uid.as_str())
-        };
-        let by_name = [
-            names::headless_service(key.name()),
-            names::serve_service(key.name()),
-            head_service_name(object),
-        ];
-        for service in by_name.iter().filter_map(|name| caches.services.get(&in_namespace(name))) {
-            if is_ours(&service) && services.iter().all(|one| one.key != service.key) {
-                services.push(service);
-            }
-        }
-        let jobs = caches.jobs.by_index(BY_CLUSTER, key.as_str());
-        let is_cleanup = |job: &Arc<Entry<JobView>>| {
-            job.object.labels.get(labels::NODE_TYPE).is_some_and(|kind| kind == labels::REDIS_CLEANUP)
-        };
-        let is_there = |cache: &Cache<ObjectMetadata>, name: &str| cache.get(&in_namespace(name)).is_some();
-        let account = pod::service_account(object);
-        let own_name = names::object_name(key.name());
-        let present = Present {
-            service_account: is_there(&caches.service_accounts, account)
-                || is_there(&caches.service_accounts, &names::object_name(account)),
-            role: is_there(&caches.roles, &own_name),
-            role_binding: is_there(&caches.role_bindings, &own_name),
-            route: caches
-                .routes
-                .as_ref()
-                .is_some_and(|routes| !routes.by_index(BY_OWNER, key.as_str()).is_empty()),
-        };
-        let needs_token = objects::makes_token(object) && !is_there(&caches.secrets, &own_name);
-        Observed {
-            settings: Arc::clone(&self.settings),
-            now: self.clock.now(),
-            pods: caches.pods.by_index(BY_CLUSTER, key.as_str()),
-            services,
-            cleanup_jobs: jobs.into_iter().filter(is_cleanup).collect(),
-            ingress: caches.ingresses.get(&in_namespace(&objects::ingress_name(key.name()))),
-            present,
-            claim: caches
-                .claims
-                .as_ref()
-                .and_then(|claims| claims.get(&in_namespace(&pod::claim_name(object)))),
-            certificates: caches.pki.as_ref().map_or(Ok(()), |pki| pki.readiness(key)),
-            new_token: needs_token.then(random_token).flatten().map(NewToken),
-            names: self.memory.names(&cluster.uid),
-            gang: caches.gangs.as_ref().map(|gangs| gangs.look(key)),
-            cluster,
-        }
-    }
-}
-
 /// The objects that would be made for a new cluster, in order. The error is for the user to fix.
 ///
 /// Names of pods end with characters that differ in every process; here they are always the same.
@@ -282,13 +157,6 @@ pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_js
     Ok(plan.steps.into_iter().filter_map(object).collect())
 }
 
-/// 32 random bytes, as text.
-fn random_token() -> Option<String> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).ok()?;
-    Some(base64::engine::general_purpose::STANDARD.encode(bytes))
-}
-
 impl Controller for ClusterController {
     type Observed = Observed;
     type Call = NoCall;
@@ -296,7 +164,7 @@ impl Controller for ClusterController {
     const NAME: &'static str = "raycluster-controller";
 
     async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
-        Ok(self.caches.clusters.get(key).map(|cluster| self.look(key, cluster)))
+        Ok(self.caches.clusters.get(key).map(|cluster| self.read(key, cluster)))
     }
 
     fn plan(observed: &Observed) -> Plan {

@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use super::{pod_names::Memory, *};
 use crate::{
+    pod_view::PodView,
+    schedulers,
     settings::{BatchScheduler, Gates},
     testing::replayed,
+    watches::JobView,
 };
 
 /// A cluster and what is there of it.

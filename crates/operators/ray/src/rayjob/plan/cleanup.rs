@@ -69,7 +69,7 @@ fn by_rules(observed: &Observed, rules: &[DeletionRule]) -> Plan {
     for rule in applying {
         match due(observed, rule.condition.ttl_seconds.unwrap_or_default()) {
             Some(time) if time > observed.now => {
-                soonest = Some(soonest.map_or(time, |other| other.min(time)))
+                soonest = Some(soonest.map_or(time, |other| other.min(time)));
             }
             _ => overdue.push(rule.policy),
         }

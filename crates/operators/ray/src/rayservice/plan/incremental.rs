@@ -96,7 +96,7 @@ pub(crate) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
                 draft.steps.push(create.with_event(Event::normal(events::CREATED_SERVICE, "Create", note)));
             }
             Err(error) => {
-                draft.events.push(Event::warning(events::FAILED_TO_CREATE_SERVICE, "Create", error))
+                draft.events.push(Event::warning(events::FAILED_TO_CREATE_SERVICE, "Create", error));
             }
         }
     }

@@ -6,7 +6,7 @@ mod incremental;
 pub(super) mod serve;
 mod suspend;
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
@@ -66,8 +66,8 @@ fn decide(observed: &Observed, pass: Pass) -> Plan {
         return refuse(observed, reason, &error);
     }
     match suspend::consider(Draft::new(observed)) {
-        Ok(draft) => reconcile(draft, pass),
-        Err(plan) => plan,
+        ControlFlow::Continue(draft) => reconcile(draft, pass),
+        ControlFlow::Break(plan) => plan,
     }
 }
 

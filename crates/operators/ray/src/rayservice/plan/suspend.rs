@@ -1,5 +1,7 @@
 //! A RayService that is asked to have nothing for a while.
 
+use std::ops::ControlFlow;
+
 use quintet_api::ray::{events, reasons};
 use quintet_controller::{Action, ApiKind, Event};
 
@@ -9,16 +11,16 @@ use crate::rayservice::{
     status::{self, READY, ROLLING_BACK, SUSPENDED, SUSPENDING, UPGRADING},
 };
 
-/// What a suspension has to say, or the draft of a service that goes on.
-pub(crate) fn consider(mut draft: Draft<'_>) -> Result<Draft<'_>, Plan> {
+/// Breaks with the plan of a service that is suspended; otherwise continues with the draft.
+pub(crate) fn consider(mut draft: Draft<'_>) -> ControlFlow<Plan, Draft<'_>> {
     let observed = draft.observed;
     let wanted = observed.object().spec.suspend == Some(true);
     if status::holds(&draft.status, SUSPENDING) {
-        return Err(clear(draft));
+        return ControlFlow::Break(clear(draft));
     }
     if status::holds(&draft.status, SUSPENDED) {
         if wanted {
-            return Err(Plan::awaiting("spec.suspend to be false"));
+            return ControlFlow::Break(Plan::awaiting("spec.suspend to be false"));
         }
         draft.observe_generation();
         let message = "RayService was resumed";
@@ -31,12 +33,12 @@ pub(crate) fn consider(mut draft: Draft<'_>) -> Result<Draft<'_>, Plan> {
             message,
         );
         status::begin(&mut draft.status, observed.now);
-        return Ok(draft);
+        return ControlFlow::Continue(draft);
     }
     if wanted {
-        return Err(begin(draft));
+        return ControlFlow::Break(begin(draft));
     }
-    Ok(draft)
+    ControlFlow::Continue(draft)
 }
 
 /// Written down before anything is deleted, so that a suspension which has begun runs to its end.
