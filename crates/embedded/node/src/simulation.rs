@@ -199,7 +199,7 @@ fn run_scheduler(runtime: &Runtime, api: &Api, pods: &Cache<Pod>, nodes: &Cache<
     runtime
         .add(scheduler, pods, 8)
         .watches_changes(pods, move |change| of_pods.follow(change))
-        .watches_changes(nodes, move |_| of_nodes.waiting())
+        .watches_changes(nodes, move |_| of_nodes.pending())
         .done();
 }
 
