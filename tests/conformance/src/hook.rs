@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// From the path and the review to the answer; `None` never answers.
+/// Maps path and review to a response; `None` never responds.
 type Answer = fn(&str, &Value) -> Option<Value>;
 
 /// A running webhook; it stops with the value.
