@@ -1,5 +1,5 @@
 # Recipes for development and CI.
-.PHONY: help build test conformance lint fmt deny docs bench crds
+.PHONY: help build test conformance differential lint fmt deny docs bench crds
 
 help: ## List the recipes
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -12,6 +12,9 @@ test: ## Run all tests
 
 conformance: ## Run all cluster tests on Kubernetes and on the embedded API
 	tests/conformance/everywhere
+
+differential: ## Compare objects with Kubernetes' own packages on 50,000 random cases of each kind
+	tests/kubernetes/differential/run 50000
 
 lint: ## Check format and lints, warnings as errors
 	cargo fmt --all --check

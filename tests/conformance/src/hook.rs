@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// From the path and the review to the answer; `None` never answers.
+/// Maps path and review to a response; `None` never responds.
 type Answer = fn(&str, &Value) -> Option<Value>;
 
 /// A running webhook; it stops with the value.
@@ -82,7 +82,11 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, answer: Answer) {
 async fn respond(request: Request<Incoming>, answer: Answer) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await?.to_bytes();
-    let review: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let Ok(review) = serde_json::from_slice::<Value>(&body) else {
+        let mut response = Response::new(Full::new("the review is not JSON".into()));
+        *response.status_mut() = http::StatusCode::BAD_REQUEST;
+        return Ok(response);
+    };
     match answer(&path, &review) {
         Some(answer) => {
             let mut response = Response::new(Full::new(answer.to_string().into()));

@@ -38,7 +38,7 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body as text.
     pub text: String,
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub body: Value,
 }
 

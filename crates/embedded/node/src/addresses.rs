@@ -1,4 +1,4 @@
-//! Addresses for nodes and pods: nobody can reach them, but no two are the same.
+//! Addresses for nodes and pods: unique, and not routed anywhere.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ struct Pool {
 }
 
 impl Addresses {
-    /// The pod's address; a new one if it has none.
+    /// The pod's address; allocates one if it has none.
     pub(crate) fn of_pod(&self, uid: &Uid) -> String {
         let mut pool = self.0.lock();
         if let Some(address) = pool.of.get(uid) {
@@ -44,7 +44,7 @@ impl Addresses {
         }
     }
 
-    /// The pod has this address already.
+    /// Records an address that the pod already has.
     pub(crate) fn keep(&self, uid: &Uid, address: &str) {
         if let Ok(address) = address.parse::<Ipv4Addr>() {
             let mut pool = self.0.lock();
@@ -53,7 +53,7 @@ impl Addresses {
         }
     }
 
-    /// The pod is gone.
+    /// Releases the address of a pod that is gone.
     pub(crate) fn free(&self, uid: &Uid) {
         let mut pool = self.0.lock();
         if let Some(address) = pool.of.remove(uid) {

@@ -1,4 +1,4 @@
-//! What simulated nodes look like.
+//! The shape of simulated nodes: names, labels, topology, status.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::addresses;
 /// The label by which simulated nodes are known; its value is the name they share.
 pub const SIMULATED: &str = "node.quintet.dev/simulated";
 
-/// How nodes are made: all alike, but for their place in the topology.
+/// How nodes are made: all alike, except for their position in the topology.
 #[derive(Clone, Debug)]
 pub struct NodeShape {
     /// The nodes are called by this name and a number.
     pub name: String,
     /// How many.
     pub count: u32,
-    /// What each has to offer.
+    /// The capacity of each node.
     pub capacity: BTreeMap<String, Quantity>,
     /// Labels of all of them.
     pub labels: BTreeMap<String, String>,
@@ -57,12 +57,12 @@ impl NodeShape {
             (SIMULATED.to_owned(), self.name.clone()),
         ]);
         labels.extend(self.labels.clone());
-        labels.extend(self.place_of(number));
+        labels.extend(self.topology_of(number));
         labels
     }
 
-    /// The topology labels of a node: neighbours by number are neighbours.
-    fn place_of(&self, number: u32) -> Vec<(String, String)> {
+    /// The topology labels of a node: consecutive numbers share domains.
+    fn topology_of(&self, number: u32) -> Vec<(String, String)> {
         let (mut first, mut size) = (0_u64, u64::from(self.count));
         let mut path = String::new();
         let mut labels = Vec::new();
@@ -90,7 +90,7 @@ impl NodeShape {
         })
     }
 
-    /// What the node says of itself.
+    /// The status of a node.
     pub fn status(&self, number: u32, now: Timestamp) -> Value {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let condition = |kind: &str, status: &str, reason: &str| {

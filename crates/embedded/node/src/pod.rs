@@ -1,4 +1,4 @@
-//! What the simulation keeps of a pod: a fraction of its size, since there may be many.
+//! The projection of a pod that the cache keeps: a fraction of its size, since there may be many.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use quintet_api::Quantity;
 use serde::{Deserialize, Serialize};
 
+pub use crate::options::Options;
 pub use crate::status::{Condition, ContainerState, ContainerStatus, Running, Status, Terminated, Waiting};
-pub use crate::wishes::Wishes;
 
 /// A pod.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -18,15 +18,15 @@ pub struct Pod {
     pub created: Option<Timestamp>,
     /// Being deleted: when it has to be gone, and how many seconds it got.
     pub deletion: Option<(Timestamp, i64)>,
-    /// What its annotations ask for.
-    pub wishes: Wishes,
-    /// What should run.
+    /// The options in its annotations.
+    pub options: Options,
+    /// The desired state.
     pub spec: Spec,
-    /// What is said to run.
+    /// The observed state.
     pub status: Status,
 }
 
-/// What should run.
+/// The spec of a pod.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
@@ -78,13 +78,13 @@ pub struct Container {
 }
 
 impl Container {
-    /// Whether an init container goes on beside the others.
+    /// Whether an init container is a sidecar.
     pub(crate) fn is_sidecar(&self) -> bool {
         self.restart_policy == Some(RestartPolicy::Always)
     }
 }
 
-/// What a container needs.
+/// The resource requirements of a container.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
@@ -119,13 +119,13 @@ impl Pod {
             generation: metadata.generation,
             created: metadata.creation_timestamp,
             deletion: metadata.deletion_timestamp.map(|at| (at, grace)),
-            wishes: Wishes::read(&metadata.annotations),
+            options: Options::read(&metadata.annotations),
             spec,
             status,
         })
     }
 
-    /// What it takes of a node: the larger of what runs together and what any init container needs.
+    /// Its effective resource requests: the larger of what runs together and what any init container needs.
     pub fn requests(&self) -> BTreeMap<String, Quantity> {
         let mut total = self.spec.overhead.clone();
         add(&mut total, self.spec.containers.iter().map(|container| &container.resources.requests));
@@ -145,7 +145,7 @@ impl Pod {
         total
     }
 
-    /// Whether it takes room on its node.
+    /// Whether it takes resources of its node.
     pub fn takes_room(&self) -> bool {
         self.spec.node_name.is_some() && !self.status.is_terminal()
     }

@@ -1,29 +1,32 @@
 //! A small scheduler for clusters that have none: pending pods go to the simulated node with the fewest pods that
-//! has room for them and the labels they ask for.
+//! has room for them and the labels they select.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod ledger;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Binding;
-use parking_lot::Mutex;
 use quintet_api::Quantity;
 use quintet_controller::api::Api;
-use quintet_controller::cache::{Cache, Change, Entry};
+use quintet_controller::cache::{Cache, Entry};
 use quintet_controller::clock::Clock;
 use quintet_controller::object::Uid;
-use quintet_controller::{Action, ApiKind, Controller, Error, Next, ObjectKey, Plan, StatusPatch};
+use quintet_controller::{Action, ApiKind, Class, Controller, Error, Next, ObjectKey, Plan, StatusPatch};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+pub(crate) use ledger::Ledger;
+
 use crate::pod::Pod;
 
-/// What no change has woken is looked at this often.
-const AGAIN: Duration = Duration::from_secs(10);
-/// How many waiting pods get a chance when room is freed; more could rarely use it.
-const CHANCES: usize = 32;
+/// An unschedulable pod is requeued after this time, if no change requeues it before.
+const RETRY: Duration = Duration::from_secs(10);
 
 type Amounts = BTreeMap<String, Quantity>;
 
@@ -62,83 +65,8 @@ impl Node {
     }
 }
 
-/// Who takes what where, and who waits.
-#[derive(Default)]
-pub(crate) struct Ledger(Mutex<Books>);
-
-#[derive(Default)]
-struct Books {
-    used: HashMap<String, Amounts>,
-    placed: HashMap<ObjectKey, (String, Amounts)>,
-    /// In the order they came.
-    waiting: BTreeSet<(Option<Timestamp>, ObjectKey)>,
-}
-
-impl Books {
-    fn place(&mut self, key: &ObjectKey, node: &str, requests: Amounts) {
-        let used = self.used.entry(node.to_owned()).or_default();
-        for (name, amount) in &requests {
-            *used.entry(name.clone()).or_default() += *amount;
-        }
-        self.placed.insert(key.clone(), (node.to_owned(), requests));
-    }
-
-    /// Whether this freed anything.
-    fn release(&mut self, key: &ObjectKey) -> bool {
-        let Some((node, requests)) = self.placed.remove(key) else { return false };
-        let used = self.used.entry(node).or_default();
-        for (name, amount) in requests {
-            *used.entry(name).or_default() -= amount;
-        }
-        true
-    }
-}
-
-impl Ledger {
-    /// Follows a change of a pod; returns the pods that may fit now.
-    pub(crate) fn follow(&self, change: &Change<Pod>) -> Vec<ObjectKey> {
-        let mut books = self.0.lock();
-        if let Some(old) = &change.old {
-            books.waiting.remove(&(old.object.created, old.key.clone()));
-        }
-        let freed = match (&change.new, &change.old) {
-            (Some(new), _) if new.object.takes_room() => {
-                let node = new.object.spec.node_name.clone().unwrap_or_default();
-                books.release(&new.key);
-                books.place(&new.key, &node, new.object.requests());
-                false
-            }
-            (Some(new), _) if waits(new) => {
-                books.waiting.insert((new.object.created, new.key.clone()));
-                false
-            }
-            (Some(entry), _) | (None, Some(entry)) => books.release(&entry.key),
-            (None, None) => false,
-        };
-        if !freed {
-            return Vec::new();
-        }
-        books.waiting.iter().take(CHANCES).map(|(_, key)| key.clone()).collect()
-    }
-
-    /// Everybody who waits.
-    pub(crate) fn waiting(&self) -> Vec<ObjectKey> {
-        self.0.lock().waiting.iter().map(|(_, key)| key.clone()).collect()
-    }
-
-    /// Chooses a node and counts the pod there, as if it were bound already.
-    fn choose(&self, pod: &Entry<Pod>, nodes: &[Arc<Entry<Node>>]) -> Result<String, String> {
-        let mut books = self.0.lock();
-        books.release(&pod.key);
-        let requests = pod.object.requests();
-        let chosen = choose(&pod.object, &requests, nodes.iter().map(|node| &node.object), &books.used)?;
-        books.place(&pod.key, &chosen, requests);
-        Ok(chosen)
-    }
-}
-
-/// Whether a pod is ours to schedule.
-fn waits(pod: &Entry<Pod>) -> bool {
+/// Whether a pod waits for this scheduler.
+fn is_pending(pod: &Entry<Pod>) -> bool {
     let Pod { spec, status, .. } = &pod.object;
     spec.node_name.is_none()
         && spec.scheduling_gates.is_empty()
@@ -147,7 +75,7 @@ fn waits(pod: &Entry<Pod>) -> bool {
         && !pod.deleting
 }
 
-/// The node with the fewest pods that will do; otherwise why none does, in the scheduler's words.
+/// The feasible node with the fewest pods; otherwise why there is none, in kube-scheduler's words.
 fn choose<'a>(
     pod: &Pod,
     requests: &Amounts,
@@ -176,7 +104,7 @@ fn choose<'a>(
     })
 }
 
-/// Why a pod cannot go to a node.
+/// Why a pod does not fit on a node.
 fn obstacle(pod: &Pod, requests: &Amounts, node: &Node, used: &Amounts) -> Option<String> {
     if node.spec.unschedulable {
         return Some("node(s) were unschedulable".to_owned());
@@ -231,7 +159,7 @@ impl Controller for Scheduler {
     const NAME: &'static str = "simulated-scheduler";
 
     async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
-        let Some(pod) = self.pods.get(key).filter(|pod| waits(pod)) else { return Ok(None) };
+        let Some(pod) = self.pods.get(key).filter(|pod| is_pending(pod)) else { return Ok(None) };
         let choice = self.ledger.choose(&pod, &self.nodes.all());
         Ok(Some(Observed { pod, choice, now: self.clock.now() }))
     }
@@ -249,70 +177,29 @@ impl Controller for Scheduler {
                 let now = Timestamp::from_second(observed.now.as_second()).unwrap_or(observed.now);
                 status.set("PodScheduled", false, Some(("Unschedulable", Some(reason.clone()))), now);
                 let status = StatusPatch::between(&observed.pod, current, &status);
-                Plan { status, next: Next::After(AGAIN), ..Plan::default() }
+                Plan { status, next: Next::After(RETRY), ..Plan::default() }
             }
         }
     }
 
-    async fn call(&self, Bind { pod, uid, node }: &Bind) -> Result<(), Error> {
+    async fn call(&self, bind: &Bind) -> Result<(), Error> {
+        let Bind { pod: key, uid, node } = bind;
+        // A pod that is gone or bound by now needs no binding.
+        let Some(pod) = self.pods.get(key).filter(|pod| pod.uid == *uid && is_pending(pod)) else {
+            return Ok(());
+        };
+        let no_room = |cause: &str| Error::new(Class::Conflict, format!("cannot {bind}"), cause);
+        let Some(target) = self.nodes.get(&ObjectKey::cluster(node)) else {
+            return Err(no_room("the node is gone"));
+        };
+        let assumption = self.ledger.assume(&pod, &target.object).map_err(|reason| no_room(&reason))?;
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding",
-            "metadata": { "name": pod.name(), "namespace": pod.namespace(), "uid": uid },
+            "metadata": { "name": key.name(), "namespace": key.namespace(), "uid": uid },
             "target": { "apiVersion": "v1", "kind": "Node", "name": node },
         });
-        self.api.create(&ApiKind::of::<Binding>(), pod, &binding).await.map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::*;
-
-    fn node(name: &str, cpu: &str, labels: &Value) -> Node {
-        let node = json!({
-            "metadata": { "name": name, "labels": labels },
-            "status": { "allocatable": { "cpu": cpu, "pods": "2" } },
-        });
-        Node::read(&node.to_string()).unwrap()
-    }
-
-    fn pod(cpu: &str, selector: &Value) -> Pod {
-        let pod = json!({
-            "metadata": {},
-            "spec": {
-                "nodeSelector": selector,
-                "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }],
-            },
-        });
-        Pod::read(&pod.to_string()).unwrap()
-    }
-
-    #[test]
-    fn a_pod_goes_where_it_fits_and_fewest_are() {
-        let nodes = [node("a", "4", &json!({ "zone": "x" })), node("b", "2", &json!({ "zone": "y" }))];
-        let one = Amounts::from([("pods".to_owned(), "1".parse().unwrap())]);
-        let two = Amounts::from([("pods".to_owned(), "2".parse().unwrap())]);
-        let busy = HashMap::from([("a".to_owned(), one)]);
-        let full = HashMap::from([("a".to_owned(), two.clone()), ("b".to_owned(), two)]);
-        for (name, pod, used, expected) in [
-            ("the emptier one", pod("1", &json!({})), &busy, Ok("b")),
-            ("the one with room", pod("3", &json!({})), &busy, Ok("a")),
-            ("the selected one", pod("1", &json!({ "zone": "x" })), &busy, Ok("a")),
-            ("too large", pod("5", &json!({})), &busy, Err("0/2 nodes are available: 2 Insufficient cpu.")),
-            ("full", pod("0", &json!({})), &full, Err("0/2 nodes are available: 2 Too many pods.")),
-            (
-                "nowhere",
-                pod("3", &json!({ "zone": "y" })),
-                &busy,
-                Err(
-                    "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector.",
-                ),
-            ),
-        ] {
-            let chosen = choose(&pod, &pod.requests(), nodes.iter(), used);
-            assert_eq!(chosen.as_deref().map_err(String::as_str), expected, "{name}");
-        }
+        self.api.create(&ApiKind::of::<Binding>(), key, &binding).await?;
+        assumption.confirm();
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that talks to the cluster.
+//! Registers the nodes and runs their controllers: kubelets, leases and, where there is none, a scheduler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use quintet_controller::cache::{Cache, Entry, Selector, WatchSpec};
 use quintet_controller::clock::Clock;
 use quintet_controller::tasks::Tasks;
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Next, NoCall, ObjectKey, Plan, Runtime, StatusPatch,
+    Action, ApiKind, Class, Controller, Error, Next, NoCall, ObjectKey, Plan, Runtime, StatusPatch,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::addresses::{self, Addresses};
-use crate::life::{self, Place, Step};
+use crate::lifecycle::{self, PodAddresses, Step};
 use crate::nodes::{NodeShape, SIMULATED};
 use crate::pod::Pod;
 use crate::schedule::{Ledger, Node, Scheduler};
@@ -27,8 +27,8 @@ use crate::schedule::{Ledger, Node, Scheduler};
 const LEASES: &str = "kube-node-lease";
 /// Every node renews its lease this often; Kubernetes gives it 40 seconds.
 const RENEWAL: Duration = Duration::from_secs(15);
-/// Requests at a time while nodes are registered or removed.
-const AT_A_TIME: usize = 16;
+/// Requests in flight while nodes are registered or removed.
+const IN_FLIGHT: usize = 16;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -43,14 +43,14 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A real node, or one of another simulation, has the name.
-    #[error("there is a node {0} already that is not one of these; choose another name")]
+    #[error("node {0} already exists and does not belong to this simulation; choose another name")]
     Taken(String),
-    /// The cluster refuses.
+    /// A request to the cluster failed.
     #[error(transparent)]
     Refused(#[from] Error),
 }
 
-/// Simulated nodes at work.
+/// Running simulated nodes.
 pub struct Simulation {
     api: Api,
     nodes: NodeShape,
@@ -91,7 +91,7 @@ impl Simulation {
                     outcome.map(drop).or_else(|error| if error.is_not_found() { Ok(()) } else { Err(error) })
                 }
             })
-            .buffer_unordered(AT_A_TIME)
+            .buffer_unordered(IN_FLIGHT)
             .try_collect()
             .await
     }
@@ -109,7 +109,7 @@ impl Simulation {
 async fn register(api: &Api, nodes: &NodeShape, now: Timestamp) -> Result<(), StartError> {
     futures::stream::iter(0..nodes.count)
         .map(|number| register_one(api, nodes, number, now))
-        .buffer_unordered(AT_A_TIME)
+        .buffer_unordered(IN_FLIGHT)
         .try_collect()
         .await
 }
@@ -120,9 +120,7 @@ async fn register_one(api: &Api, nodes: &NodeShape, number: u32, now: Timestamp)
     match api.create(&kind, &key, &nodes.node(number, now)).await {
         Ok(_) => Ok(()),
         Err(error) if error.has_code(409) => {
-            let there = api.get(&kind, &key).await?.unwrap_or_default();
-            let there: Value = serde_json::from_str(&there).unwrap_or_default();
-            if there["metadata"]["labels"][SIMULATED] != nodes.name.as_str() {
+            if !is_ours(api, &kind, &key, nodes).await? {
                 return Err(StartError::Taken(name));
             }
             let labels = json!({ "metadata": { "labels": nodes.labels_of(number) } });
@@ -135,7 +133,16 @@ async fn register_one(api: &Api, nodes: &NodeShape, number: u32, now: Timestamp)
     }
 }
 
-/// Renews the leases, one after the other: as many requests in a second as in any other.
+/// Whether an existing node was registered by an earlier run.
+async fn is_ours(api: &Api, kind: &ApiKind, key: &ObjectKey, nodes: &NodeShape) -> Result<bool, Error> {
+    let Some(text) = api.get(kind, key).await? else { return Ok(false) };
+    let node: Value = serde_json::from_str(&text).map_err(|error| {
+        Error::new(Class::Transient, format!("cannot read node {key}"), error.to_string())
+    })?;
+    Ok(node["metadata"]["labels"][SIMULATED] == nodes.name.as_str())
+}
+
+/// Renews the leases one after the other, at an even rate.
 async fn keep_leases(api: Api, nodes: NodeShape, clock: Clock, tasks: Tasks) {
     let pause = RENEWAL / nodes.count.max(1);
     let mut ticks = tokio::time::interval(pause);
@@ -147,7 +154,7 @@ async fn keep_leases(api: Api, nodes: NodeShape, clock: Clock, tasks: Tasks) {
         }
         let name = nodes.name_of(number);
         if let Err(error) = renew(&api, &name, clock.now()).await {
-            tracing::warn!("the node may be taken for dead: {error}");
+            tracing::warn!("cannot renew the lease of node {name}; it may be marked unreachable: {error}");
         }
     }
 }
@@ -183,7 +190,7 @@ fn run_pods(runtime: &Runtime, pods: &Cache<Pod>, nodes: &NodeShape, clock: &Clo
         _ => {}
     });
     let kubelets = Kubelets { pods: pods.clone(), nodes: nodes.clone(), clock: clock.clone(), addresses };
-    // Pods are independent of each other: as many at a time as there are workers.
+    // Pods are independent of each other: many are reconciled at a time.
     runtime.add(kubelets, pods, KUBELETS).done();
 }
 
@@ -200,7 +207,7 @@ fn run_scheduler(runtime: &Runtime, api: &Api, pods: &Cache<Pod>, nodes: &Cache<
     runtime
         .add(scheduler, pods, 8)
         .watches_changes(pods, move |change| of_pods.follow(change))
-        .watches_changes(nodes, move |_| of_nodes.waiting())
+        .watches_changes(nodes, move |_| of_nodes.pending())
         .done();
 }
 
@@ -218,7 +225,7 @@ struct Kubelets {
 #[derive(Serialize, Deserialize)]
 struct Observed {
     pod: Arc<Entry<Pod>>,
-    place: Place,
+    addresses: PodAddresses,
     now: Timestamp,
 }
 
@@ -231,13 +238,14 @@ impl Controller for Kubelets {
         let Some(pod) = self.pods.get(key) else { return Ok(None) };
         let node = pod.object.spec.node_name.as_ref().and_then(|name| self.nodes.number_of(name));
         let Some(node) = node else { return Ok(None) };
-        let place = Place { host_ip: addresses::of_node(node), pod_ip: self.addresses.of_pod(&pod.uid) };
-        Ok(Some(Observed { pod, place, now: self.clock.now() }))
+        let addresses =
+            PodAddresses { host_ip: addresses::of_node(node), pod_ip: self.addresses.of_pod(&pod.uid) };
+        Ok(Some(Observed { pod, addresses, now: self.clock.now() }))
     }
 
     fn plan(observed: &Observed) -> Plan {
         let pod = &observed.pod;
-        let Step { status, remove, wake } = life::step(&pod.object, &observed.place, observed.now);
+        let Step { status, remove, wake } = lifecycle::step(&pod.object, &observed.addresses, observed.now);
         let mut plan = Plan {
             status: StatusPatch::between(pod, &pod.object.status, &status),
             next: wake.map_or(Next::AwaitChange, Next::After),

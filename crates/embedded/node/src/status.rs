@@ -41,7 +41,7 @@ pub struct Address {
     pub ip: String,
 }
 
-/// Something that is so or not, since when and why.
+/// A condition of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
@@ -61,7 +61,7 @@ pub struct Condition {
     pub last_transition_time: Option<Timestamp>,
 }
 
-/// How a container is.
+/// The status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
@@ -80,7 +80,7 @@ pub struct ContainerStatus {
     pub last_state: ContainerState,
 }
 
-/// One of three; none of them when nothing is known.
+/// One of three states; none of them when nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
@@ -93,7 +93,7 @@ pub struct ContainerState {
     pub terminated: Option<Terminated>,
 }
 
-/// Not started.
+/// Waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
@@ -104,7 +104,7 @@ pub struct Waiting {
     pub message: Option<String>,
 }
 
-/// Under way.
+/// Running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
@@ -112,7 +112,7 @@ pub struct Running {
     pub started_at: Timestamp,
 }
 
-/// At an end.
+/// Terminated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
@@ -151,7 +151,7 @@ impl ContainerState {
 }
 
 impl ContainerStatus {
-    /// Ends it if it runs.
+    /// Terminates it if it runs.
     pub(crate) fn end(&mut self, exit_code: i32, now: Timestamp) {
         if let Some(running) = &self.state.running {
             self.state = ContainerState::terminated(exit_code, Some(running.started_at), now);

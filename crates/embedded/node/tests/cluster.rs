@@ -12,10 +12,10 @@ use quintet_apiserver::{Cluster, Settings as ApiSettings};
 use quintet_node::{Level, NodeShape, Settings, Simulation};
 use serde_json::{Value, json};
 
-/// Far more than any of this takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// The timeout of every wait.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A cluster, a namespace of our own in it, and simulated nodes.
+/// A cluster, a namespace for the test, and simulated nodes.
 struct Bed {
     client: kube::Client,
     namespace: String,
@@ -64,7 +64,7 @@ impl Bed {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// A pod that only our nodes take.
+    /// A pod that only simulated nodes accept.
     async fn create(&self, name: &str, annotations: &Value, spec: &Value) {
         let mut pod = json!({
             "metadata": { "name": name, "annotations": annotations },
@@ -81,7 +81,7 @@ impl Bed {
     }
 
     async fn until(&self, what: &str, holds: impl Fn(&[Pod]) -> bool) -> Vec<Pod> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             let pods = self.pods().list(&ListParams::default()).await.unwrap().items;
             if holds(&pods) {
@@ -119,8 +119,8 @@ fn phase(pods: &[Pod], name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_live_as_their_annotations_say() {
-    let bed = Bed::new("lives", 4).await;
+async fn pods_follow_their_annotations() {
+    let bed = Bed::new("lifecycle", 4).await;
     let never = json!({ "restartPolicy": "Never" });
     bed.create("service", &json!({}), &json!({})).await;
     bed.create("job", &json!({ "node.quintet.dev/run-for": "1s" }), &never).await;
@@ -128,7 +128,7 @@ async fn pods_live_as_their_annotations_say() {
     bed.create("broken", &fails, &never).await;
     bed.create("gated", &json!({}), &json!({ "schedulingGates": [{ "name": "example.com/wait" }] })).await;
     let pods = bed
-        .until("the lives", |pods| {
+        .until("the lifecycles", |pods| {
             phase(pods, "service") == "Running ready"
                 && phase(pods, "job") == "Succeeded"
                 && phase(pods, "broken") == "Failed"
@@ -156,7 +156,7 @@ async fn pods_live_as_their_annotations_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_wait_for_room_and_go_where_they_are_sent() {
+async fn pods_wait_for_room_and_follow_their_node_selector() {
     let bed = Bed::new("room", 2).await;
     for number in 0..9 {
         bed.create(&format!("p{number}"), &json!({}), &json!({})).await;

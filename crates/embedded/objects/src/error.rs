@@ -1,4 +1,4 @@
-//! What is wrong with an object, field by field, in the words Kubernetes clients match on.
+//! Field errors, and the Status that carries them, worded as Kubernetes clients expect them.
 
 use std::fmt::{self, Write as _};
 
@@ -15,7 +15,7 @@ pub enum ErrorKind {
     TypeInvalid,
     /// The value is missing.
     Required,
-    /// The value is none of those that are possible.
+    /// The value is not supported.
     NotSupported,
     /// The value may not be given here or now.
     Forbidden,
@@ -115,7 +115,7 @@ impl FieldError {
         Self::new(ErrorKind::Duplicate, path, Some(value.clone()), "")
     }
 
-    /// The value is none of `supported`.
+    /// The value is not one of `supported`.
     pub fn not_supported(path: &Path<'_>, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<String> = supported.iter().map(|one| quoted(one)).collect();
         let detail = if supported.is_empty() {

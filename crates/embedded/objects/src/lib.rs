@@ -11,7 +11,7 @@
 //!           └──────── patch / apply ────────┘   merge, strategic merge, server-side apply, managed fields
 //!  Kind::prepare_*    (status, generation)
 //!  Kind::validate                        meta::validate, Structural::validate (schema, lists, CEL, ratcheting)
-//!           └──────── table / openapi / protobuf::encode ────────►  answers
+//!           └──────── table / openapi / protobuf::encode ────────►  responses
 //! ```
 //!
 //! - [`builtin`]: the built-in kinds: names, defaults, validation, generations, field selectors, conversions.

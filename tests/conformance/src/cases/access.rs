@@ -1,6 +1,6 @@
 //! Who may do what.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::cases;
@@ -30,7 +30,7 @@ async fn account(world: &World, name: &str) -> anyhow::Result<String> {
     });
     let path = world.core(&format!("serviceaccounts/{name}/token"));
     let answer = world.post(&path, &request).await?.expect(201)?;
-    Ok(answer["status"]["token"].as_str().unwrap_or_default().to_owned())
+    answer["status"]["token"].as_str().map(str::to_owned).context("a TokenRequest without a token")
 }
 
 fn role(name: &str, rules: &Value) -> Value {

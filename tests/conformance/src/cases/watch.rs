@@ -43,7 +43,8 @@ fn summary(events: &[Value]) -> Vec<String> {
 
 async fn current(world: &World) -> anyhow::Result<String> {
     let list = world.get(&world.core("configmaps")).await?.expect(200)?;
-    Ok(list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned())
+    let version = list["metadata"]["resourceVersion"].as_str();
+    version.map(str::to_owned).context("a list without a resource version")
 }
 
 fn mine(world: &World, version: &str) -> String {

@@ -23,7 +23,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the objects are the same, as far as anybody can own them.
+    /// Whether the objects are the same, as far as they can be owned.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
@@ -42,7 +42,7 @@ impl Difference {
     }
 }
 
-/// Compares two objects of a type. What nobody can own is not compared.
+/// Compares two objects of a type. Fields that cannot be owned are not compared.
 pub fn compare(old: &Value, new: &Value, schema: Node<'_>) -> Difference {
     let mut walk = Walk { difference: Difference::default(), at: Vec::new() };
     walk.node(Some(old), Some(new), schema);
@@ -95,6 +95,7 @@ impl Walk {
             || new_form == Some(Form::Leaf)
             || (old_form.is_some() && new_form.is_some() && old_form != new_form);
         if is_leaf {
+            self.replaced(old.zip(old_form), new.zip(new_form), schema);
             match (old, new) {
                 (None, Some(_)) => self.record(Change::Added),
                 (Some(_), None) => self.record(Change::Removed),
@@ -112,6 +113,28 @@ impl Walk {
             (None, Some(_)) => self.record(Change::Added),
             (Some(_), None) => self.record(Change::Removed),
             _ => {}
+        }
+    }
+
+    /// A value that changes its form loses the places in the old one and gains those in the new one.
+    fn replaced(
+        &mut self,
+        old: Option<(&Value, Form<'_>)>,
+        new: Option<(&Value, Form<'_>)>,
+        schema: Node<'_>,
+    ) {
+        let (Some((old, old_form)), Some((new, new_form))) = (old, new) else { return };
+        if old_form == new_form {
+            return;
+        }
+        for (value, set) in [(old, &mut self.difference.removed), (new, &mut self.difference.added)] {
+            let mut here = set;
+            for step in &self.at {
+                here = here.children.entry(step.clone()).or_default();
+            }
+            let mut places = FieldSet::of(value, schema);
+            places.is_member = false;
+            here.unite(&places);
         }
     }
 
@@ -152,16 +175,35 @@ impl Walk {
     }
 
     fn list(&mut self, old: Option<&Value>, new: Option<&Value>, form: Form<'_>, schema: Node<'_>) {
-        // Of items with the same step, the first counts.
-        let index = |value: Option<&'_ Value>| -> BTreeMap<String, usize> {
+        let index = |value: Option<&'_ Value>| -> BTreeMap<String, Vec<usize>> {
             let items = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            items.iter().enumerate().rev().map(|(at, item)| (step_of(item, form, schema), at)).collect()
+            let mut index: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+            for (at, item) in items.iter().enumerate() {
+                index.entry(step_of(item, form, schema)).or_default().push(at);
+            }
+            index
         };
         let (before, after) = (index(old), index(new));
         let steps: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for step in steps {
-            let item = |list: Option<&'_ Value>, at: Option<&usize>| list?.get(*at?).cloned();
-            let (one, two) = (item(old, before.get(step)), item(new, after.get(step)));
+            let items = |list: Option<&'_ Value>, places: Option<&Vec<usize>>| -> Vec<Value> {
+                let items = list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                places.into_iter().flatten().filter_map(|at| items.get(*at).cloned()).collect()
+            };
+            let (one, two) = (items(old, before.get(step)), items(new, after.get(step)));
+            // Items that cannot be told apart are owned as a whole.
+            if one.len() > 1 || two.len() > 1 {
+                self.at.push(step.clone());
+                match (one.is_empty(), two.is_empty()) {
+                    (true, _) => self.record(Change::Added),
+                    (_, true) => self.record(Change::Removed),
+                    _ if one != two => self.record(Change::Modified),
+                    _ => {}
+                }
+                self.at.pop();
+                continue;
+            }
+            let (one, two) = (one.into_iter().next(), two.into_iter().next());
             self.at.push(step.clone());
             match (&one, &two) {
                 (Some(_) | None, Some(_)) | (Some(_), None) if matches!(form, Form::Keyed(_)) => {

@@ -28,7 +28,7 @@ impl Conflicts {
         self.0.iter()
     }
 
-    /// Whether there is none.
+    /// Whether there are no conflicts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::node::{Form, Node};
 
-/// Object metadata that belongs to nobody.
+/// Metadata that is never owned.
 const NEVER_OWNED: [&str; 8] = [
     "f:name",
     "f:namespace",
@@ -77,33 +77,33 @@ impl FieldSet {
         set
     }
 
+    /// As `toFieldSetWalker` of structured-merge-diff: an empty list with identified items has no place of its own,
+    /// an entry of a map has one besides what is in it.
     fn add(&mut self, value: &Value, schema: Node<'_>, depth: usize) {
-        let is_empty = match value {
-            Value::Object(fields) => fields.is_empty(),
-            Value::Array(items) => items.is_empty(),
-            _ => true,
-        };
         let form = schema.form(value);
-        if is_empty || form == Form::Leaf || depth > MAX_DEPTH {
+        if form == Form::Leaf || depth > MAX_DEPTH {
             self.is_member = true;
             return;
         }
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    let child = schema.child(name).unwrap_or(Node::Unknown);
-                    self.child(format!("f:{name}")).add(value, child, depth + 1);
+                    let child = self.child(format!("f:{name}"));
+                    child.add(value, schema.child(name).unwrap_or(Node::Unknown), depth + 1);
+                    let is_empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                    child.is_member |= is_empty || !schema.declares(name);
+                    if child.is_empty() {
+                        self.children.remove(&format!("f:{name}"));
+                    }
                 }
             }
             Value::Array(items) => {
                 for item in items {
                     let child = self.child(step_of(item, form, schema));
-                    child.is_member = true;
-                    if matches!(form, Form::Keyed(_))
-                        && item.as_object().is_some_and(|fields| !fields.is_empty())
-                    {
+                    if matches!(form, Form::Keyed(_)) {
                         child.add(item, schema.item(), depth + 1);
                     }
+                    child.is_member = true;
                 }
             }
             _ => {}
@@ -198,7 +198,7 @@ impl FieldSet {
         }
     }
 
-    /// Takes away what nobody owns, and what this write cannot change.
+    /// Removes fields that are never owned, and those this write cannot change.
     pub(super) fn remove_never_owned(&mut self, ignored: &[&str]) {
         self.is_member = false;
         if self.children.is_empty() {
@@ -246,10 +246,16 @@ pub(super) fn shown(elements: &[String]) -> String {
                 out.push_str(name);
             }
             Some(("k", keys)) => {
-                let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
-                let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 out.push('[');
-                out.push_str(&keys.join(","));
+                match serde_json::from_str::<Map<String, Value>>(keys) {
+                    Ok(keys) => {
+                        let keys: Vec<String> =
+                            keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                        out.push_str(&keys.join(","));
+                    }
+                    // Read from `fieldsV1` that a client wrote: shown as it is.
+                    Err(_) => out.push_str(keys),
+                }
                 out.push(']');
             }
             Some(("v", value)) => {

@@ -50,7 +50,7 @@ impl Managers {
         Self { entries: entries.iter().filter_map(Entry::parse).collect() }
     }
 
-    /// Whether there is none.
+    /// Whether there are no managers.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -67,7 +67,7 @@ impl Managers {
         entries.into_iter().map(Entry::print).collect()
     }
 
-    /// Everything anybody owns.
+    /// The fields of all managers.
     pub(super) fn union(&self) -> FieldSet {
         let mut all = FieldSet::default();
         for entry in &self.entries {

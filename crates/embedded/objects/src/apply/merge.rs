@@ -4,64 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::fields::{FieldSet, shown, step_of};
+use super::fields::{FieldSet, step_of};
 use super::node::{Form, Node};
 
 /// Deeper than any object.
 const MAX_DEPTH: usize = 200;
-
-/// Checks that a configuration fits the schema: declared fields, and no item twice.
-pub(super) fn check(config: &Value, schema: Node<'_>) -> Result<(), String> {
-    check_node(config, schema, &mut Vec::new())
-}
-
-fn check_node(value: &Value, schema: Node<'_>, at: &mut Vec<String>) -> Result<(), String> {
-    if at.len() > MAX_DEPTH {
-        return Err(format!("{}: nested too deeply", shown(at)));
-    }
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                at.push(format!("f:{name}"));
-                match schema.child(name) {
-                    Some(child) => check_node(value, child, at)?,
-                    None => return Err(format!("{}: field not declared in schema", shown(at))),
-                }
-                at.pop();
-            }
-        }
-        Value::Array(items) => {
-            let form = schema.form(value);
-            let mut seen = std::collections::BTreeSet::new();
-            for item in items {
-                if let Form::Keyed(keys) = form {
-                    let missing = keys.iter().find(|key| {
-                        item.get(key.as_str()).is_none() && schema.item().default_of(key).is_none()
-                    });
-                    if let Some(key) = missing {
-                        let place = shown(at);
-                        return Err(format!(
-                            "{place}: element {}: associative list with keys has an element that omits key field {key:?} (and doesn't have default value)",
-                            seen.len()
-                        ));
-                    }
-                }
-                if form != Form::Leaf {
-                    let step = step_of(item, form, schema);
-                    let key = shown(std::slice::from_ref(&step));
-                    if !seen.insert(step) {
-                        return Err(format!("{}: duplicate entries for key {key}", shown(at)));
-                    }
-                }
-                at.push("i:0".into());
-                check_node(item, schema.item(), at)?;
-                at.pop();
-            }
-        }
-        _ => {}
-    }
-    Ok(())
-}
 
 /// The object with the configuration on top.
 pub(super) fn merge(live: &Value, config: &Value, schema: Node<'_>) -> Value {
@@ -126,7 +73,7 @@ fn merge_items(
     merged
 }
 
-/// Removes from `object` what `last` had and nobody owns any more.
+/// Removes from `object` the fields of `last` that no manager owns any more.
 pub(super) fn prune(object: &mut Value, schema: Node<'_>, last: &FieldSet, owned: &FieldSet) {
     prune_node(object, schema, last, owned, &[]);
 }
@@ -150,8 +97,8 @@ fn prune_node(object: &mut Value, schema: Node<'_>, last: &FieldSet, owned: &Fie
                 let Some(value) = fields.get_mut(name).filter(|value| !is_empty_list(value)) else {
                     continue;
                 };
-                let nobody = FieldSet::default();
-                prune_node(value, child, given_up, owned.unwrap_or(&nobody), &[]);
+                let unowned = FieldSet::default();
+                prune_node(value, child, given_up, owned.unwrap_or(&unowned), &[]);
                 // A list that has lost its last item is gone too.
                 if is_empty_list(value) {
                     fields.remove(name);
@@ -163,7 +110,7 @@ fn prune_node(object: &mut Value, schema: Node<'_>, last: &FieldSet, owned: &Fie
             for mut item in std::mem::take(items) {
                 let step = step_of(&item, form, schema);
                 match (last.children.get(&step), owned.children.get(&step)) {
-                    // Fields inside an item do not keep it if nobody owns the item itself.
+                    // Fields inside an item do not keep it if no manager owns the item itself.
                     (Some(given_up), owned)
                         if given_up.is_member && owned.is_none_or(|owned| !owned.is_member) =>
                     {

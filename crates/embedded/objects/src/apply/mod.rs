@@ -1,10 +1,11 @@
-//! Who owns which field: managed fields on every kind of write, and server-side apply.
+//! Field ownership: managed fields on every kind of write, and server-side apply.
 //!
 //! ```text
 //! apply:  config ──set──► own entry          live + config ──merge──► prune what was given up ──► new object
 //! update: live ──compare──► new object: what changed becomes the writer's, silently
 //! ```
 
+mod check;
 mod compare;
 mod conflict;
 mod fields;
@@ -22,12 +23,12 @@ pub use fields::FieldSet;
 pub use managers::{Entry, Managers, Operation};
 pub use node::Node;
 
-/// The manager that owns what was there before anybody applied.
+/// The manager of fields that were set before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The annotation of client-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Who writes, and how.
+/// The writer of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     /// The field manager.
@@ -45,13 +46,13 @@ pub struct Writer<'a> {
 /// Why an object cannot be applied.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApplyError {
-    /// Others own what the writer wants: 409.
+    /// Other managers own fields of the configuration: 409.
     #[error("{0}")]
     Conflict(Conflicts),
     /// The configuration does not fit the schema: 500, without a reason.
     #[error("{0}")]
     Schema(String),
-    /// The request makes no sense: 400.
+    /// The request is invalid: 400.
     #[error("{0}")]
     BadRequest(String),
 }
@@ -72,7 +73,7 @@ pub fn update(live: Option<&Value>, new: &mut Value, schema: Node<'_>, writer: &
     let before = match (live.is_some(), sent.filter(|sent| !sent.is_empty()), kept) {
         (true, Some(sent), _) => sent,
         (true, None, Some(kept)) => kept,
-        // Who threw managed fields away has none until the first apply.
+        // An object whose managed fields were reset is not tracked until the first apply.
         (true, None, None) => {
             set_managed(new, Vec::new());
             return;
@@ -102,7 +103,7 @@ pub fn apply(
     if config.pointer("/metadata/managedFields").is_some_and(|sent| !sent.is_null()) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".into()));
     }
-    merge::check(config, schema).map_err(|error| ApplyError::Schema(named(config, &error)))?;
+    check::check(config, schema).map_err(|error| ApplyError::Schema(named(config, &error)))?;
     let nothing = json!({});
     let base = live.unwrap_or(&nothing);
     let before =
@@ -122,7 +123,7 @@ pub fn apply(
 
     let mut object = merge::merge(base, config, schema);
     if let Some(last) = &last {
-        // What is configured stays, also where nobody owns it: names, for one.
+        // What is configured stays, also where no manager owns it: names, for example.
         let mut owned = managers.union();
         owned.unite(&configured);
         merge::prune(&mut object, schema, last, &owned);
@@ -199,6 +200,7 @@ fn is_migrating(writer: &Writer<'_>, live: &Value, conflicts: &Conflicts, schema
         return false;
     }
     let annotation = live.pointer("/metadata/annotations").and_then(|all| all.get(LAST_APPLIED));
+    // An annotation that is not JSON proves nothing: the conflict stands, as with Kubernetes.
     let applied: Option<Value> =
         annotation.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
     applied.is_some_and(|applied| {

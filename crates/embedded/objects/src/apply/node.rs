@@ -142,7 +142,19 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// The value that is there although nobody wrote it, because the type always has it.
+    /// Whether a field is declared by name, rather than an entry of a map.
+    pub(super) fn declares(self, name: &str) -> bool {
+        match self {
+            Self::Custom(schema, is_object) => {
+                let is_system = matches!(name, "apiVersion" | "kind" | "metadata");
+                schema.properties.contains_key(name) || (is_system && (is_object || schema.is_embedded))
+            }
+            Self::Unknown => false,
+            other => other.structure().is_some_and(|kind| kind.field(name).is_some()),
+        }
+    }
+
+    /// The zero value of a field that Go always writes.
     pub(super) fn zero_of(self, name: &str) -> Option<Value> {
         let field = self.structure()?.field(name)?;
         if field.is_inline || (field.is_pointer && field.omits_empty) {

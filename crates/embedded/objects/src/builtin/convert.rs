@@ -99,6 +99,7 @@ fn to_v2(fields: &mut Map<String, Value>) {
     if let Some(annotations) =
         fields.get_mut("metadata").and_then(|meta| meta.get_mut("annotations")).and_then(Value::as_object_mut)
     {
+        // Annotations that are not JSON are dropped, as in Kubernetes' conversion.
         let mut take =
             |name: &str| -> Option<Value> { serde_json::from_str(annotations.remove(name)?.as_str()?).ok() };
         if let Some(Value::Array(kept)) = take(METRICS) {

@@ -1,5 +1,4 @@
-//! The kinds an API server has without anybody defining them: what they are called, what they default to, what they
-//! refuse, how they look in a table.
+//! Built-in kinds: discovery, defaults, validation, conversion.
 
 mod convert;
 mod defaults;
@@ -55,7 +54,7 @@ pub struct Kind {
     pub needs_resource_version: bool,
     /// Whether PUT creates what is not there.
     pub creates_on_update: bool,
-    /// Whether DELETE answers with the object rather than a Status.
+    /// Whether DELETE returns the object rather than a Status.
     pub returns_deleted: bool,
     /// Whether dependents are orphaned unless the client says otherwise.
     pub orphans_by_default: bool,
@@ -151,9 +150,8 @@ impl Kind {
                     || old.pointer("/metadata/annotations") != new.pointer("/metadata/annotations")
             }
             ("discovery.k8s.io", _) => ["addressType", "endpoints", "ports"].into_iter().any(differs),
-            ("scheduling.k8s.io", _) => {
-                ["value", "globalDefault", "description", "preemptionPolicy"].into_iter().any(differs)
-            }
+            // Its strategy does not count changes.
+            ("scheduling.k8s.io", "PriorityClass") => false,
             ("admissionregistration.k8s.io", _) if self.kind.ends_with("WebhookConfiguration") => {
                 differs("webhooks")
             }

@@ -53,6 +53,7 @@ pub(super) fn create(kind: &Kind, new: &mut Value) {
     }
     match (kind.group, kind.kind) {
         ("batch", "Job") => job(new),
+        ("", "PersistentVolumeClaim") => data_source(new),
         ("apps", "DaemonSet") => {
             if let Some(metadata) = object(new, "metadata")
                 && let Some(Value::Object(annotations)) = object(metadata, "annotations")
@@ -64,7 +65,28 @@ pub(super) fn create(kind: &Kind, new: &mut Value) {
     }
 }
 
-/// The status of an object that no controller has seen: its required numbers are there from the start.
+/// The two ways to name what a volume is filled from say the same; `dataSource` can only name claims and snapshots.
+fn data_source(new: &mut Value) {
+    let Some(Value::Object(spec)) = object(new, "spec") else { return };
+    let is_old_kind = |source: &Value| {
+        matches!(
+            (text(source, "/apiGroup"), text(source, "/kind")),
+            ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+        )
+    };
+    if spec.get("dataSource").is_some_and(|source| !is_old_kind(source)) {
+        spec.remove("dataSource");
+    }
+    match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
+        (Some(source), None) => drop(spec.insert("dataSourceRef".into(), source)),
+        (None, Some(source)) if source.get("namespace").is_none() && is_old_kind(&source) => {
+            drop(spec.insert("dataSource".into(), source));
+        }
+        _ => {}
+    }
+}
+
+/// The initial status: its required counts are zero.
 fn counts(kind: &Kind) -> Value {
     let required: &[&str] = match (kind.group, kind.kind) {
         ("", "ReplicationController") | ("apps", "ReplicaSet") => &["replicas"],
@@ -130,6 +152,7 @@ pub(super) fn update(kind: &Kind, new: &mut Value, old: &Value) {
                 fields.insert("finalizers".into(), finalizers);
             }
         }
+        ("", "PersistentVolumeClaim") => data_source(new),
         ("", "Secret") => {
             if let Value::Object(fields) = new {
                 fields.remove("stringData");

@@ -1,4 +1,4 @@
-//! Small words for reading and filling JSON objects.
+//! Reading and filling fields of JSON objects.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! What can be known about an expression before it is evaluated: names, functions, numbers of arguments.
+//! Checks of an expression at compile time: names, functions, numbers of arguments.
 
 use super::functions;
 use super::parse::Expr;
@@ -24,7 +24,7 @@ impl CompileError {
 }
 
 /// Names that are types when nothing else has them.
-pub(super) const TYPES: [&str; 12] = [
+pub(super) const TYPES: [&str; 14] = [
     "bool",
     "bytes",
     "double",
@@ -37,6 +37,8 @@ pub(super) const TYPES: [&str; 12] = [
     "uint",
     "optional_type",
     "dyn",
+    "google.protobuf.Timestamp",
+    "google.protobuf.Duration",
 ];
 
 /// Checks names and functions, and returns the variables that are used.
@@ -98,10 +100,6 @@ impl Checker {
             Expr::Not(inner) | Expr::Minus(inner) => self.expr(inner),
             Expr::If(parts) => parts.iter().try_for_each(|part| self.expr(part)),
             Expr::Binary(_, sides) => sides.iter().try_for_each(|side| self.expr(side)),
-            Expr::Bind { name, value, body } => {
-                self.expr(value)?;
-                self.within(&[name], body)
-            }
             Expr::Loop(comprehension) => {
                 self.expr(&comprehension.over)?;
                 let mut names = vec![&comprehension.name];

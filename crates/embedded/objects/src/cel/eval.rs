@@ -80,7 +80,13 @@ impl<'v> Machine<'v, '_> {
             Expr::Call { function, target, args } => {
                 let mut values = Vec::with_capacity(args.len() + 1);
                 if let Some(target) = target {
-                    values.push(self.expr(target)?);
+                    let target = self.expr(target)?;
+                    // The alternative of an optional is evaluated only if it is needed.
+                    match (function.as_str(), &target) {
+                        ("orValue", Val::Optional(Some(value))) => return Ok((**value).clone()),
+                        ("or", Val::Optional(Some(_))) => return Ok(target),
+                        _ => values.push(target),
+                    }
                 }
                 for arg in args {
                     values.push(self.expr(arg)?);
@@ -116,10 +122,6 @@ impl<'v> Machine<'v, '_> {
                 let (left, right) = (self.expr(left)?, self.expr(right)?);
                 self.spend((size_of(&left).unwrap_or(0) + size_of(&right).unwrap_or(0)) / 10)?;
                 binary(*operator, &left, &right)
-            }
-            Expr::Bind { name, value, body } => {
-                let value = self.expr(value)?;
-                self.with(&[(name, value)], body)
             }
             Expr::Loop(comprehension) => self.comprehension(comprehension),
         }
@@ -186,9 +188,7 @@ impl<'v> Machine<'v, '_> {
         let mut out: Vec<(Val<'v>, Val<'v>)> = Vec::with_capacity(entries.len());
         for (key, value, is_optional) in entries {
             let key = self.expr(key)?;
-            if out.iter().any(|(known, _)| known.equals(&key)) {
-                return Err(EvalError::new("Failed with repeated key"));
-            }
+            out.retain(|(known, _)| !known.equals(&key));
             match (self.expr(value)?, is_optional) {
                 (Val::Optional(None), true) => {}
                 (Val::Optional(Some(value)), true) => out.push((key, (*value).clone())),
@@ -379,8 +379,14 @@ fn binary<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>) -> Outcome<'v
         Operator::In => functions::is_in(left, right).map(Val::Bool),
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
             let Some(order) = left.order(right) else {
-                let is_nan = matches!((left, right), (Val::Double(one), Val::Double(two)) if one.is_nan() || two.is_nan());
-                return if is_nan { Ok(Val::Bool(false)) } else { Err(EvalError::no_overload()) };
+                let is_nan = |value: &Val<'v>| matches!(value, Val::Double(number) if number.is_nan());
+                let is_number =
+                    |value: &Val<'v>| matches!(value, Val::Int(_) | Val::Uint(_) | Val::Double(_));
+                return Err(if is_number(left) && is_number(right) && (is_nan(left) || is_nan(right)) {
+                    EvalError::new("NaN values cannot be ordered")
+                } else {
+                    EvalError::no_overload()
+                });
             };
             Ok(Val::Bool(match operator {
                 Operator::Less => order.is_lt(),

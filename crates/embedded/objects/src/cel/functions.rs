@@ -31,17 +31,7 @@ const GLOBAL: &[(&str, usize, usize)] = &[
     ("sets.equivalent", 2, 2),
     ("sets.intersects", 2, 2),
     ("lists.range", 1, 1),
-    ("math.greatest", 1, 10),
-    ("math.least", 1, 10),
-    ("math.ceil", 1, 1),
-    ("math.floor", 1, 1),
-    ("math.round", 1, 1),
-    ("math.trunc", 1, 1),
-    ("math.abs", 1, 1),
-    ("math.sign", 1, 1),
     ("strings.quote", 1, 1),
-    ("base64.encode", 1, 1),
-    ("base64.decode", 1, 1),
     ("url", 1, 1),
     ("isURL", 1, 1),
     ("quantity", 1, 1),
@@ -192,7 +182,6 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Out
         {
             time::part(name, args)
         }
-        (name, _) if name.starts_with("math.") => math(name, args),
         (name, _) if name.starts_with("sets.") => sets(name, args),
         _ => match strings::call(function, args) {
             Some(outcome) => outcome,
@@ -310,7 +299,7 @@ pub(super) fn to_text(value: &Val<'_>) -> Option<String> {
         Val::Bool(value) => value.to_string(),
         Val::Int(number) => number.to_string(),
         Val::Uint(number) => number.to_string(),
-        Val::Double(number) => number.to_string(),
+        Val::Double(number) => double_text(*number),
         Val::Bytes(bytes) => String::from_utf8(bytes.to_vec()).ok()?,
         Val::Timestamp(time) => time.to_string(),
         Val::Duration(nanos) => time::duration_text(*nanos),
@@ -323,6 +312,23 @@ pub(super) fn to_text(value: &Val<'_>) -> Option<String> {
     })
 }
 
+/// A double as Go's `%g` writes it.
+fn double_text(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".into();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "+Inf" } else { "-Inf" }.into();
+    }
+    let scientific = format!("{number:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if (-4..6).contains(&exponent) {
+        return number.to_string();
+    }
+    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
+}
+
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -331,6 +337,8 @@ pub(super) fn to_text(value: &Val<'_>) -> Option<String> {
 )]
 fn cast<'v>(function: &str, value: &Val<'v>) -> Outcome<'v> {
     let range = || EvalError::new("integer overflow");
+    let unsigned_range = || EvalError::new("unsigned integer overflow");
+    let unreadable = |kind: &str| EvalError::new(format!("type conversion error from 'string' to '{kind}'"));
     match (function, value) {
         ("int", Val::Int(number)) => Ok(Val::Int(*number)),
         ("int", Val::Uint(number)) => i64::try_from(*number).map(Val::Int).map_err(|_| range()),
@@ -338,33 +346,25 @@ fn cast<'v>(function: &str, value: &Val<'v>) -> Outcome<'v> {
             Ok(Val::Int(*number as i64))
         }
         ("int", Val::Double(_)) => Err(range()),
-        ("int", Val::String(text)) => text
-            .parse()
-            .map(Val::Int)
-            .map_err(|_| EvalError::new(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))),
+        ("int", Val::String(text)) => text.parse().map(Val::Int).map_err(|_| unreadable("int")),
         ("int", Val::Timestamp(time)) => Ok(Val::Int(time.as_second())),
         ("int", Val::Duration(nanos)) => Ok(Val::Int(*nanos)),
         ("uint", Val::Uint(number)) => Ok(Val::Uint(*number)),
-        ("uint", Val::Int(number)) => u64::try_from(*number).map(Val::Uint).map_err(|_| range()),
+        ("uint", Val::Int(number)) => u64::try_from(*number).map(Val::Uint).map_err(|_| unsigned_range()),
         ("uint", Val::Double(number)) if (0.0..1.844_674_407_370_955e19).contains(number) => {
             Ok(Val::Uint(*number as u64))
         }
-        ("uint", Val::String(text)) => text
-            .parse()
-            .map(Val::Uint)
-            .map_err(|_| EvalError::new(format!("strconv.ParseUint: parsing \"{text}\": invalid syntax"))),
+        ("uint", Val::Double(_)) => Err(unsigned_range()),
+        ("uint", Val::String(text)) => text.parse().map(Val::Uint).map_err(|_| unreadable("uint")),
         ("double", Val::Double(number)) => Ok(Val::Double(*number)),
         ("double", Val::Int(number)) => Ok(Val::Double(*number as f64)),
         ("double", Val::Uint(number)) => Ok(Val::Double(*number as f64)),
-        ("double", Val::String(text)) => text
-            .parse()
-            .map(Val::Double)
-            .map_err(|_| EvalError::new(format!("strconv.ParseFloat: parsing \"{text}\": invalid syntax"))),
+        ("double", Val::String(text)) => text.parse().map(Val::Double).map_err(|_| unreadable("double")),
         ("bool", Val::Bool(value)) => Ok(Val::Bool(*value)),
         ("bool", Val::String(text)) => match text.as_ref() {
             "true" | "True" | "TRUE" | "t" | "1" => Ok(Val::Bool(true)),
             "false" | "False" | "FALSE" | "f" | "0" => Ok(Val::Bool(false)),
-            _ => Err(EvalError::new(format!("strconv.ParseBool: parsing \"{text}\": invalid syntax"))),
+            _ => Err(unreadable("bool")),
         },
         ("bytes", Val::Bytes(bytes)) => Ok(Val::Bytes(bytes.clone())),
         ("bytes", Val::String(text)) => Ok(Val::Bytes(text.as_bytes().into())),
@@ -374,56 +374,13 @@ fn cast<'v>(function: &str, value: &Val<'v>) -> Outcome<'v> {
         ("timestamp", Val::Int(seconds)) => {
             Timestamp::from_second(*seconds).map(Val::Timestamp).map_err(|_| range())
         }
-        ("timestamp", Val::String(text)) => text
-            .parse()
-            .map(Val::Timestamp)
-            .map_err(|_| EvalError::new(format!("invalid timestamp \"{text}\""))),
+        ("timestamp", Val::String(text)) => {
+            text.parse().map(Val::Timestamp).map_err(|_| unreadable("google.protobuf.Timestamp"))
+        }
         ("duration", Val::Duration(nanos)) => Ok(Val::Duration(*nanos)),
-        ("duration", Val::String(text)) => time::duration(text)
-            .map(Val::Duration)
-            .ok_or_else(|| EvalError::new(format!("time: invalid duration \"{text}\""))),
-        _ => Err(EvalError::no_overload()),
-    }
-}
-
-fn math<'v>(function: &str, args: &[Val<'v>]) -> Outcome<'v> {
-    let listed;
-    let args = match args {
-        [one] => match one.items() {
-            Some(items) => {
-                listed = items;
-                listed.as_slice()
-            }
-            None => args,
-        },
-        _ => args,
-    };
-    match (function, args) {
-        ("math.greatest" | "math.least", [first, rest @ ..]) => {
-            let mut best = first;
-            for one in rest {
-                let order = one.order(best).ok_or_else(EvalError::no_overload)?;
-                if order
-                    == (if function == "math.greatest" {
-                        std::cmp::Ordering::Greater
-                    } else {
-                        std::cmp::Ordering::Less
-                    })
-                {
-                    best = one;
-                }
-            }
-            Ok(best.clone())
+        ("duration", Val::String(text)) => {
+            time::duration(text).map(Val::Duration).ok_or_else(|| unreadable("google.protobuf.Duration"))
         }
-        ("math.ceil", [Val::Double(number)]) => Ok(Val::Double(number.ceil())),
-        ("math.floor", [Val::Double(number)]) => Ok(Val::Double(number.floor())),
-        ("math.round", [Val::Double(number)]) => Ok(Val::Double(number.round())),
-        ("math.trunc", [Val::Double(number)]) => Ok(Val::Double(number.trunc())),
-        ("math.abs", [Val::Double(number)]) => Ok(Val::Double(number.abs())),
-        ("math.abs", [Val::Int(number)]) => {
-            number.checked_abs().map(Val::Int).ok_or_else(|| EvalError::new("integer overflow"))
-        }
-        ("math.sign", [Val::Int(number)]) => Ok(Val::Int(number.signum())),
         _ => Err(EvalError::no_overload()),
     }
 }

@@ -44,12 +44,6 @@ pub(super) enum Expr {
     If(Box<[Self; 3]>),
     Binary(Operator, Box<[Self; 2]>),
     Loop(Box<Loop>),
-    /// `cel.bind(name, value, body)`.
-    Bind {
-        name: String,
-        value: Box<Self>,
-        body: Box<Self>,
-    },
 }
 
 /// What a comprehension does with each item.
@@ -100,8 +94,7 @@ pub(super) enum Operator {
 }
 
 /// Names whose members are functions, not fields.
-const NAMESPACES: [&str; 9] =
-    ["math", "optional", "sets", "ip", "format", "lists", "strings", "base64", "cel"];
+const NAMESPACES: [&str; 6] = ["optional", "sets", "ip", "format", "lists", "strings"];
 const RESERVED: [&str; 18] = [
     "as",
     "break",
@@ -323,7 +316,7 @@ impl Parser {
                     let args = self.arguments(")")?;
                     member_call(expr, field, args, position)?
                 } else {
-                    Expr::Select { of: Box::new(expr), field, is_optional: false }
+                    selected(expr, field)
                 };
             } else if self.eat("[?") {
                 let at = Box::new(self.ternary()?);
@@ -466,22 +459,23 @@ impl Parser {
     }
 }
 
+/// A field, or a type whose name has dots.
+fn selected(of: Expr, field: String) -> Expr {
+    if let Expr::Select { of: package, field: inner, is_optional: false } = &of
+        && matches!(&**package, Expr::Ident(name) if name == "google")
+        && inner == "protobuf"
+        && matches!(field.as_str(), "Timestamp" | "Duration")
+    {
+        return Expr::Ident(format!("google.protobuf.{field}"));
+    }
+    Expr::Select { of: Box::new(of), field, is_optional: false }
+}
+
 fn member_call(target: Expr, name: String, args: Vec<Expr>, position: usize) -> Result<Expr, CompileError> {
     if let Expr::Ident(namespace) = &target
         && NAMESPACES.contains(&namespace.as_str())
     {
         let function = format!("{namespace}.{name}");
-        if function == "cel.bind" {
-            return match <[Expr; 3]>::try_from(args) {
-                Ok([Expr::Ident(name), value, body]) => {
-                    Ok(Expr::Bind { name, value: Box::new(value), body: Box::new(body) })
-                }
-                _ => Err(CompileError::syntax(
-                    position,
-                    "cel.bind() variable names must be simple identifiers",
-                )),
-            };
-        }
         return Ok(Expr::Call { function, target: None, args });
     }
     let count = args.len();

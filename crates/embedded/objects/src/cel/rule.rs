@@ -112,8 +112,8 @@ impl Rule {
         }
     }
 
-    /// What is wrong with the rule where it stands: about values of this schema.
-    pub fn mistakes(&self, schema: &Structural, is_root: bool, path: &Path<'_>) -> Vec<FieldError> {
+    /// The type errors of the rule, evaluated on values of this schema.
+    pub fn type_errors(&self, schema: &Structural, is_root: bool, path: &Path<'_>) -> Vec<FieldError> {
         let own = if is_root { Type::Object(Fields::OfResource(schema)) } else { Type::of(schema) };
         let old =
             if self.has_optional_old_self { Type::Optional(Box::new(own.clone())) } else { own.clone() };

@@ -5,8 +5,6 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use regex::{Regex, RegexBuilder};
 
 use super::eval::{EvalError, Outcome, is_sortable};
@@ -52,15 +50,11 @@ pub(super) fn call<'v>(function: &str, args: &[Val<'v>]) -> Option<Outcome<'v>> 
         let end = (*end).clamp(0, MAX_RANGE);
         return Some(Ok(Val::list((0..end).map(Val::Int).collect())));
     }
-    if let ("base64.encode", [Val::Bytes(bytes)]) = (function, args) {
-        return Some(Ok(Val::text(STANDARD.encode(bytes))));
-    }
     let items = args.first()?.items()?;
     of_list(function, &items, args.get(1..).unwrap_or_default())
 }
 
 fn of_text<'v>(function: &str, text: &str, args: &[Val<'v>]) -> Option<Outcome<'v>> {
-    let position = |at: usize| Val::Int(i64::try_from(at).unwrap_or(i64::MAX));
     let outcome = match (function, args) {
         ("charAt", [Val::Int(at)]) => match usize::try_from(*at) {
             Ok(at) if at <= text.chars().count() => {
@@ -69,38 +63,12 @@ fn of_text<'v>(function: &str, text: &str, args: &[Val<'v>]) -> Option<Outcome<'
             _ => Err(out_of_range(*at)),
         },
         ("format", [list]) => format(text, list),
-        ("indexOf", [Val::String(part), rest @ ..]) => {
-            let start = match rest {
-                [Val::Int(start)] => usize::try_from(*start).unwrap_or(0),
-                _ => 0,
-            };
-            let characters: Vec<char> = text.chars().collect();
-            let part: Vec<char> = part.chars().collect();
-            Ok((start..=characters.len())
-                .find(|at| characters.get(*at..).is_some_and(|rest| rest.starts_with(&part)))
-                .map_or(Val::Int(-1), position))
-        }
-        ("lastIndexOf", [Val::String(part), rest @ ..]) => {
-            let characters: Vec<char> = text.chars().collect();
-            let part: Vec<char> = part.chars().collect();
-            let end = match rest {
-                [Val::Int(end)] => usize::try_from(*end).unwrap_or(0),
-                _ => characters.len(),
-            };
-            Ok((0..=end.min(characters.len()))
-                .rev()
-                .find(|at| characters.get(*at..).is_some_and(|rest| rest.starts_with(&part)))
-                .map_or(Val::Int(-1), position))
-        }
+        ("indexOf", [Val::String(part), rest @ ..]) => index_of(text, part, offset_of(rest)),
+        ("lastIndexOf", [Val::String(part), rest @ ..]) => last_index_of(text, part, offset_of(rest)),
         ("lowerAscii", []) => Ok(Val::text(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Val::text(text.to_ascii_uppercase())),
         ("trim", []) => Ok(Val::text(text.trim())),
-        ("reverse", []) => Ok(Val::text(text.chars().rev().collect::<String>())),
         ("strings.quote", []) => Ok(Val::text(crate::error::quoted(text))),
-        ("base64.decode", []) => STANDARD
-            .decode(text)
-            .map(|bytes| Val::Bytes(bytes.into()))
-            .map_err(|_| EvalError::new("illegal base64 data")),
         ("replace", [Val::String(from), Val::String(to)]) => replaced(text, from, to, usize::MAX),
         ("replace", [Val::String(from), Val::String(to), Val::Int(count)]) => {
             replaced(text, from, to, usize::try_from(*count).unwrap_or(usize::MAX))
@@ -143,6 +111,44 @@ fn of_text<'v>(function: &str, text: &str, args: &[Val<'v>]) -> Option<Outcome<'
         _ => return None,
     };
     Some(outcome)
+}
+
+fn offset_of(args: &[Val<'_>]) -> Option<i64> {
+    match args {
+        [Val::Int(offset)] => Some(*offset),
+        _ => None,
+    }
+}
+
+/// The first place of a part at or after an offset, in characters.
+fn index_of<'v>(text: &str, part: &str, offset: Option<i64>) -> Outcome<'v> {
+    let start = offset.unwrap_or(0);
+    if part.is_empty() {
+        return Ok(Val::Int(start));
+    }
+    let Ok(start) = usize::try_from(start) else { return Err(out_of_range(start)) };
+    let (text, part): (Vec<char>, Vec<char>) = (text.chars().collect(), part.chars().collect());
+    Ok(found(&text, &part, start..text.len()))
+}
+
+/// The last place of a part at or before an offset, in characters. Nothing is found from an offset behind the end.
+fn last_index_of<'v>(text: &str, part: &str, offset: Option<i64>) -> Outcome<'v> {
+    let (text, part): (Vec<char>, Vec<char>) = (text.chars().collect(), part.chars().collect());
+    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    if part.is_empty() {
+        return Ok(Val::Int(offset.unwrap_or(length)));
+    }
+    match offset {
+        None => Ok(found(&text, &part, (0..text.len()).rev())),
+        Some(offset) if offset < 0 => Err(out_of_range(offset)),
+        Some(offset) if offset >= length => Ok(Val::Int(-1)),
+        Some(offset) => Ok(found(&text, &part, (0..=usize::try_from(offset).unwrap_or(0)).rev())),
+    }
+}
+
+fn found<'v>(text: &[char], part: &[char], mut places: impl Iterator<Item = usize>) -> Val<'v> {
+    let place = places.find(|at| text.get(*at..).is_some_and(|rest| rest.starts_with(part)));
+    Val::Int(place.and_then(|at| i64::try_from(at).ok()).unwrap_or(-1))
 }
 
 fn out_of_range(at: i64) -> EvalError {
@@ -315,26 +321,100 @@ fn format<'v>(text: &str, list: &Val<'v>) -> Outcome<'v> {
             Val::Uint(number) => Some(i128::from(*number)),
             _ => None,
         };
-        let shown = match (verb, item, number) {
+        let sign = if number.is_some_and(|number| number < 0) { "-" } else { "" };
+        let size = number.map(i128::unsigned_abs);
+        let shown = match (verb, item, size) {
             ('s', item, _) => shown(item, 0),
-            ('d', _, Some(number)) => number.to_string(),
-            ('x', _, Some(number)) => format!("{number:x}"),
-            ('X', _, Some(number)) => format!("{number:X}"),
-            ('o', _, Some(number)) => format!("{number:o}"),
-            ('b', _, Some(number)) => format!("{number:b}"),
+            ('d', _, Some(size)) => format!("{sign}{size}"),
+            ('x', _, Some(size)) => format!("{sign}{size:x}"),
+            ('X', _, Some(size)) => format!("{sign}{size:X}"),
+            ('o', _, Some(size)) => format!("{sign}{size:o}"),
+            ('b', _, Some(size)) => format!("{sign}{size:b}"),
+            ('b', Val::Bool(value), _) => u8::from(*value).to_string(),
             ('x', Val::String(text), _) => text.bytes().flat_map(hex).collect(),
-            ('f', Val::Double(number), _) => format!("{number:.*}", precision.unwrap_or(6)),
-            ('e', Val::Double(number), _) => format!("{number:.*e}", precision.unwrap_or(6)),
-            _ => return Err(EvalError::new(format!("unrecognized formatting clause \"{verb}\""))),
+            ('X', Val::String(text), _) => {
+                text.bytes().flat_map(hex).collect::<String>().to_ascii_uppercase()
+            }
+            ('x', Val::Bytes(bytes), _) => bytes.iter().copied().flat_map(hex).collect(),
+            ('X', Val::Bytes(bytes), _) => {
+                bytes.iter().copied().flat_map(hex).collect::<String>().to_ascii_uppercase()
+            }
+            ('f', Val::Double(number), _) => fixed(*number, precision.unwrap_or(6)),
+            ('e', Val::Double(number), _) => scientific(*number, precision.unwrap_or(6)),
+            _ => return Err(EvalError::new(wrong_argument(verb, item))),
         };
         out.push_str(&shown);
     }
     Ok(Val::text(out))
 }
 
+/// Why a verb cannot be used with an argument.
+fn wrong_argument(verb: char, item: &Val<'_>) -> String {
+    let clause = match verb {
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'b' => "only integers and bools can be formatted as binary",
+        'o' => "octal clause can only be used on integers",
+        'x' | 'X' => "only integers, byte buffers, and strings can be formatted as hex",
+        _ => return format!("unrecognized formatting clause \"{verb}\""),
+    };
+    format!("error during formatting: {clause}, was given {}", item.type_name())
+}
+
+/// A double with thousands separators, as Kubernetes formats it.
+fn fixed(number: f64, precision: usize) -> String {
+    if number.is_nan() {
+        return "NaN".into();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "∞" } else { "-∞" }.into();
+    }
+    let text = format!("{:.precision$}", number.abs());
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
+    let mut out = String::from(if number < 0.0 { "-" } else { "" });
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// A double with an exponent, as Kubernetes formats it.
+fn scientific(number: f64, precision: usize) -> String {
+    if !number.is_finite() {
+        return fixed(number, precision);
+    }
+    let text = format!("{number:.precision$e}");
+    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
+    let (sign, digits) = exponent.strip_prefix('-').map_or(("", exponent), |digits| ("⁻", digits));
+    let raised: String = format!("{digits:0>2}").chars().map(superscript).collect();
+    format!("{mantissa}×10{sign}{raised}")
+}
+
+fn superscript(digit: char) -> char {
+    match digit {
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        digit => char::from_u32(0x2070 + digit.to_digit(10).unwrap_or(0)).unwrap_or(digit),
+    }
+}
+
 fn shown(item: &Val<'_>, depth: usize) -> String {
     if depth > 16 {
         return String::new();
+    }
+    if let Val::String(text) = item
+        && depth > 0
+    {
+        return crate::error::quoted(text);
     }
     if let Some(text) = to_text(item) {
         return text;
@@ -346,7 +426,7 @@ fn shown(item: &Val<'_>, depth: usize) -> String {
     if let Some(entries) = item.entries() {
         let entries: Vec<String> = entries
             .iter()
-            .map(|(key, value)| format!("{}: {}", shown(key, depth + 1), shown(value, depth + 1)))
+            .map(|(key, value)| format!("{}:{}", shown(key, depth + 1), shown(value, depth + 1)))
             .collect();
         return format!("{{{}}}", entries.join(", "));
     }

@@ -55,7 +55,7 @@ pub(super) fn part<'v>(function: &str, args: &[Val<'v>]) -> Outcome<'v> {
                 "getHours" => seconds / 3600,
                 "getMinutes" => seconds / 60,
                 "getSeconds" => seconds,
-                "getMilliseconds" => nanos % 1_000_000_000 / 1_000_000,
+                "getMilliseconds" => nanos / 1_000_000,
                 _ => return Err(EvalError::no_overload()),
             }))
         }

@@ -1,7 +1,6 @@
-//! What an expression can be known to get wrong before it is evaluated: fields that its value never has, operands that do
-//! not go together, a result that is no answer.
+//! Type checking of expressions: unknown fields, operands of different types, a result of the wrong type.
 //!
-//! Only what is certain is refused. Where a type cannot be told, anything goes, and evaluation decides.
+//! Only certain errors are reported. Where a type is not known, evaluation decides.
 
 use std::fmt;
 
@@ -230,10 +229,6 @@ impl<'s> Checker<'_, 's> {
                 let (left, right) = (self.expr(left)?, self.expr(right)?);
                 self.binary(*operator, &left, &right)?
             }
-            Expr::Bind { name, value, body } => {
-                let value = self.expr(value)?;
-                self.within(vec![(name.clone(), value)], body)?
-            }
             Expr::Loop(comprehension) => self.comprehension(comprehension)?,
         })
     }
@@ -434,7 +429,7 @@ impl<'s> Checker<'_, 's> {
                 of_text(Type::Text)
             }
             "split" | "findAll" => of_text(Type::list(Type::Text)),
-            "string" | "join" | "strings.quote" | "base64.encode" => Ok(Type::Text),
+            "string" | "join" | "strings.quote" => Ok(Type::Text),
             "int" | "getFullYear" | "getMonth" | "getDate" | "getDayOfMonth" | "getDayOfWeek"
             | "getDayOfYear" | "getHours" | "getMinutes" | "getSeconds" | "getMilliseconds" => Ok(Type::Int),
             "uint" => Ok(Type::Uint),

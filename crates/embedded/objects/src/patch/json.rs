@@ -121,7 +121,7 @@ fn find<'v>(target: &'v Value, path: &str) -> Option<&'v Value> {
 }
 
 /// The value at a path whose container is there. A member that an object does not have is null, as in the library
-/// Kubernetes uses; an element that a list does not have is a mistake.
+/// Kubernetes uses; an element that a list does not have is an error.
 fn member<'v>(target: &'v Value, path: &str) -> Result<&'v Value, PatchError> {
     let Some((above, last)) = path.rsplit_once('/') else {
         return find(target, path).ok_or_else(|| missing(path));

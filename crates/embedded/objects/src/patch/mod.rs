@@ -8,6 +8,7 @@ mod tests;
 
 pub use json::{MAX_OPERATIONS, json_patch};
 pub use merge::merge_patch;
+pub(crate) use strategic::shown;
 pub use strategic::strategic_merge;
 
 /// Why a patch cannot be applied.
@@ -22,7 +23,7 @@ pub enum PatchError {
         /// What did not fit, for logs.
         cause: String,
     },
-    /// The patch has more operations than anybody needs: 413.
+    /// The patch has too many operations: 413.
     #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}")]
     TooLong(usize),
     /// A strategic merge patch that contradicts itself or the type: 500, without a reason.

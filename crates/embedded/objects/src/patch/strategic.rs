@@ -63,12 +63,12 @@ fn merge_map(
         return Err(fail("patch is nested too deeply"));
     }
     match patch.get(DIRECTIVE).map(|directive| directive.as_str().unwrap_or_default()) {
-        None | Some("merge") => {}
+        None => {}
         Some("replace") => {
             return Ok(patch
                 .iter()
                 .filter(|(name, _)| *name != DIRECTIVE)
-                .map(|(name, value)| (name.clone(), without_nulls(value)))
+                .map(|(name, value)| (name.clone(), raw(value)))
                 .collect());
         }
         Some("delete") => return Ok(Fields::new()),
@@ -129,13 +129,15 @@ fn merge_map(
                 let merged = merge_list(&old, changes, order, field, depth + 1)?;
                 original.insert(name.clone(), Value::Array(merged));
             }
-            (None, Value::Array(changes)) => {
+            (None, Value::Array(changes)) if order.is_some() => {
                 let field = field_of(kind, name)?;
                 let merged = merge_list(&[], changes, order, field, depth + 1)?;
                 original.insert(name.clone(), Value::Array(merged));
             }
             (_, change) => {
-                original.insert(name.clone(), without_nulls(change));
+                if let Some(value) = taken(change) {
+                    original.insert(name.clone(), value);
+                }
             }
         }
     }
@@ -156,7 +158,9 @@ fn merge_values(
                 original.insert(name.clone(), Value::Object(merge_map(old, changes, Some(kind), depth + 1)?));
             }
             (_, change) => {
-                original.insert(name.clone(), without_nulls(change));
+                if let Some(value) = taken(change) {
+                    original.insert(name.clone(), value);
+                }
             }
         }
     }
@@ -186,7 +190,7 @@ fn merge_list(
     depth: usize,
 ) -> Result<Vec<Value>, PatchError> {
     let Some(field) = field.filter(|field| field.is_merged) else {
-        return Ok(patch.iter().map(without_nulls).collect());
+        return Ok(patch.iter().map(raw).collect());
     };
     let kind = field.shape.element().and_then(Shape::as_struct);
     let Some(key) = field.merge_key.filter(|_| kind.is_some()) else {
@@ -213,12 +217,13 @@ fn merge_list(
                     )));
                 }
             },
-            None | Some("merge") => changes.push(item),
+            None => changes.push(item),
+            Some("merge") => return Err(fail("merging lists cannot yet be specified in the patch")),
             Some(other) => return Err(fail(format!("unknown patch type: {other} in map: {}", shown(item)))),
         }
     }
     if replaces {
-        return Ok(changes.into_iter().map(without_nulls).collect());
+        return Ok(changes.into_iter().map(raw).collect());
     }
     let is_kept = |item: &&Value| item.get(key).is_none_or(|value| !deleted.contains(value));
     let server: Vec<Value> = old.iter().filter(is_kept).cloned().collect();
@@ -238,7 +243,7 @@ fn merge_list(
             *known = merge_map(std::mem::take(known), fields, kind, depth + 1)?;
         } else {
             places.insert(value.clone(), merged.len());
-            merged.push(Value::Object(merge_map(Fields::new(), fields, kind, depth + 1)?));
+            merged.push(raw(item));
         }
     }
     let changes: Vec<Value> = changes.into_iter().cloned().collect();
@@ -271,8 +276,6 @@ fn ordered(
             wanted
         }
         Some(other) => return Err(fail(format!("unable to parse setElementOrder list: {}", shown(other)))),
-        // Without an order, only items with keys follow the patch.
-        None if key.is_none() => return Ok(merged),
         None => patch.iter().map(|item| identity(item, key)).collect(),
     };
     // Of equal ones, the first counts.
@@ -300,13 +303,32 @@ fn ordered(
     Ok(out)
 }
 
-/// A value as it is stored when there was nothing to merge it with: nulls and directives mean nothing then.
+/// A value as it is stored where nothing is merged: directives have no meaning there.
+fn raw(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(name, value)| !value.is_null() && *name != DIRECTIVE)
+            .map(|(name, value)| (name.clone(), raw(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(raw).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A value as it is stored when there was nothing to merge it with: without nulls, and without objects that are
+/// directives.
+fn taken(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        other => Some(without_nulls(other)),
+    }
+}
+
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(fields_without_nulls(fields)),
-        Value::Array(items) => Value::Array(
-            items.iter().filter(|item| item.get(DIRECTIVE).is_none()).map(without_nulls).collect(),
-        ),
+        Value::Array(items) => Value::Array(items.iter().filter_map(taken).collect()),
         other => other.clone(),
     }
 }
@@ -321,7 +343,7 @@ fn fields_without_nulls(fields: &Fields) -> Fields {
                 && !name.starts_with(ORDER_PREFIX)
                 && !name.starts_with(DELETE_PREFIX)
         })
-        .map(|(name, value)| (name.clone(), without_nulls(value)))
+        .filter_map(|(name, value)| Some((name.clone(), taken(value)?)))
         .collect()
 }
 

@@ -12,7 +12,7 @@ fn schema_type() -> Result<&'static Type, ProtobufError> {
         .ok_or(ProtobufError::Malformed("no schema type"))
 }
 
-/// An object inside another counts as this many levels: hardly anybody puts one there, and it takes much stack.
+/// An object inside another counts as this many levels: it is rare, and takes much stack.
 const ENVELOPE: usize = 20;
 
 /// Reads a message of a special type; nothing means that the field is absent.

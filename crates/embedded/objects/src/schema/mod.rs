@@ -150,28 +150,28 @@ impl Structural {
         defaults::default(self, object);
     }
 
-    /// What is wrong with rules, by the types of what they are about. For new schemas only: one that is in use stays so.
-    pub fn rule_mistakes(&self, path: &Path<'_>) -> Vec<FieldError> {
-        let mut mistakes = Vec::new();
-        self.collect_mistakes(path, true, &mut mistakes);
-        mistakes
+    /// The type errors of all rules. For new schemas only: a stored schema stays valid.
+    pub fn rule_errors(&self, path: &Path<'_>) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        self.collect_rule_errors(path, true, &mut errors);
+        errors
     }
 
-    fn collect_mistakes(&self, path: &Path<'_>, is_root: bool, mistakes: &mut Vec<FieldError>) {
+    fn collect_rule_errors(&self, path: &Path<'_>, is_root: bool, errors: &mut Vec<FieldError>) {
         if !self.has_rules {
             return;
         }
         let at = path.field("x-kubernetes-validations");
         for (index, rule) in self.rules.iter().enumerate() {
-            mistakes.extend(rule.mistakes(self, is_root, &at.index(index)));
+            errors.extend(rule.type_errors(self, is_root, &at.index(index)));
         }
         let properties = path.field("properties");
         for (name, child) in &self.properties {
-            child.collect_mistakes(&properties.key(name), false, mistakes);
+            child.collect_rule_errors(&properties.key(name), false, errors);
         }
         for (key, child) in [("items", &self.items), ("additionalProperties", &self.additional)] {
             if let Some(child) = child {
-                child.collect_mistakes(&path.field(key), false, mistakes);
+                child.collect_rule_errors(&path.field(key), false, errors);
             }
         }
     }

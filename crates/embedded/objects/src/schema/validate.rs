@@ -6,7 +6,7 @@ use super::{JsonType, ListType, Structural, format, type_of};
 use crate::error::{ErrorKind, FieldError};
 use crate::path::Path;
 
-/// More than anybody reads; keeps answers to huge invalid objects small.
+/// The most errors reported; keeps responses to huge invalid objects small.
 const MAX_ERRORS: usize = 100;
 
 pub(super) fn validate(schema: &Structural, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {

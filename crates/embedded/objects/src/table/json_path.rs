@@ -233,20 +233,21 @@ fn filtered(filter: &str) -> Option<Step> {
             (filter.get(..at)?, Some((comparison, value)))
         }
     };
-    let path = json_path_steps(left.trim().strip_prefix('@')?);
+    let path = field_names(left.trim().strip_prefix('@')?)?;
     Some(Step::Filter { path, test })
 }
 
-/// The names of a plain path such as `.spec.foo['a.b']`.
+/// The field names of a simple path such as `.spec.foo['a.b']`; none if the path is invalid.
 pub fn json_path_steps(path: &str) -> Vec<String> {
-    let steps = JsonPath::parse(path).map(|path| path.steps).unwrap_or_default();
-    steps
-        .into_iter()
-        .filter_map(|step| match step {
-            Step::Field(name) => Some(name),
-            _ => None,
-        })
-        .collect()
+    field_names(path).unwrap_or_default()
+}
+
+fn field_names(path: &str) -> Option<Vec<String>> {
+    let names = JsonPath::parse(path)?.steps.into_iter().filter_map(|step| match step {
+        Step::Field(name) => Some(name),
+        _ => None,
+    });
+    Some(names.collect())
 }
 
 #[cfg(test)]

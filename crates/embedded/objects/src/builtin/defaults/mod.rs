@@ -33,7 +33,10 @@ pub(super) fn apply(kind: &Kind, new: &mut Value) {
         }
         ("apps", "StatefulSet") => stateful_set(new),
         ("apps", "DaemonSet") => daemon_set(new),
-        ("batch", "Job") => with_spec(new, job_spec),
+        ("batch", "Job") => {
+            with_spec(new, job_spec);
+            labels_of_template(new);
+        }
         ("batch", "CronJob") => cron_job(new),
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(new, kind.version),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(new),
@@ -98,7 +101,7 @@ fn with_spec(new: &mut Value, then: impl FnOnce(&mut Value)) {
 }
 
 fn template(holder: &mut Value) {
-    if let Some(spec) = holder.get_mut("template").and_then(|template| object(template, "spec")) {
+    if let Some(spec) = object(holder, "template").and_then(|template| object(template, "spec")) {
         pod::spec(spec);
     }
 }
@@ -117,6 +120,11 @@ fn service(new: &mut Value) {
         {
             fill(client, "timeoutSeconds", json!(10800));
         }
+        if text(spec, "/sessionAffinity") == "None"
+            && let Some(fields) = spec.as_object_mut()
+        {
+            fields.remove("sessionAffinityConfig");
+        }
         for port in each(spec, "ports") {
             fill_text(port, "protocol", "TCP");
             let same = port.get("port").cloned().unwrap_or_else(|| json!(0));
@@ -126,10 +134,11 @@ fn service(new: &mut Value) {
             }
         }
         let kind = text(spec, "/type").to_owned();
-        if kind != "ExternalName" {
+        if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
             fill_text(spec, "internalTrafficPolicy", "Cluster");
         }
-        if kind == "NodePort" || kind == "LoadBalancer" {
+        let has_external_ips = kind == "ClusterIP" && !items(spec, "/externalIPs").is_empty();
+        if kind == "NodePort" || kind == "LoadBalancer" || has_external_ips {
             fill_text(spec, "externalTrafficPolicy", "Cluster");
         }
         if kind == "LoadBalancer" {
@@ -214,7 +223,10 @@ fn replication_controller(new: &mut Value) {
         if let Some(labels) = &labels {
             fill(spec, "selector", labels.clone());
         }
-        template(spec);
+        // Unlike that of other kinds, this template may be absent.
+        if is_set(spec, "/template") {
+            template(spec);
+        }
     });
     if let (Some(labels), Some(metadata)) = (labels, object(new, "metadata")) {
         fill(metadata, "labels", labels);
@@ -301,6 +313,18 @@ fn job_spec(spec: &mut Value) {
     template(spec);
 }
 
+/// A Job without labels takes those of its pods.
+fn labels_of_template(new: &mut Value) {
+    let labels = new.pointer("/spec/template/metadata/labels").cloned();
+    let has_labels = |labels: &Value| labels.as_object().is_some_and(|labels| !labels.is_empty());
+    if let Some(labels) = labels.filter(has_labels)
+        && !new.pointer("/metadata/labels").is_some_and(has_labels)
+        && let Some(Value::Object(metadata)) = object(new, "metadata")
+    {
+        metadata.insert("labels".into(), labels);
+    }
+}
+
 fn cron_job(new: &mut Value) {
     with_spec(new, |spec| {
         fill_text(spec, "concurrencyPolicy", "Allow");
@@ -308,7 +332,7 @@ fn cron_job(new: &mut Value) {
         fill(spec, "successfulJobsHistoryLimit", json!(3));
         fill(spec, "failedJobsHistoryLimit", json!(1));
         // The Job controller's defaults are filled in when a Job is made; the pod template's are filled in here.
-        if let Some(template_spec) = spec.get_mut("jobTemplate").and_then(|template| object(template, "spec"))
+        if let Some(template_spec) = object(spec, "jobTemplate").and_then(|template| object(template, "spec"))
         {
             template(template_spec);
         }
@@ -325,7 +349,28 @@ fn autoscaler(new: &mut Value, version: &str) {
                 fields.insert("metrics".into(), metric);
             }
         }
+        if version == "v2"
+            && is_set(spec, "/behavior")
+            && let Some(behavior) = object(spec, "behavior")
+        {
+            scaling_rules(behavior);
+        }
     });
+}
+
+/// A behavior that is set has rules for both directions.
+fn scaling_rules(behavior: &mut Value) {
+    let all = json!({ "type": "Percent", "value": 100, "periodSeconds": 15 });
+    let four = json!({ "type": "Pods", "value": 4, "periodSeconds": 15 });
+    if let Some(up) = object(behavior, "scaleUp") {
+        fill(up, "stabilizationWindowSeconds", json!(0));
+        fill_text(up, "selectPolicy", "Max");
+        fill(up, "policies", json!([four, all.clone()]));
+    }
+    if let Some(down) = object(behavior, "scaleDown") {
+        fill_text(down, "selectPolicy", "Max");
+        fill(down, "policies", json!([all]));
+    }
 }
 
 fn network_policy(new: &mut Value) {
@@ -358,7 +403,7 @@ fn csi_driver(new: &mut Value) {
 }
 
 fn binding(new: &mut Value) {
-    if let Some(role) = new.get_mut("roleRef") {
+    if let Some(role) = object(new, "roleRef") {
         fill_text(role, "apiGroup", "rbac.authorization.k8s.io");
     }
     for subject in each(new, "subjects") {

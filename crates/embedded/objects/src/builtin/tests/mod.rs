@@ -68,6 +68,24 @@ fn templates_get_fewer_defaults() {
 }
 
 #[test]
+fn stateful_sets_mount_their_claims() {
+    let kind = of("apps", "StatefulSet");
+    let mut object = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": { "name": "s", "namespace": "n" },
+        "spec": { "serviceName": "s", "selector": { "matchLabels": { "a": "b" } },
+            "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [
+                { "name": "c", "image": "i", "volumeMounts": [{ "name": "data", "mountPath": "/d" }] }] } },
+            "volumeClaimTemplates": [{ "metadata": { "name": "data" },
+                "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }] } });
+    assert_eq!(texts(kind, &ready(kind, object.clone()), None), Vec::<String>::new());
+    object["spec"]["volumeClaimTemplates"][0]["metadata"]["name"] = json!("other");
+    assert_eq!(
+        texts(kind, &ready(kind, object), None),
+        ["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"data\""]
+    );
+}
+
+#[test]
 fn mistakes_are_refused_in_known_words() {
     let kind = of("apps", "Deployment");
     let mut wrong = deployment();

@@ -58,8 +58,12 @@ pub(super) fn storage_class(new: &Value, old: Option<&Value>, errors: &mut Vec<F
 }
 
 pub(super) fn runtime_class(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    for problem in names::dns_label(text(new, "/handler")) {
-        errors.push(FieldError::invalid(&Path::new("handler"), &json!(text(new, "/handler")), problem));
+    if text(new, "/handler").is_empty() {
+        errors.push(FieldError::required(&Path::new("handler"), ""));
+    } else {
+        for problem in names::dns_label(text(new, "/handler")) {
+            errors.push(FieldError::invalid(&Path::new("handler"), &json!(text(new, "/handler")), problem));
+        }
     }
     if let Some(old) = old {
         immutable(new, old, "/handler", errors);

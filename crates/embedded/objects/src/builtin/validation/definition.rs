@@ -138,7 +138,7 @@ fn versions(new: &Value, errors: &mut Vec<FieldError>) {
             }
             Some(schema) => match Structural::parse(schema, &place) {
                 Ok(schema) => {
-                    errors.extend(schema.rule_mistakes(&place));
+                    errors.extend(schema.rule_errors(&place));
                     selectable(version, &schema, &at, errors);
                 }
                 Err(problems) => errors.extend(problems),

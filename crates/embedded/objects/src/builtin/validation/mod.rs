@@ -1,4 +1,4 @@
-//! What built-in kinds refuse, in the words users know.
+//! Validation of built-in kinds, with Kubernetes' error messages.
 
 mod cluster;
 mod config;
@@ -61,12 +61,14 @@ pub(super) fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Fie
     errors
 }
 
-/// What names of a kind must look like.
+/// The name validation of a kind.
 pub(super) fn name_rule(kind: &Kind) -> NameRule {
     match (kind.group, kind.kind) {
         ("", "Namespace" | "Service") | ("apps", "StatefulSet") => NameRule::Label,
         ("batch", "CronJob") => NameRule::ShortSubdomain(52),
-        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => NameRule::PathSegment,
+        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) | ("policy", "PodDisruptionBudget") => {
+            NameRule::PathSegment
+        }
         _ => NameRule::Subdomain,
     }
 }

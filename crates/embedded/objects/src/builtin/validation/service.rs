@@ -45,6 +45,7 @@ pub(super) fn service(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldEr
             ));
         }
         one_of(text(port, "/protocol"), &["SCTP", "TCP", "UDP"], &at.field("protocol"), errors);
+        target_port(port.get("targetPort"), &at.field("targetPort"), errors);
         if !pairs.insert((value, text(port, "/protocol"))) {
             errors.push(FieldError::duplicate(
                 &at,
@@ -79,6 +80,20 @@ pub(super) fn service(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldEr
             let shown = new.pointer("/spec/clusterIPs").cloned().unwrap_or_else(|| json!([now]));
             errors.push(FieldError::invalid(&path.field("clusterIPs[0]"), &shown, "may not change once set"));
         }
+    }
+}
+
+/// A port of the pods, by number or name.
+fn target_port(target: Option<&Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let problems = match target {
+        Some(Value::Number(port)) if !port.as_i64().is_some_and(|port| (1..=65535).contains(&port)) => {
+            vec!["must be between 1 and 65535, inclusive".to_owned()]
+        }
+        Some(Value::String(name)) => names::port_name(name),
+        _ => Vec::new(),
+    };
+    for problem in problems {
+        errors.push(FieldError::invalid(path, target.unwrap_or(&Value::Null), problem));
     }
 }
 
@@ -125,7 +140,7 @@ pub(super) fn network_policy(new: &Value, errors: &mut Vec<FieldError>) {
     selector(new.pointer("/spec/podSelector"), &Path::new("spec.podSelector"), errors);
     for (index, kind) in items(new, "/spec/policyTypes").iter().enumerate() {
         let kind = kind.as_str().unwrap_or_default();
-        one_of(kind, &["Egress", "Ingress"], &Path::new("spec.policyTypes").index(index), errors);
+        one_of(kind, &["Ingress", "Egress"], &Path::new("spec.policyTypes").index(index), errors);
     }
 }
 

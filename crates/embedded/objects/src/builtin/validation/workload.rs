@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::Kind;
-use super::super::value::{is_set, number, text};
+use super::super::value::{is_set, items, number, text};
 use super::{IMMUTABLE, forbidden, immutable, not_negative, one_of, pod, selector, selects};
-use crate::error::FieldError;
+use crate::error::{ErrorKind, FieldError};
 use crate::path::Path;
 
 const STATEFUL: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
@@ -128,6 +128,14 @@ pub(super) fn replication_controller(new: &Value, errors: &mut Vec<FieldError>) 
 pub(super) fn stateful_set(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     not_negative(new, "/spec/replicas", errors);
     selected_template(new, errors);
+    let claims: Vec<&str> =
+        items(new, "/spec/volumeClaimTemplates").iter().map(|claim| text(claim, "/metadata/name")).collect();
+    // Every claim becomes a volume of the pod under its name.
+    errors.retain(|error| {
+        let is_claim =
+            error.value.as_ref().and_then(Value::as_str).is_some_and(|name| claims.contains(&name));
+        error.kind != ErrorKind::NotFound || !is_claim
+    });
     always_restarts(new, errors);
     let path = Path::new("spec");
     one_of(

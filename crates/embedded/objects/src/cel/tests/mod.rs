@@ -73,7 +73,6 @@ fn the_language() {
         "'\\u0041\\x42' == 'AB'",
         "0x10 == 16",
         "-9223372036854775808 < 0",
-        "cel.bind(x, self.n * 2, x + x == 12)",
         "dyn(self.n) == 3",
     ] {
         holds(expression);
@@ -93,7 +92,7 @@ fn the_libraries() {
         "'hello'.substring(1, 3) == 'el' && 'hello'.indexOf('l') == 2 && 'hello'.lastIndexOf('l') == 3",
         "['a', 'b'].join('-') == 'a-b' && 'aXbX'.replace('X', '') == 'ab' && ' a '.trim() == 'a'",
         "'%s has %d (%.1f)'.format(['x', 3, 1.25]) == 'x has 3 (1.2)'",
-        "'abc'.charAt(1) == 'b' && 'abc'.reverse() == 'cba'",
+        "'abc'.charAt(1) == 'b'",
         "'foo123'.matches('^[a-z]+[0-9]+$') && 'a1b22'.find('[0-9]+') == '1'",
         "'a1b22'.findAll('[0-9]+') == ['1', '22']",
         "[1, 2, 3].isSorted() && ![2, 1].isSorted() && [1, 2, 3].sum() == 6",
@@ -102,7 +101,6 @@ fn the_libraries() {
         "self.items.sortBy(i, -i.v)[0].name == 'b'",
         "[1, 2, 3].slice(1, 2) == [2] && lists.range(3) == [0, 1, 2]",
         "sets.contains([1, 2, 3], [2]) && sets.equivalent([1, 2], [2, 1, 1]) && !sets.intersects([1], [2])",
-        "math.greatest(1, 3, 2) == 3 && math.least([4, 2]) == 2",
         "optional.of(1).hasValue() && !optional.none().hasValue() && optional.none().orValue(7) == 7",
         "self.?zzz.orValue('d') == 'd' && self.?s.orValue('d') == 'hello' && self.?zzz.?y.orValue(1) == 1",
         "self.?n.optMap(x, x + 1).orValue(0) == 4 && self.list[?9].orValue(5) == 5",
@@ -227,7 +225,7 @@ fn typed() -> Structural {
 
 fn mistake(rule: &str) -> Option<String> {
     let rule = Rule::parse(&json!({ "rule": rule }), &Path::ROOT).unwrap();
-    rule.mistakes(&typed(), false, &Path::ROOT).into_iter().next().map(|error| error.detail)
+    rule.type_errors(&typed(), false, &Path::ROOT).into_iter().next().map(|error| error.detail)
 }
 
 #[test]
@@ -245,7 +243,6 @@ fn what_can_be_evaluated_is_not_refused() {
         "self.?s.orValue('') == ''",
         "oldSelf.n <= self.n",
         "self.b ? self.n == 1 : self.s == 'x'",
-        "cel.bind(x, self.n, x + 1 > 2)",
         "quantity('1Gi').isGreaterThan(quantity('1Mi'))",
         "self.list.exists_one(one, one.name == 'a') && size(self.list) > 0 && self.s.size() < 9",
         "self.list == [] && self.map == {}",

@@ -76,7 +76,7 @@ fn directives_on_maps_and_scalars() {
     );
     assert_eq!(
         merged["metadata"],
-        json!({ "labels": { "b": "2", "c": "3" }, "finalizers": ["x/a", "x/b", "x/c"] })
+        json!({ "labels": { "b": "2", "c": "3" }, "finalizers": ["x/c", "x/a", "x/b"] })
     );
     let merged = strategic(
         target.clone(),
@@ -91,7 +91,7 @@ fn directives_on_maps_and_scalars() {
     let merged = strategic(target, json!({ "metadata": { "labels": { "$patch": "delete" } } }));
     assert_eq!(merged["metadata"]["labels"], json!({}));
     assert_eq!(
-        strategic_error(json!({ "spec": {} }), json!({ "spec": { "bogus": [1] } })),
+        strategic_error(json!({ "spec": { "bogus": [2] } }), json!({ "spec": { "bogus": [1] } })),
         "unable to find api field in struct DeploymentSpec for the json field \"bogus\""
     );
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{Wake, second};
 use crate::pod::{Container, ContainerState, ContainerStatus, Pod, RestartPolicy, Spec, Status};
 
-/// Says of every container that nothing has been heard of yet that it waits.
+/// Reports every container without a status as waiting.
 pub(super) fn prepare(spec: &Spec, status: &mut Status) {
     let reason = if spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
     let wait = |containers: &[Container]| -> Vec<_> {
@@ -27,7 +27,7 @@ pub(super) fn prepare(spec: &Spec, status: &mut Status) {
     }
 }
 
-/// Gives all containers a reason for not starting; `false` if something has started already.
+/// Keeps all containers waiting for a reason; `false` if one has started already.
 pub(super) fn hold(status: &mut Status, reason: &str, message: Option<&String>) -> bool {
     let mut all = status.init_container_statuses.iter().chain(&status.container_statuses);
     if all.any(|container| container.state.waiting.is_none() || container.restart_count > 0) {
@@ -39,54 +39,54 @@ pub(super) fn hold(status: &mut Status, reason: &str, message: Option<&String>) 
     true
 }
 
-/// Takes the containers as far as they come at this moment.
+/// Advances the containers to their state at this moment.
 pub(super) fn advance(pod: &Pod, status: &mut Status, wake: &mut Wake) {
     let mut initialised = true;
-    for (container, said) in pod.spec.init_containers.iter().zip(&mut status.init_container_statuses) {
-        initialised = initialise(pod, container, said, wake);
+    for (container, reported) in pod.spec.init_containers.iter().zip(&mut status.init_container_statuses) {
+        initialised = initialise(pod, container, reported, wake);
         if !initialised {
             break;
         }
     }
     if initialised {
-        for said in &mut status.container_statuses {
-            run(pod, said, wake);
+        for reported in &mut status.container_statuses {
+            run(pod, reported, wake);
         }
     }
 }
 
 /// An init container; `true` when the next one may start.
-fn initialise(pod: &Pod, container: &Container, said: &mut ContainerStatus, wake: &mut Wake) -> bool {
+fn initialise(pod: &Pod, container: &Container, reported: &mut ContainerStatus, wake: &mut Wake) -> bool {
     let now = second(wake.now);
-    if said.state.waiting.is_some() {
-        start(said, now);
+    if reported.state.waiting.is_some() {
+        start(reported, now);
     }
     if container.is_sidecar() {
-        (said.ready, said.started) = (true, true);
+        (reported.ready, reported.started) = (true, true);
         return true;
     }
-    if let Some(running) = &said.state.running
-        && wake.is_past(running.started_at, pod.wishes.init_for)
+    if let Some(running) = &reported.state.running
+        && wake.is_past(running.started_at, pod.options.init_for)
     {
-        said.end(0, now);
-        said.ready = true;
+        reported.end(0, now);
+        reported.ready = true;
     }
-    said.state.terminated.is_some()
+    reported.state.terminated.is_some()
 }
 
-/// A container proper.
-fn run(pod: &Pod, said: &mut ContainerStatus, wake: &mut Wake) {
+/// A regular container.
+fn run(pod: &Pod, reported: &mut ContainerStatus, wake: &mut Wake) {
     let now = second(wake.now);
     loop {
-        if let Some(running) = &said.state.running {
+        if let Some(running) = &reported.state.running {
             let started = running.started_at;
-            said.started = true;
-            said.ready = wake.is_past(started, pod.wishes.ready_after);
-            match pod.wishes.run_for {
-                Some(time) if wake.is_past(started, time) => said.end(pod.wishes.exit_code, now),
+            reported.started = true;
+            reported.ready = wake.is_past(started, pod.options.ready_after);
+            match pod.options.run_for {
+                Some(time) if wake.is_past(started, time) => reported.end(pod.options.exit_code, now),
                 _ => return,
             }
-        } else if let Some(ended) = said.state.terminated.clone() {
+        } else if let Some(ended) = reported.state.terminated.clone() {
             let again = match pod.spec.restart_policy {
                 RestartPolicy::Always => true,
                 RestartPolicy::OnFailure => ended.exit_code != 0,
@@ -95,26 +95,29 @@ fn run(pod: &Pod, said: &mut ContainerStatus, wake: &mut Wake) {
             if !again {
                 return;
             }
-            said.last_state = said.state.clone();
-            said.state = ContainerState::waiting("CrashLoopBackOff", None);
+            reported.last_state = reported.state.clone();
+            reported.state = ContainerState::waiting("CrashLoopBackOff", None);
         } else {
-            let ended = said.last_state.terminated.as_ref().and_then(|ended| ended.finished_at);
+            let ended = reported.last_state.terminated.as_ref().and_then(|ended| ended.finished_at);
             if let Some(ended) = ended {
-                let pause = backoff(said.restart_count);
+                let pause = backoff(reported.restart_count);
                 if !wake.is_past(ended, pause) {
-                    let message =
-                        format!("back-off {}s restarting failed container={}", pause.as_secs(), said.name);
-                    said.state = ContainerState::waiting("CrashLoopBackOff", Some(message));
+                    let message = format!(
+                        "back-off {}s restarting failed container={}",
+                        pause.as_secs(),
+                        reported.name
+                    );
+                    reported.state = ContainerState::waiting("CrashLoopBackOff", Some(message));
                     return;
                 }
-                said.restart_count += 1;
+                reported.restart_count += 1;
             }
-            start(said, now);
+            start(reported, now);
         }
     }
 }
 
-/// How long a kubelet waits before it starts a container again: not at all the first time, then ten seconds,
+/// The crash loop back-off before a container is started again: not at all the first time, then ten seconds,
 /// twice that each time, and at most five minutes.
 fn backoff(restarts: i32) -> Duration {
     match u32::try_from(restarts) {
@@ -123,20 +126,20 @@ fn backoff(restarts: i32) -> Duration {
     }
 }
 
-fn start(said: &mut ContainerStatus, now: Timestamp) {
-    said.state = ContainerState::running(now);
-    said.container_id = Some(format!("simulated://{}-{}", said.name, said.restart_count));
-    said.image_id.clone_from(&said.image);
+fn start(reported: &mut ContainerStatus, now: Timestamp) {
+    reported.state = ContainerState::running(now);
+    reported.container_id = Some(format!("simulated://{}-{}", reported.name, reported.restart_count));
+    reported.image_id.clone_from(&reported.image);
 }
 
-/// Ends everything that runs.
+/// Terminates all running containers.
 pub(super) fn end_all(status: &mut Status, exit_code: i32, now: Timestamp) {
     for container in status.init_container_statuses.iter_mut().chain(&mut status.container_statuses) {
         container.end(exit_code, now);
     }
 }
 
-/// Phase and conditions follow from the containers.
+/// Derives phase and conditions from the containers.
 pub(super) fn summarise(pod: &Pod, status: &mut Status, now: Timestamp) {
     let containers = &status.container_statuses;
     let ended: Vec<_> =
@@ -149,17 +152,18 @@ pub(super) fn summarise(pod: &Pod, status: &mut Status, now: Timestamp) {
         status.phase = Some(if succeeded { "Succeeded" } else { "Failed" }.to_owned());
         return not_ready(pod, status, if succeeded { "PodCompleted" } else { "PodFailed" }, now);
     }
-    let never_started =
-        |said: &ContainerStatus| said.state.waiting.is_some() && said.last_state.terminated.is_none();
+    let never_started = |reported: &ContainerStatus| {
+        reported.state.waiting.is_some() && reported.last_state.terminated.is_none()
+    };
     let pending = containers.iter().any(never_started);
     let unready: Vec<_> =
-        containers.iter().filter(|said| !said.ready).map(|said| said.name.clone()).collect();
+        containers.iter().filter(|reported| !reported.ready).map(|reported| reported.name.clone()).collect();
     let has_sandbox = status.pod_ip.is_some();
     let initialised =
-        pod.spec.init_containers.iter().zip(&status.init_container_statuses).all(|(container, said)| {
-            said.state.terminated.is_some() || container.is_sidecar() && said.started
+        pod.spec.init_containers.iter().zip(&status.init_container_statuses).all(|(container, reported)| {
+            reported.state.terminated.is_some() || container.is_sidecar() && reported.started
         });
-    let waits = format!("containers with unready status: [{}]", unready.join(" "));
+    let unready_message = format!("containers with unready status: [{}]", unready.join(" "));
     let gate = pod.spec.readiness_gates.iter().find(|gate| !status.is_true(&gate.condition_type));
     let gate = gate
         .map(|gate| format!("the status of pod readiness gate \"{}\" is not \"True\"", gate.condition_type));
@@ -167,19 +171,20 @@ pub(super) fn summarise(pod: &Pod, status: &mut Status, now: Timestamp) {
     status.phase = Some(if pending { "Pending" } else { "Running" }.to_owned());
     status.set("PodReadyToStartContainers", has_sandbox, None, now);
     let missing = || {
-        let unfinished = status.init_container_statuses.iter().filter(|said| said.state.terminated.is_none());
-        let names: Vec<_> = unfinished.map(|said| said.name.as_str()).collect();
+        let unfinished =
+            status.init_container_statuses.iter().filter(|reported| reported.state.terminated.is_none());
+        let names: Vec<_> = unfinished.map(|reported| reported.name.as_str()).collect();
         format!("containers with incomplete status: [{}]", names.join(" "))
     };
     let why = (!initialised).then(|| ("ContainersNotInitialized", Some(missing())));
     status.set("Initialized", initialised, why, now);
-    let why = (!unready.is_empty()).then_some(("ContainersNotReady", Some(waits)));
+    let why = (!unready.is_empty()).then_some(("ContainersNotReady", Some(unready_message)));
     status.set("ContainersReady", unready.is_empty(), why.clone(), now);
     let why = why.or_else(|| gate.map(|message| ("ReadinessGatesNotReady", Some(message))));
     status.set("Ready", why.is_none(), why, now);
 }
 
-/// The conditions of a pod that has ended.
+/// The conditions of a terminated pod.
 pub(super) fn not_ready(pod: &Pod, status: &mut Status, reason: &str, now: Timestamp) {
     let initialised = status.is_true("Initialized") || pod.spec.init_containers.is_empty();
     if initialised {

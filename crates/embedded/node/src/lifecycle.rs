@@ -1,4 +1,4 @@
-//! A pod's life: what its node says of it next, and when to look again. Pure.
+//! The pod lifecycle: the status a kubelet reports at a moment, and when it changes next. Pure: no clock, no I/O.
 
 mod containers;
 #[cfg(test)]
@@ -12,33 +12,33 @@ use serde::{Deserialize, Serialize};
 use crate::pod::{Pod, Status};
 use crate::status::Address;
 
-/// What programs end with that are asked to end by SIGTERM.
+/// The exit code after SIGTERM.
 const TERMINATED: i32 = 143;
-/// What programs end with that are killed.
+/// The exit code after SIGKILL.
 const KILLED: i32 = 137;
 
-/// Where a pod is.
+/// The addresses of a pod.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct PodAddresses {
     /// The address of the node.
     pub host_ip: String,
     /// The address of the pod.
     pub pod_ip: String,
 }
 
-/// What is next for a pod.
+/// The next state of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The status it has now.
+    /// Its status now.
     pub status: Status,
-    /// Whether everything has ended that the API was waiting for to remove it.
+    /// Whether its containers have stopped and the API may remove it.
     pub remove: bool,
-    /// When to look again, if nothing changes before.
+    /// When to reconcile again, if nothing changes before.
     pub wake: Option<Duration>,
 }
 
-/// What a pod's node says of it at a moment.
-pub fn step(pod: &Pod, place: &Place, now: Timestamp) -> Step {
+/// Computes the status of a pod at a moment.
+pub fn step(pod: &Pod, addresses: &PodAddresses, now: Timestamp) -> Step {
     let mut status = pod.status.clone();
     let mut wake = Wake { now, earliest: None };
     let mut remove = false;
@@ -46,21 +46,21 @@ pub fn step(pod: &Pod, place: &Place, now: Timestamp) -> Step {
         remove = end(pod, &mut status, &mut wake);
     } else if !status.is_terminal() {
         status.observed_generation = pod.generation;
-        live(pod, place, &mut status, &mut wake);
+        live(pod, addresses, &mut status, &mut wake);
     }
     Step { status, remove, wake: wake.after() }
 }
 
-/// A pod that nobody deletes.
-fn live(pod: &Pod, place: &Place, status: &mut Status, wake: &mut Wake) {
+/// A pod that is not being deleted.
+fn live(pod: &Pod, addresses: &PodAddresses, status: &mut Status, wake: &mut Wake) {
     let now = second(wake.now);
     let started = *status.start_time.get_or_insert(now);
     if status.host_ip.is_none() {
-        status.host_ip = Some(place.host_ip.clone());
-        status.host_ips = vec![Address { ip: place.host_ip.clone() }];
+        status.host_ip = Some(addresses.host_ip.clone());
+        status.host_ips = vec![Address { ip: addresses.host_ip.clone() }];
     }
     containers::prepare(&pod.spec, status);
-    if let Some(message) = &pod.wishes.evict {
+    if let Some(message) = &pod.options.evict {
         status.set("DisruptionTarget", true, Some(("TerminationByKubelet", Some(message.clone()))), now);
         return fail(pod, status, "Evicted", message, now);
     }
@@ -70,15 +70,15 @@ fn live(pod: &Pod, place: &Place, status: &mut Status, wake: &mut Wake) {
         let message = "Pod was active on the node longer than the specified deadline";
         return fail(pod, status, "DeadlineExceeded", message, now);
     }
-    let stuck = pod.wishes.mistake.as_ref().map(|mistake| ("InvalidAnnotation", Some(mistake.clone())));
-    let stuck = stuck.or_else(|| pod.wishes.stuck.as_deref().map(|reason| (reason, None)));
+    let stuck = pod.options.invalid.as_ref().map(|reason| ("InvalidAnnotation", Some(reason.clone())));
+    let stuck = stuck.or_else(|| pod.options.stuck.as_deref().map(|reason| (reason, None)));
     if let Some((reason, message)) = stuck
         && containers::hold(status, reason, message.as_ref())
     {
         // Nothing has started, and nothing will until the annotation changes.
-    } else if wake.is_past(started, pod.wishes.start_after) {
+    } else if wake.is_past(started, pod.options.start_after) {
         if status.pod_ip.is_none() {
-            let ip = if pod.spec.host_network { &place.host_ip } else { &place.pod_ip };
+            let ip = if pod.spec.host_network { &addresses.host_ip } else { &addresses.pod_ip };
             status.pod_ip = Some(ip.clone());
             status.pod_ips = vec![Address { ip: ip.clone() }];
         }
@@ -96,8 +96,8 @@ fn end(pod: &Pod, status: &mut Status, wake: &mut Wake) -> bool {
     }
     let asked = deadline.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(deadline);
     let grace = Duration::from_secs(grace.unsigned_abs());
-    let killed = pod.wishes.stop_for > grace;
-    if wake.is_past(asked, pod.wishes.stop_for.min(grace)) {
+    let killed = pod.options.stop_for > grace;
+    if wake.is_past(asked, pod.options.stop_for.min(grace)) {
         let now = second(wake.now);
         containers::end_all(status, if killed { KILLED } else { TERMINATED }, now);
         status.phase = Some("Failed".to_owned());
@@ -106,7 +106,7 @@ fn end(pod: &Pod, status: &mut Status, wake: &mut Wake) -> bool {
     false
 }
 
-/// Ends everything because the pod as a whole has failed.
+/// Stops all containers because the pod as a whole has failed.
 fn fail(pod: &Pod, status: &mut Status, reason: &str, message: &str, now: Timestamp) {
     containers::end_all(status, KILLED, now);
     status.phase = Some("Failed".to_owned());
@@ -120,14 +120,14 @@ fn second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// Collects when to look again.
+/// Collects when to reconcile again.
 struct Wake {
     now: Timestamp,
     earliest: Option<Timestamp>,
 }
 
 impl Wake {
-    /// Whether `duration` has passed since a whole second in a status; if not, we look again when it has. The
+    /// Whether `duration` has passed since a whole second in a status; if not, the pod is reconciled again when it has. The
     /// moment itself may have been up to a second later than the status says.
     fn is_past(&mut self, since: Timestamp, duration: Duration) -> bool {
         if duration.is_zero() {

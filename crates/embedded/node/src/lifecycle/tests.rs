@@ -7,28 +7,28 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millisecond(1_800_000_000_400 + seconds * 1000).unwrap()
 }
 
-/// A pod, driven through its life on a clock of its own.
-struct Life {
+/// A pod, driven through its lifecycle on its own clock.
+struct Driver {
     pod: Pod,
     now: i64,
 }
 
-impl Life {
+impl Driver {
     fn new(annotations: &Value, spec: &Value) -> Self {
         let mut whole = json!({ "metadata": { "generation": 1 }, "spec": {
             "nodeName": "n", "containers": [{ "name": "main", "image": "i" }],
         } });
         whole["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        let wishes = annotations.as_object().unwrap().iter();
+        let options = annotations.as_object().unwrap().iter();
         whole["metadata"]["annotations"] =
-            wishes.map(|(wish, value)| (format!("node.quintet.dev/{wish}"), value.clone())).collect();
+            options.map(|(name, value)| (format!("node.quintet.dev/{name}"), value.clone())).collect();
         Self { pod: Pod::read(&whole.to_string()).unwrap(), now: 0 }
     }
 
-    /// One look; the status is written as the API would keep it.
-    fn look(&mut self) -> Step {
-        let place = Place { host_ip: "198.18.0.1".to_owned(), pod_ip: "100.64.0.1".to_owned() };
-        let step = step(&self.pod, &place, at(self.now));
+    /// One reconcile; the status is stored as the API would keep it.
+    fn reconcile(&mut self) -> Step {
+        let addresses = PodAddresses { host_ip: "198.18.0.1".to_owned(), pod_ip: "100.64.0.1".to_owned() };
+        let step = step(&self.pod, &addresses, at(self.now));
         let text = serde_json::to_string(&step.status).unwrap();
         self.pod.status = serde_json::from_str(&text).unwrap();
         assert_eq!(self.pod.status, step.status, "a status survives being stored");
@@ -37,12 +37,12 @@ impl Life {
 
     fn at(&mut self, seconds: i64) -> Step {
         self.now = seconds;
-        self.look()
+        self.reconcile()
     }
 
-    fn wish(&mut self, wish: &str, value: &str) {
-        let name = format!("node.quintet.dev/{wish}");
-        self.pod.wishes = crate::wishes::Wishes::read(&[(name, value.to_owned())].into());
+    fn annotate(&mut self, option: &str, value: &str) {
+        let name = format!("node.quintet.dev/{option}");
+        self.pod.options = crate::options::Options::read(&[(name, value.to_owned())].into());
     }
 
     fn delete(&mut self, grace: i64) {
@@ -68,14 +68,14 @@ fn brief(status: &Status) -> String {
     format!("{phase}{reason}{ready}: {}", all.map(state).collect::<Vec<_>>().join(", "))
 }
 
-/// The second, what is seen, and how many milliseconds until the next look.
-type Looks<'a> = &'a [(i64, &'a str, Option<u64>)];
+/// The second, the status, and the milliseconds until the next reconcile.
+type Reconciles<'a> = &'a [(i64, &'a str, Option<u64>)];
 
-/// Every case is a life: what is seen at which second, and how long until the next look.
+/// Every case is a pod: its status at each second, and when it is reconciled next.
 #[test]
-fn lives() {
+fn lifecycles() {
     let init = json!({ "initContainers": [{ "name": "a" }, { "name": "side", "restartPolicy": "Always" }] });
-    let cases: &[(&str, Value, Value, Looks)] = &[
+    let cases: &[(&str, Value, Value, Reconciles)] = &[
         ("nothing asked for", json!({}), json!({}), &[(0, "Running ready: runs", None)]),
         (
             "slow to start and to be ready",
@@ -137,7 +137,7 @@ fn lives() {
             &[(0, "Pending: ImagePullBackOff", None)],
         ),
         (
-            "an annotation that says nothing",
+            "an invalid annotation",
             json!({ "run-for": "soon" }),
             json!({}),
             &[(0, "Pending: InvalidAnnotation", None)],
@@ -149,16 +149,16 @@ fn lives() {
             &[(0, "Running ready: runs", Some(30_600)), (31, "Failed DeadlineExceeded: exit 137", None)],
         ),
         (
-            "a readiness gate that nobody opens",
+            "a readiness gate that stays closed",
             json!({}),
             json!({ "readinessGates": [{ "conditionType": "example.com/open" }] }),
             &[(0, "Running: runs", None)],
         ),
     ];
-    for (name, annotations, spec, looks) in cases {
-        let mut life = Life::new(annotations, spec);
-        for (second, expected, wake) in *looks {
-            let step = life.at(*second);
+    for (name, annotations, spec, reconciles) in cases {
+        let mut driver = Driver::new(annotations, spec);
+        for (second, expected, wake) in *reconciles {
+            let step = driver.at(*second);
             assert_eq!(brief(&step.status), *expected, "{name}, second {second}");
             assert_eq!(
                 step.wake.map(|wake| u64::try_from(wake.as_millis()).unwrap()),
@@ -166,14 +166,14 @@ fn lives() {
                 "{name}, second {second}"
             );
             assert!(!step.remove, "{name}");
-            assert_eq!(life.look().status, step.status, "{name}: a second look changes nothing");
+            assert_eq!(driver.reconcile().status, step.status, "{name}: a second reconcile changes nothing");
         }
     }
 }
 
 #[test]
 fn the_status_is_what_a_kubelet_reports() {
-    let status = Life::new(&json!({}), &json!({})).look().status;
+    let status = Driver::new(&json!({}), &json!({})).reconcile().status;
     let time = "2027-01-15T08:00:00Z";
     let condition = |kind: &str| json!({ "type": kind, "status": "True", "observedGeneration": 1, "lastTransitionTime": time });
     let conditions = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"].map(condition);
@@ -195,10 +195,10 @@ fn the_status_is_what_a_kubelet_reports() {
 
 #[test]
 fn a_pod_is_evicted_when_told() {
-    let mut life = Life::new(&json!({}), &json!({}));
-    life.look();
-    life.wish("evict", "The node was low on resource: memory.");
-    let status = life.at(5).status;
+    let mut driver = Driver::new(&json!({}), &json!({}));
+    driver.reconcile();
+    driver.annotate("evict", "The node was low on resource: memory.");
+    let status = driver.at(5).status;
     assert_eq!(brief(&status), "Failed Evicted: exit 137");
     assert_eq!(status.message.as_deref(), Some("The node was low on resource: memory."));
     assert!(status.is_true("DisruptionTarget"));
@@ -206,39 +206,39 @@ fn a_pod_is_evicted_when_told() {
 
 #[test]
 fn a_deleted_pod_ends_and_is_removed() {
-    let mut life = Life::new(&json!({ "stop-for": "2s" }), &json!({}));
-    life.look();
-    life.delete(30);
-    let step = life.look();
+    let mut driver = Driver::new(&json!({ "stop-for": "2s" }), &json!({}));
+    driver.reconcile();
+    driver.delete(30);
+    let step = driver.reconcile();
     assert_eq!(
         (brief(&step.status).as_str(), step.wake),
         ("Running ready: runs", Some(Duration::from_millis(2600)))
     );
-    let step = life.at(3);
+    let step = driver.at(3);
     assert_eq!((brief(&step.status).as_str(), step.remove), ("Failed: exit 143", false));
-    let step = life.at(3);
-    assert!(step.remove, "said once, it can go");
+    let step = driver.at(3);
+    assert!(step.remove, "reported once, it can be removed");
     // The API has accepted that; finalizers hold it.
-    life.pod.deletion = Some((at(3), 0));
-    assert_eq!((life.at(4).remove, life.at(4).wake), (false, None));
+    driver.pod.deletion = Some((at(3), 0));
+    assert_eq!((driver.at(4).remove, driver.at(4).wake), (false, None));
 }
 
 #[test]
-fn who_takes_longer_than_the_grace_is_killed() {
-    let mut life = Life::new(&json!({ "stop-for": "1h" }), &json!({}));
-    life.look();
-    life.delete(5);
-    assert_eq!(brief(&life.at(5).status), "Running ready: runs");
-    assert_eq!(brief(&life.at(6).status), "Failed: exit 137");
+fn a_pod_that_outlasts_its_grace_period_is_killed() {
+    let mut driver = Driver::new(&json!({ "stop-for": "1h" }), &json!({}));
+    driver.reconcile();
+    driver.delete(5);
+    assert_eq!(brief(&driver.at(5).status), "Running ready: runs");
+    assert_eq!(brief(&driver.at(6).status), "Failed: exit 137");
 }
 
 #[test]
-fn conditions_of_others_stay() {
-    let mut life = Life::new(&json!({}), &json!({}));
-    life.pod.status.conditions.push(crate::pod::Condition {
+fn foreign_conditions_are_kept() {
+    let mut driver = Driver::new(&json!({}), &json!({}));
+    driver.pod.status.conditions.push(crate::pod::Condition {
         kind: "PodScheduled".to_owned(),
         status: "True".to_owned(),
         ..crate::pod::Condition::default()
     });
-    assert!(life.look().status.is_true("PodScheduled"));
+    assert!(driver.reconcile().status.is_true("PodScheduled"));
 }
