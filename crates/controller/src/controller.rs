@@ -208,6 +208,12 @@ impl Runtime {
         self.0.executor.api()
     }
 
+    /// What an [index](crate::index) writes with, and the tasks that have to end before the lease is given back.
+    pub(crate) fn index_parts(&self) -> (Executor, Leadership, Recorder, Arc<Metrics>, Tasks) {
+        let Shared { executor, leadership, recorder, metrics, workers, .. } = &*self.0;
+        (executor.clone(), leadership.clone(), recorder.clone(), Arc::clone(metrics), workers.clone())
+    }
+
     /// Adds a controller of the objects in `root`, `concurrency` of them at a time. It begins when its
     /// caches are complete and the runtime has started.
     pub fn add<C, T>(&self, controller: C, root: &Cache<T>, concurrency: usize) -> Setup

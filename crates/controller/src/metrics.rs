@@ -17,7 +17,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{error::Class, object::ApiKind};
+use crate::{error::Class, index::IndexMetrics, object::ApiKind};
 
 /// The registry that `/metrics` shows. Operators add their own families to it.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +107,7 @@ pub struct Metrics {
     watch_failures: Family<ByKindAndResult, Counter>,
     events: Family<ByOutcome, Counter>,
     leading: Family<ByLease, Gauge>,
+    pub(crate) index: IndexMetrics,
 }
 
 fn seconds() -> Histogram {
@@ -133,12 +134,14 @@ impl Metrics {
             watch_failures: Family::default(),
             events: Family::default(),
             leading: Family::default(),
+            index: IndexMetrics::default(),
         };
         registry.register(|registry| metrics.add_to(registry));
         Arc::new(metrics)
     }
 
     fn add_to(&self, registry: &mut Registry) {
+        self.index.add_to(registry);
         // The encoder appends `_total` to counters.
         registry.register(
             "controller_runtime_reconcile",

@@ -146,7 +146,8 @@ impl Executor {
         Ok(done)
     }
 
-    async fn act(&self, action: &Action) -> Result<Option<Written>, Error> {
+    /// Carries out one action that writes to Kubernetes; `None` if nothing had to be written.
+    pub(crate) async fn act(&self, action: &Action) -> Result<Option<Written>, Error> {
         match action {
             Action::Apply { kind, object, manager } => self.apply(kind, object, manager).await,
             Action::Create { kind, object, or_anybodys } => self.create(kind, object, *or_anybodys).await,

@@ -38,13 +38,15 @@ pub enum Reason {
     Retry,
     /// The plan asked to look again at this time.
     Timer,
+    /// An index decided to write it. That cuts no backoff short.
+    Decision,
 }
 
 impl Reason {
     /// Real changes go before restarts and resyncs, which may be many and are rarely urgent.
     fn priority(self) -> Priority {
         match self {
-            Self::Start | Self::Resync => Priority::Background,
+            Self::Start | Self::Resync | Self::Decision => Priority::Background,
             Self::Changed(_) | Self::Retry | Self::Timer => Priority::Change,
         }
     }
