@@ -217,7 +217,7 @@ impl<D> Write<D> {
 /// | `Conflict` | no | the current state was applied before: drop it, decide again |
 /// | `Refused` | no | drop it; decide again when something changed, or later |
 /// | `Lost` | unknown, maybe later | **keep it**, and decide the same write again until its outcome is known |
-/// | `Superseded` | no, it was never sent | the newer decision has replaced it |
+/// | `Superseded` | no | the newer decision has replaced it; this alone is no reason to decide again |
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WriteOutcome {

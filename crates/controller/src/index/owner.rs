@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
-    Index,
+    Index, WriteOutcome,
     audit::{Audit, Snapshot, rebuild},
     inbox::{Inbox, Message},
     metrics::MetricsOfIndex,
@@ -22,8 +22,8 @@ use crate::clock::Clock;
 /// A deadline is compared with the clock at least this often: the time of day may jump.
 const CLOCK_CHECK: Duration = Duration::from_mins(1);
 
-/// An index that is asked to decide at its own deadline and asks for the same deadline again must not spin.
-const DEADLINE_PACE: Duration = Duration::from_millis(100);
+/// An index that asks for a deadline in the past, or has more to decide though nothing arrives, must not spin.
+const PACE: Duration = Duration::from_millis(100);
 
 pub(super) struct Owner<I: Index> {
     pub(super) index: I,
@@ -40,8 +40,11 @@ pub(super) struct Owner<I: Index> {
 pub(super) struct State {
     /// It knows everything and holds the lease.
     pub(super) leads: bool,
-    /// Something arrived since it decided last, or it had more to decide than there was room for.
+    /// Something arrived since it decided last.
     pub(super) is_due: bool,
+    /// It used all the room and may have more to decide. An outcome makes room and is a reason to decide anyway; but writes
+    /// to objects that are held back take up none and may have no outcome for long.
+    pub(super) has_more: bool,
     /// When it decided last.
     pub(super) decided: Instant,
     pub(super) next_audit: Option<Instant>,
@@ -80,8 +83,9 @@ impl<I: Index> Owner<I> {
                     self.state.is_due = true;
                 }
                 Message::Outcome(decision, outcome) => {
+                    // The index itself replaced what is superseded: that is no reason to decide again.
+                    self.state.is_due |= outcome != WriteOutcome::Superseded;
                     self.index.outcome(decision, outcome, now);
-                    self.state.is_due = true;
                 }
                 Message::Read(read) => read(&self.index),
                 Message::Audit(answer) => audits.push(answer),
@@ -99,17 +103,19 @@ impl<I: Index> Owner<I> {
     }
 
     fn decide(&mut self, now: Timestamp) {
-        let deadline_is_due = self.index.next_deadline().is_some_and(|deadline| deadline <= now);
+        let deadline_is_due = || self.index.next_deadline().is_some_and(|deadline| deadline <= now);
+        let is_paced = self.state.decided + PACE <= Instant::now();
+        let is_due = self.state.is_due || (is_paced && (self.state.has_more || deadline_is_due()));
         let room = self.writer.room();
-        if !self.state.leads || room == 0 || !(self.state.is_due || deadline_is_due) {
+        if !self.state.leads || room == 0 || !is_due {
             return;
         }
         let started = StdInstant::now();
         let writes = self.index.decide(now, room);
         self.metrics.decided(writes.len(), started.elapsed());
         self.state.decided = Instant::now();
-        // One that used all the room may have more to decide.
-        self.state.is_due = !writes.is_empty() && writes.len() >= room;
+        self.state.is_due = false;
+        self.state.has_more = writes.len() >= room;
         for write in writes {
             self.writer.submit(write);
         }
@@ -117,13 +123,15 @@ impl<I: Index> Owner<I> {
 
     /// When to wake up though nothing arrives. Room in the writer comes with an outcome, which arrives.
     fn wake(&self) -> Option<Instant> {
-        let deadline = self.index.next_deadline().filter(|_| self.state.leads && self.writer.room() > 0);
-        let deadline = deadline.map(|deadline| {
+        let may_decide = self.state.leads && self.writer.room() > 0;
+        let deadline = self.index.next_deadline().map(|deadline| {
             let wait = deadline.duration_since(self.clock.now());
-            let wait = Duration::try_from(wait).unwrap_or(Duration::ZERO).min(CLOCK_CHECK);
-            (Instant::now() + wait).max(self.state.decided + DEADLINE_PACE)
+            Instant::now() + Duration::try_from(wait).unwrap_or(Duration::ZERO).min(CLOCK_CHECK)
         });
-        [deadline, self.state.next_audit].into_iter().flatten().min()
+        let more = self.state.has_more.then_some(self.state.decided);
+        let decide = [deadline, more].into_iter().flatten().min().filter(|_| may_decide);
+        let decide = decide.map(|at| at.max(self.state.decided + PACE));
+        [decide, self.state.next_audit].into_iter().flatten().min()
     }
 
     fn audit(&mut self, now: Timestamp) -> Audit {

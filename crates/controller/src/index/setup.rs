@@ -150,6 +150,7 @@ impl<I: Index> IndexSetup<I> {
             state: State {
                 leads: false,
                 is_due: false,
+                has_more: false,
                 decided: now,
                 next_audit: settings.audit_interval.map(|interval| now + interval),
             },

@@ -197,6 +197,10 @@ impl Connection {
             }
             Fate::Refused(code) => return Ok(status(code, "InternalError", "injected")),
             Fate::Conflict => return Ok(status(409, "Conflict", "injected")),
+            Fate::Late(wait) => {
+                self.serve_late(parts, body, wait);
+                return Err("connection reset by peer".into());
+            }
         }
         let accept = parts.headers.get("accept").map_or("", |value| value.to_str().unwrap()).to_owned();
         self.server.0.state.lock().accepts.push(accept);
@@ -211,6 +215,20 @@ impl Connection {
             Fate::AnswerLost => Err("connection reset by peer".into()),
             _ => Ok(answer),
         }
+    }
+
+    /// The request takes effect although its client has given it up.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the simulation")]
+    fn serve_late(self, parts: http::request::Parts, body: Bytes, wait: Duration) {
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            if !self.is_dead() {
+                let content_type =
+                    parts.headers.get("content-type").map_or("", |value| value.to_str().unwrap());
+                self.serve(&parts.method, &parts.uri, content_type, &body);
+                self.server.wake();
+            }
+        });
     }
 
     fn serve(&self, method: &Method, uri: &http::Uri, content_type: &str, body: &Bytes) -> Response<Body> {
