@@ -36,11 +36,13 @@ struct State<I: Index> {
     /// Where the pending event of an object is.
     events: HashMap<(SourceId, ObjectKey), u64>,
     next: u64,
+    /// Nobody takes anything out any more.
+    closed: bool,
 }
 
 impl<I: Index> Inbox<I> {
     pub(super) fn new() -> Self {
-        let state = State { messages: BTreeMap::new(), events: HashMap::new(), next: 0 };
+        let state = State { messages: BTreeMap::new(), events: HashMap::new(), next: 0, closed: false };
         Self { state: Mutex::new(state), ready: Notify::new() }
     }
 
@@ -48,7 +50,7 @@ impl<I: Index> Inbox<I> {
     /// happened, in order, with gaps.
     pub(super) fn event(&self, source: SourceId, key: ObjectKey, event: I::Event) {
         let mut state = self.state.lock();
-        let position = state.push(Message::Event(event));
+        let Some(position) = state.push(Message::Event(event)) else { return };
         let older = state.events.insert((source, key), position);
         if let Some(older) = older {
             state.messages.remove(&older);
@@ -69,6 +71,16 @@ impl<I: Index> Inbox<I> {
         std::mem::take(&mut state.messages).into_values()
     }
 
+    /// Drops everything, now and later: whoever waits for an answer hears that there is none.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.events.clear();
+        let messages = std::mem::take(&mut state.messages);
+        drop(state);
+        drop(messages);
+    }
+
     /// Whether an event or an outcome waits.
     pub(super) fn has_news(&self) -> bool {
         let state = self.state.lock();
@@ -83,10 +95,14 @@ impl<I: Index> Inbox<I> {
 }
 
 impl<I: Index> State<I> {
-    fn push(&mut self, message: Message<I>) -> u64 {
+    /// Returns where the message is; `None` if the inbox is closed.
+    fn push(&mut self, message: Message<I>) -> Option<u64> {
+        if self.closed {
+            return None;
+        }
         let position = self.next;
         self.next += 1;
         self.messages.insert(position, message);
-        position
+        Some(position)
     }
 }

@@ -145,6 +145,7 @@ pub trait Index: Send + 'static {
     }
 
     /// An index with the same settings and without objects, for audits.
+    #[must_use]
     fn empty(&self) -> Self
     where
         Self: Sized;

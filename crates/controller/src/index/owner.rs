@@ -50,6 +50,13 @@ pub(super) struct State {
     pub(super) next_audit: Option<Instant>,
 }
 
+impl<I: Index> Drop for Owner<I> {
+    /// However the task ends, also by a panic.
+    fn drop(&mut self) {
+        self.inbox.close();
+    }
+}
+
 impl<I: Index> Owner<I> {
     /// Follows the caches for ever, and decides once `knows_everything` has resolved.
     pub(super) async fn run(mut self, knows_everything: BoxFuture<'static, ()>) {

@@ -171,6 +171,7 @@ impl<I: Index> Writer<I> {
         let (class, asked) = (error.class(), error.retry_after());
         match class {
             Class::Conflict => tracing::debug!(index = I::NAME, attempts = pending.attempts, "{error}"),
+            Class::Bug => tracing::error!(index = I::NAME, attempts = pending.attempts, "{error}"),
             _ => tracing::warn!(index = I::NAME, attempts = pending.attempts, "{error}"),
         }
         let last = pending.attempts + 1 >= self.settings.attempts || self.leadership.is_lost();
@@ -192,10 +193,12 @@ impl<I: Index> Writer<I> {
             return true;
         }
         let Some(kind) = action.kind() else { return true };
+        // Asked before the read: by the time it is answered there may be another incarnation.
+        let known = self.caches.knowledge(kind, &target.1, &[].into());
         match self.executor.api().get(kind, &target.1).await {
             Ok(Some(text)) => self.caches.written(kind, &text),
             Ok(None) => {
-                if let Knowledge::Present(known) = self.caches.knowledge(kind, &target.1, &[].into()) {
+                if let Knowledge::Present(known) = known {
                     self.caches.gone(kind, &target.1, &known.uid);
                 }
             }
