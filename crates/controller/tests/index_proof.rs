@@ -2,7 +2,7 @@
 //!
 //! `QUINTET_SEEDS=5000 cargo test -p quintet-controller --test index_proof` searches longer.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 mod support;
 
