@@ -65,6 +65,7 @@ pub mod controller;
 pub mod error;
 pub mod events;
 pub mod executor;
+pub mod index;
 pub mod leader;
 pub mod limiter;
 pub mod metrics;

@@ -17,7 +17,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{error::Class, object::ApiKind};
+use crate::{error::Class, index::IndexMetrics, object::ApiKind};
 
 /// The registry that `/metrics` shows. Operators add their own families to it.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +114,7 @@ pub struct Metrics {
     events: Family<ByOutcome, Counter>,
     leading: Family<ByLease, Gauge>,
     ca_published: Family<ByPublication, Gauge>,
+    pub(crate) index: IndexMetrics,
 }
 
 fn seconds() -> Histogram {
@@ -141,12 +142,14 @@ impl Metrics {
             events: Family::default(),
             leading: Family::default(),
             ca_published: Family::default(),
+            index: IndexMetrics::default(),
         };
         registry.register(|registry| metrics.add_to(registry));
         Arc::new(metrics)
     }
 
     fn add_to(&self, registry: &mut Registry) {
+        self.index.add_to(registry);
         // The encoder appends `_total` to counters.
         registry.register(
             "controller_runtime_reconcile",

@@ -127,6 +127,12 @@ impl<T: Send + Sync + 'static> Cache<T> {
         all
     }
 
+    /// All objects as subscribers have been told of them, ordered by key: no change is told by half.
+    pub(crate) fn told(&self) -> Vec<Arc<Entry<T>>> {
+        let _telling = self.0.subscribers.lock();
+        self.all()
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.0.store.read().len()

@@ -239,6 +239,12 @@ impl Runtime {
         self.0.executor.api()
     }
 
+    /// What an [index](crate::index) writes with, and the tasks that have to end before the lease is released.
+    pub(crate) fn index_parts(&self) -> (Executor, Leadership, Recorder, Arc<Metrics>, Tasks) {
+        let Shared { executor, leadership, recorder, metrics, reconciles, .. } = &*self.0;
+        (executor.clone(), leadership.clone(), recorder.clone(), Arc::clone(metrics), reconciles.clone())
+    }
+
     /// Adds a controller of the objects in `root` that reconciles up to `concurrency` of them at a time. It
     /// begins when its caches are synced and the runtime has started.
     pub fn add<C, T>(&self, controller: C, root: &Cache<T>, concurrency: usize) -> Setup

@@ -170,7 +170,8 @@ impl Executor {
         Ok(done)
     }
 
-    async fn act<C>(&self, action: &Action<C>) -> Result<Option<Written>, Error> {
+    /// Carries out one action that writes to Kubernetes; `None` if nothing had to be written.
+    pub(crate) async fn act<C>(&self, action: &Action<C>) -> Result<Option<Written>, Error> {
         match action {
             Action::Apply { kind, object, manager } => self.apply(kind, object, manager).await,
             Action::Create { kind, object, accept_existing } => {

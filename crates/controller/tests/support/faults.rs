@@ -16,6 +16,10 @@ pub struct Odds {
     pub conflict: u64,
     /// The answer takes up to twice the client's deadline.
     pub slow: u64,
+    /// A write is rejected with 403 or 422 and has no effect.
+    pub rejected: u64,
+    /// The connection breaks, and the write takes effect up to four seconds later.
+    pub late: u64,
     /// A watch breaks off before an event.
     pub watch_dropped: u64,
     /// A watch that broke off finds its version compacted.
@@ -32,6 +36,8 @@ impl Odds {
             answer_lost: 60,
             conflict: 60,
             slow: 30,
+            rejected: 0,
+            late: 0,
             watch_dropped: 60,
             gap: 300,
             watch_delay_ms: 20_000,
@@ -46,6 +52,8 @@ pub enum Fate {
     Refused(u16),
     AnswerLost,
     Conflict,
+    /// The connection breaks at once, and the effect takes place after this long.
+    Late(Duration),
     /// Never answered, and without effect.
     Swallowed,
     /// The client dies before the effect takes place.
@@ -67,6 +75,8 @@ pub struct Faults {
     /// The client dies at this write, counted from one: before it takes effect, or after.
     pub crash: Option<(u64, bool)>,
     pub crashed: bool,
+    /// Faults so far, other than late watch events.
+    pub injected: u64,
     writes: u64,
 }
 
@@ -81,12 +91,24 @@ impl Faults {
             quota: None,
             crash: None,
             crashed: false,
+            injected: 0,
             writes: 0,
         }
     }
 
+    /// Writes so far.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
     /// Decides what happens to a request, and how long it takes.
     pub fn request(&mut self, writes: bool) -> (Duration, Fate) {
+        let (latency, fate) = self.fate(writes);
+        self.injected += u64::from(fate != Fate::Served || latency > Duration::from_secs(1));
+        (latency, fate)
+    }
+
+    fn fate(&mut self, writes: bool) -> (Duration, Fate) {
         let quick = Duration::from_millis(1 + self.rng.below(10));
         if self.away_until.is_some_and(|until| Instant::now() < until) {
             // Half of the requests are refused at once, the others hang until the client gives up.
@@ -112,6 +134,13 @@ impl Faults {
         if writes && self.chance(odds.conflict) {
             return (quick, Fate::Conflict);
         }
+        if writes && self.chance(odds.rejected) {
+            let code = [403, 422][usize::try_from(self.rng.below(2)).unwrap()];
+            return (quick, Fate::Refused(code));
+        }
+        if writes && self.chance(odds.late) {
+            return (quick, Fate::Late(Duration::from_millis(self.rng.below(4000))));
+        }
         if self.chance(odds.slow) {
             return (Duration::from_millis(self.rng.below(60_000)), Fate::Served);
         }
@@ -122,6 +151,7 @@ impl Faults {
     pub fn watch_event(&mut self) -> Option<Duration> {
         let away = self.away_until.is_some_and(|until| Instant::now() < until);
         if away || self.chance(self.odds.watch_dropped) {
+            self.injected += 1;
             return None;
         }
         Some(Duration::from_millis(self.rng.below(self.odds.watch_delay_ms + 1)))
@@ -129,7 +159,9 @@ impl Faults {
 
     /// Whether the history that a new watch needs is gone.
     pub fn history_is_gone(&mut self) -> bool {
-        self.chance(self.odds.gap)
+        let gone = self.chance(self.odds.gap);
+        self.injected += u64::from(gone);
+        gone
     }
 
     fn chance(&mut self, per_thousand: u64) -> bool {

@@ -11,6 +11,7 @@
 pub mod faults;
 pub mod garden;
 pub mod process;
+pub mod seats;
 pub mod server;
 pub mod store;
 

@@ -204,6 +204,10 @@ impl Connection {
             }
             Fate::Refused(code) => return Ok(status(code, "InternalError", "injected")),
             Fate::Conflict => return Ok(status(409, "Conflict", "injected")),
+            Fate::Late(wait) => {
+                self.serve_late(parts, body, wait);
+                return Err("connection reset by peer".into());
+            }
         }
         let accept = parts.headers.get("accept").map_or("", |value| value.to_str().unwrap()).to_owned();
         self.server.0.state.lock().accepts.push(accept);
@@ -218,6 +222,20 @@ impl Connection {
             Fate::AnswerLost => Err("connection reset by peer".into()),
             _ => Ok(answer),
         }
+    }
+
+    /// The request takes effect although its client has given it up.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the simulation")]
+    fn serve_late(self, parts: http::request::Parts, body: Bytes, wait: Duration) {
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            if !self.is_dead() {
+                let content_type =
+                    parts.headers.get("content-type").map_or("", |value| value.to_str().unwrap());
+                self.serve(&parts.method, &parts.uri, content_type, &body);
+                self.server.wake();
+            }
+        });
     }
 
     fn serve(&self, method: &Method, uri: &http::Uri, content_type: &str, body: &Bytes) -> Response<Body> {
@@ -381,16 +399,22 @@ impl Watch {
     }
 }
 
+/// Lists a page. All pages of a list show the state of the first one, as those of a real server do.
 fn list(state: &State, path: &Path, query: &Query) -> Response<Body> {
     let labels = query.get("labelSelector").unwrap_or_default();
-    let skip: usize = query.get("continue").map_or(0, |token| token.parse().unwrap());
+    let (version, skip) = match query.get("continue").and_then(|token| token.split_once('.')) {
+        Some((version, skip)) => (version.parse().unwrap(), skip.parse().unwrap()),
+        None => (state.store.version, 0),
+    };
+    let objects = state.store.objects_at(version);
     let limit = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap()).min(state.page);
-    let found = state.store.objects.iter().filter(|(place, _)| path.contains(place));
-    let mut found = found.map(|(_, object)| object).filter(|object| is_selected(object, labels)).skip(skip);
+    let found = objects.into_iter().filter(|(place, _)| path.contains(place));
+    let found = found.map(|(_, object)| object).filter(|object| is_selected(object, labels));
+    let mut found = found.skip(skip);
     let items: Vec<_> = found.by_ref().take(limit).cloned().collect();
-    let mut metadata = json!({"resourceVersion": state.store.version.to_string()});
+    let mut metadata = json!({"resourceVersion": version.to_string()});
     if found.next().is_some() {
-        metadata["continue"] = (skip + limit).to_string().into();
+        metadata["continue"] = format!("{version}.{}", skip + limit).into();
     }
     answer(200, &json!({"kind": "List", "metadata": metadata, "items": items}))
 }

@@ -72,6 +72,22 @@ impl Store {
         Ok(self.commit(place, "ADDED", object))
     }
 
+    /// The objects as they were at `version`.
+    pub fn objects_at(&self, version: u64) -> BTreeMap<&Place, &Value> {
+        if version == self.version {
+            return self.objects.iter().collect();
+        }
+        let mut objects = BTreeMap::new();
+        for event in self.log.iter().take_while(|event| event.version <= version) {
+            if event.kind == "DELETED" {
+                objects.remove(&event.place);
+            } else {
+                objects.insert(&event.place, &event.object);
+            }
+        }
+        objects
+    }
+
     /// Replaces an object by what `change` makes of it.
     pub fn update(
         &mut self,

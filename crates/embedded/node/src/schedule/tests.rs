@@ -1,5 +1,7 @@
 use quintet_controller::cache::{Cause, Change};
 
+use serde_json::Value;
+
 use super::*;
 
 fn node(name: &str, cpu: &str, labels: &Value) -> Node {
