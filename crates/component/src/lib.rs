@@ -42,6 +42,8 @@ pub struct Component {
     pub convert: Option<Convert>,
     /// Environment variables it reads; `manifests` hands on those that are set.
     pub environment: &'static [&'static str],
+    /// Fields of its objects and requests whose values may be secret, wherever they stand; `explain` leaves them out.
+    pub sensitive_fields: &'static [&'static str],
     /// Configures its controllers; `None` if Quintet has only its API so far.
     pub configure: Option<Configure>,
 }

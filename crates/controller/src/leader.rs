@@ -85,6 +85,11 @@ impl Leadership {
         Self(watch::Sender::new(LeaderState::Always).subscribe())
     }
 
+    /// Never leads: for a process that only reads.
+    pub fn never() -> Self {
+        Self(watch::Sender::new(LeaderState::Standby).subscribe())
+    }
+
     /// Whether there is an election, so that other replicas may have led before.
     pub fn is_contended(&self) -> bool {
         *self.0.borrow() != LeaderState::Always

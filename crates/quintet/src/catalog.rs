@@ -41,6 +41,11 @@ impl Catalog {
         self.components.iter().flat_map(|component| (component.crds)()).collect()
     }
 
+    /// Fields whose values may be secret, of all components.
+    pub(crate) fn sensitive_fields(&self) -> Vec<&'static str> {
+        self.components.iter().flat_map(|component| component.sensitive_fields).copied().collect()
+    }
+
     /// Converts an object to another version of its kind.
     pub(crate) fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConversionError> {
         quintet_component::convert(&self.components, object, api_version)

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Args;
-use quintet_api::config::Log;
+use quintet_api::config::{Log, Webhook};
 use quintet_api::conversion::ConversionError;
 use quintet_api::crd::{self, WebhookService};
 use quintet_apiserver::server::cluster::write_private;
@@ -117,7 +117,8 @@ fn converter(catalog: Catalog) -> Converter {
 
 /// Installs the CRDs of all components.
 async fn install(cluster: &Cluster, catalog: &Catalog) -> anyhow::Result<()> {
-    let webhooks = WebhookService { namespace: DEFAULT_NAMESPACE.into(), name: "quintet-webhook".into() };
+    let webhooks =
+        WebhookService { namespace: DEFAULT_NAMESPACE.into(), name: Webhook::default().service_name };
     let installed = cluster.api().define(NAME, crd::makers(catalog.crds(), &webhooks)).await;
     installed.context("cannot install the CRDs")
 }

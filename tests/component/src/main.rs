@@ -93,6 +93,7 @@ fn main() -> ExitCode {
         crds: || vec![Definition::stored::<Greeting>(Version::plain())],
         convert: None,
         environment: &["SIXTH_MOOD"],
+        sensitive_fields: &[],
         configure: Some(configure),
     });
     quintet::run(components)

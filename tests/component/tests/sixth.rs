@@ -95,6 +95,41 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// A Greeting gets its ConfigMap.
+fn runs_its_controller(kubeconfig: &Path) {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
+    runtime.block_on(async {
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        let client = kube::Client::try_from(config).unwrap();
+        let kind = kube::api::ApiResource {
+            group: "sixth.quintet.dev".into(),
+            version: "v1".into(),
+            api_version: "sixth.quintet.dev/v1".into(),
+            kind: "Greeting".into(),
+            plural: "greetings".into(),
+        };
+        let mut greeting = kube::api::DynamicObject::new("hello", &kind);
+        greeting.data = serde_json::json!({ "spec": { "text": "good morning" } });
+        let greetings =
+            kube::Api::<kube::api::DynamicObject>::namespaced_with(client.clone(), "default", &kind);
+        greetings.create(&kube::api::PostParams::default(), &greeting).await.unwrap();
+        let maps = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client, "default");
+        let said = async {
+            loop {
+                if let Some(map) = maps.get_opt("hello").await.unwrap() {
+                    return map.data.unwrap_or_default();
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let said = tokio::time::timeout(Duration::from_mins(1), said).await.unwrap();
+        assert_eq!(said["text"], "good morning");
+    });
+}
+
 #[test]
 fn it_runs_and_shows_up_in_readyz_and_metrics() {
     let directory = std::env::temp_dir().join(format!("quintet-sixth-{}", std::process::id()));
@@ -113,6 +148,7 @@ fn it_runs_and_shows_up_in_readyz_and_metrics() {
     assert!(ready.contains("sixth"), "{ready}");
     let metrics = get(health, "/metrics").unwrap();
     assert!(metrics.contains("sixth_greeters") && metrics.contains("\"greeting\""), "{metrics}");
+    runs_its_controller(&kubeconfig);
     let explained = sixth(&["explain", "greeting/nobody", "--kubeconfig"]).arg(&kubeconfig).output().unwrap();
     let message = String::from_utf8(explained.stderr).unwrap();
     assert!(message.contains("greeting default/nobody does not exist"), "{message}");

@@ -120,6 +120,13 @@ struct Shared {
     controllers: RwLock<Vec<Added>>,
 }
 
+/// When a runtime may write.
+enum Lead {
+    Always,
+    Never,
+    Elected(LeaseSettings),
+}
+
 /// What a runtime is made of.
 pub struct RuntimeParts {
     /// The API server. Writes of controllers are fenced by `leadership`.
@@ -147,13 +154,13 @@ impl Runtime {
         instance: &str,
         seed: Option<u64>,
     ) -> (Self, MetricsRegistry) {
-        Self::assemble(client, clock, instance, seed, None, &[])
+        Self::assemble(client, clock, instance, seed, Lead::Always, &[])
     }
 
     /// A runtime that observes these namespaces (all if none is named) and is never started, for
     /// [`Runtime::explain`].
     pub fn reader(client: kube::Client, clock: &Clock, namespaces: &[String]) -> (Self, MetricsRegistry) {
-        Self::assemble(client, clock, "reader", None, None, namespaces)
+        Self::assemble(client, clock, "reader", None, Lead::Never, namespaces)
     }
 
     /// The same for one of several replicas, which contend for a lease.
@@ -164,7 +171,7 @@ impl Runtime {
         seed: Option<u64>,
     ) -> (Self, MetricsRegistry) {
         let instance = lease.identity.clone();
-        Self::assemble(client, clock, &instance, seed, Some(lease), &[])
+        Self::assemble(client, clock, &instance, seed, Lead::Elected(lease), &[])
     }
 
     fn assemble(
@@ -172,7 +179,7 @@ impl Runtime {
         clock: &Clock,
         instance: &str,
         seed: Option<u64>,
-        lease: Option<LeaseSettings>,
+        lead: Lead,
         namespaces: &[String],
     ) -> (Self, MetricsRegistry) {
         let registry = MetricsRegistry::new();
@@ -181,12 +188,16 @@ impl Runtime {
         let api = Api::new(client, limiter, ApiSettings::default(), Arc::clone(&metrics));
         let tasks = Tasks::new();
         let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, instance);
-        let leadership = lease.map_or_else(Leadership::always, |lease| {
-            let election = Election::new(api.clone(), clock.clone(), lease);
-            let leadership = election.leadership();
-            tasks.spawn("leader election", election.run(tasks.clone()));
-            leadership
-        });
+        let leadership = match lead {
+            Lead::Always => Leadership::always(),
+            Lead::Never => Leadership::never(),
+            Lead::Elected(lease) => {
+                let election = Election::new(api.clone(), clock.clone(), lease);
+                let leadership = election.leadership();
+                tasks.spawn("leader election", election.run(tasks.clone()));
+                leadership
+            }
+        };
         let caches = Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), seed);
         let parts = RuntimeParts {
             caches: caches.in_namespaces(namespaces),

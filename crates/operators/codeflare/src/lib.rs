@@ -11,6 +11,7 @@ pub fn component() -> Component {
         crds: appwrapper::definitions,
         convert: None,
         environment: &[],
+        sensitive_fields: &[],
         configure: None,
     }
 }

@@ -12,6 +12,7 @@ pub fn component() -> Component {
         crds: || [mlflow::definitions(), vec![platform::mlflow_operator()]].concat(),
         convert: None,
         environment: &[],
+        sensitive_fields: &[],
         configure: None,
     }
 }

@@ -11,6 +11,7 @@ pub fn component() -> Component {
         crds: kueue::definitions,
         convert: Some(conversion::convert),
         environment: &[],
+        sensitive_fields: &[],
         configure: None,
     }
 }

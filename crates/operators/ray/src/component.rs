@@ -46,13 +46,20 @@ pub fn component() -> Component {
         crds: quintet_api::ray::definitions,
         convert: None,
         environment: ENVIRONMENT,
+        sensitive_fields: &[
+            "redis-password",
+            "redisPassword",
+            "runtimeEnvYAML",
+            "runtime_env",
+            "serveConfigV2",
+        ],
         configure: Some(configure),
     }
 }
 
 fn configure(context: &quintet_component::Context<'_>) -> Result<Operator, String> {
     let section: RayConfiguration =
-        context.configuration.section("ray").map_err(|error| error.to_string())?;
+        context.configuration.section(config::ray::CONFIG.component).map_err(|error| error.to_string())?;
     let mut settings = Settings::read(&section, &context.configuration.feature_gates, context.environment)?;
     settings.platform = platform(context);
     settings.use_kubernetes_proxy |= context.is_outside;

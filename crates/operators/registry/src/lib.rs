@@ -12,6 +12,7 @@ pub fn component() -> Component {
         crds: || [modelregistry::definitions(), aihub::definitions(), vec![platform::aihub()]].concat(),
         convert: Some(conversion::convert),
         environment: &[],
+        sensitive_fields: &[],
         configure: None,
     }
 }

@@ -3,6 +3,7 @@
 //! Runs the observe and plan steps of the operator in this process, read-only: no operator has to be reachable, and
 //! nothing is written. Services in the cluster, such as Ray dashboards, are reached through the API server.
 
+mod redact;
 mod report;
 
 use anyhow::{Context as _, Error, bail, ensure};
@@ -18,7 +19,7 @@ use crate::output::{self, Format};
 /// Explain what the operator sees of an object, what it would do now, and what it waits for.
 ///
 /// Reads the cluster and writes nothing. The output as YAML or JSON holds everything a decision depends on, so that a bug
-/// report can carry it; secret values are left out.
+/// report can carry it. Values that may be secret, such as those of environment variables, are left out.
 #[derive(Args)]
 #[command(after_help = "Examples:
   quintet explain rayjob/train                 why does this job not run?
@@ -34,6 +35,9 @@ pub(crate) struct Arguments {
     /// Print everything as YAML or JSON instead of a report.
     #[arg(short, long)]
     output: Option<Format>,
+    /// Print values that may be secret too. An exact replay of the decision needs them.
+    #[arg(long)]
+    show_values: bool,
     #[command(flatten)]
     configuration: ConfigurationArguments,
     #[command(flatten)]
@@ -48,7 +52,8 @@ fn object(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()> {
-    let Arguments { object: (kind, name), namespace, output, configuration, cluster } = arguments;
+    let Arguments { object: (kind, name), namespace, output, show_values, configuration, cluster } =
+        arguments;
     let mut configuration = configuration.into_configuration(catalog)?;
     let is_namespaced = is_namespaced(catalog, &kind)?;
     cluster::block_on(async move {
@@ -56,14 +61,27 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
         let namespace = namespace.unwrap_or_else(|| cluster.namespace.clone());
         let key = if is_namespaced { ObjectKey::new(&namespace, &name) } else { ObjectKey::cluster(&name) };
         if is_namespaced {
-            configuration.process.watch_namespaces = vec![namespace];
+            let watched = &mut configuration.process.watch_namespaces;
+            ensure!(
+                watched.is_empty() || watched.contains(&namespace),
+                "the operator does not watch the namespace {namespace}; it watches {}",
+                watched.join(", ")
+            );
+            *watched = vec![namespace];
         }
         let platform = Platform::discover(&cluster.client).await;
         let platform = platform.context("cannot discover the APIs of the cluster")?;
         let operators = catalog.configure_outside(&configuration, &platform)?;
         let runtime = read_only_runtime(operators, &cluster, &configuration.process.watch_namespaces)?;
-        let explanations = runtime.explain(&kind, &key).await.map_err(Error::from)?;
+        let mut explanations = runtime.explain(&kind, &key).await.map_err(Error::from)?;
         ensure!(!explanations.is_empty(), "{kind} {key} does not exist at {}", cluster.address);
+        if !show_values {
+            let sensitive = catalog.sensitive_fields();
+            for explanation in &mut explanations {
+                redact::redact(&mut explanation.observed, &sensitive);
+                redact::redact(&mut explanation.plan, &sensitive);
+            }
+        }
         match output {
             None => output::print(&report::report(&kind, &key, &explanations)),
             Some(Format::Yaml) => output::print_yaml(&explanations),

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// leader election.
     #[arg(long)]
     replicas: Option<u32>,
-    /// The cluster is OpenShift: Ray dashboards get Routes.
+    /// The cluster is OpenShift: grant what its APIs need, such as Routes.
     #[arg(long)]
     openshift: bool,
     #[command(flatten)]

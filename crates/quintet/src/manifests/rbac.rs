@@ -32,7 +32,10 @@ pub(super) fn objects(
     let both = |kind: &str, metadata: Value, rules: Value| {
         [role(kind, metadata.clone(), rules), binding(kind, metadata)]
     };
-    let mut for_all = publication_rules(namespace, components, operators);
+    // Certificates from a directory are published by whoever provides them; the operator only verifies them.
+    let issues_certificates = webhook.cert_dir.is_none();
+    let publish: &[&str] = if issues_certificates { &["get", "patch"] } else { &["get"] };
+    let mut for_all = publication_rules(namespace, components, operators, publish);
     for_all
         .extend(operators.iter().flat_map(|one| &one.operator.permissions.cluster).map(|rule| json!(rule)));
     let where_it_watches = watched_rules(operators);
@@ -45,10 +48,11 @@ pub(super) fn objects(
         rule("coordination.k8s.io", &["leases"], &[lease], &["get", "update"]),
     ];
     let lease_namespace = leader_election.resource_namespace.as_deref().unwrap_or(namespace);
-    let mut at_home = vec![
-        rule("", &["secrets"], &[], &["create"]),
-        rule("", &["secrets"], &[&webhook.secret_name], &["get", "update"]),
-    ];
+    let mut at_home = Vec::new();
+    if issues_certificates {
+        at_home.push(rule("", &["secrets"], &[], &["create"]));
+        at_home.push(rule("", &["secrets"], &[&webhook.secret_name], &["get", "update"]));
+    }
     let mut objects =
         vec![json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(namespace, NAME) })];
     let everywhere = json!({ "name": shared_name(namespace, NAME), "labels": labels() });
@@ -87,14 +91,19 @@ fn watched_rules(operators: &[Configured]) -> Vec<Value> {
 
 /// What publishing the certificate authority takes: in the CRDs and webhook configurations of enabled components, and in
 /// no others.
-fn publication_rules(namespace: &str, components: &[Component], operators: &[Configured]) -> Vec<Value> {
+fn publication_rules(
+    namespace: &str,
+    components: &[Component],
+    operators: &[Configured],
+    verbs: &[&str],
+) -> Vec<Value> {
     let mut rules = Vec::new();
     let mut publish = |group: &str, resource: &str, mut names: Vec<String>| {
         names.sort();
         names.dedup();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         if !names.is_empty() {
-            rules.push(rule(group, &[resource], &names, &["get", "patch"]));
+            rules.push(rule(group, &[resource], &names, verbs));
         }
     };
     let converted = components.iter().flat_map(Component::converted_crds).collect();

@@ -285,7 +285,14 @@ fn start_operators(
         let attempt = || format!("cannot start {}", component.name());
         (operator.start)(process).with_context(attempt)?;
         for webhook in operator.webhooks {
+            let path = webhook.path;
+            ensure!(!routes.paths().any(|known| known == path), "two webhooks have the path {path}");
             routes = (webhook.handler)(routes, process.runtime).with_context(attempt)?;
+            ensure!(
+                routes.paths().any(|known| known == path),
+                "the webhook {} has no handler at {path}",
+                webhook.name
+            );
         }
     }
     Ok(routes)
