@@ -1,4 +1,4 @@
-//! Names of the objects made for Ray clusters, shortened as upstream shortens them: running clusters are
+//! Names of the objects made for Ray clusters, shortened as by KubeRay's `utils.CheckName`: running clusters are
 //! found by these names.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -23,13 +23,13 @@ use super::{
     ProxyAddress, Submission,
 };
 
-/// Ray's dashboard responses from memory; upstream waits this long too.
+/// Ray's dashboard answers from memory. The timeout of KubeRay's `dashboardclient`.
 const DIRECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The API server is one more hop, with its own limits; as upstream.
+/// The API server is one more hop, with its own limits. The timeout of KubeRay's `dashboardclient` for proxies.
 const PROXIED_TIMEOUT: Duration = Duration::from_secs(10);
-/// Answers grow with the number of Serve deployments; thousands of them fit.
+/// Responses grow with the number of Serve deployments; thousands of them fit.
 const MAX_BODY: usize = 8 << 20;
-/// What is shown of an response that means no.
+/// What is shown of a response that means no.
 const SHOWN_BODY: usize = 160;
 /// How much of it is logged at debug level.
 const LOGGED_BODY: usize = 512;
@@ -113,7 +113,7 @@ pub struct HttpDashboard {
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// An response with its body.
+/// A response with its body.
 struct Reply {
     url: String,
     status: StatusCode,
@@ -139,7 +139,7 @@ impl HttpDashboard {
         Self { route, timeout, tokens: Box::new(tokens), client }
     }
 
-    /// The same, but waiting this long for an response.
+    /// The same, but waiting this long for a response.
     #[must_use]
     pub fn waiting(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

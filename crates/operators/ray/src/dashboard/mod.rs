@@ -203,7 +203,7 @@ pub enum DashboardError {
         /// Why.
         cause: String,
     },
-    /// An response that means no.
+    /// A response that means no.
     #[error("{url} answered {code}: {body}")]
     Refused {
         /// What was asked.
@@ -213,7 +213,7 @@ pub enum DashboardError {
         /// The beginning of the body.
         body: String,
     },
-    /// An response that makes no sense.
+    /// A response that makes no sense.
     #[error("{url} answered something that cannot be read: {cause}")]
     Garbage {
         /// What was asked.

@@ -23,16 +23,16 @@ const INFLIGHT: usize = 32;
 /// Of those, polls that were not answered the last time: they mostly wait until they are given up.
 const INFLIGHT_FAILING: usize = INFLIGHT / 2;
 
-/// After an event elsewhere the response is waited for, and its absence is held against Ray: upstream's operator gives it
-/// half a minute, and asks all the time.
+/// After the end of a submitter the next response decides, and so does its absence: KubeRay's rayjob_controller.go
+/// gives Ray half a minute, and polls all the time.
 const URGENT: Duration = Duration::from_secs(30);
 
-/// Something to ask Ray again and again.
+/// A request to Ray that is repeated.
 pub trait Poll: Clone + Eq + Hash + Send + Sync + 'static {
     /// What Ray says.
     type Response: Clone + PartialEq + Send + Sync + 'static;
 
-    /// Who does not response is asked less and less often; it is heard of within this time when it is back.
+    /// A dashboard that does not respond is polled less and less often, but at least this often.
     const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
     /// Whether this is what one hopes to hear; otherwise it is asked less and less often.

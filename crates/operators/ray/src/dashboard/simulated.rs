@@ -22,9 +22,9 @@ use super::{
 pub struct Faults {
     /// No response within the deadline.
     pub silent: u64,
-    /// An response of the 5xx kind.
+    /// A response of the 5xx kind.
     pub refusing: u64,
-    /// An response that cannot be read.
+    /// A response that cannot be read.
     pub garbled: u64,
     /// An order that is carried out although its response is lost.
     pub lost_answers: u64,
@@ -86,7 +86,7 @@ pub struct SimulatedDashboard {
 
 /// Serve's applications are up this long after they were deployed.
 const DEPLOYING: Duration = Duration::from_secs(5);
-/// What a client waits for an response.
+/// What a client waits for a response.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 impl SimulatedDashboard {

@@ -41,7 +41,7 @@ use crate::{
     watches::{self, ServiceView},
 };
 
-/// How often Ray is asked; upstream looks as often.
+/// How often Ray is polled: `ServiceDefaultRequeueDuration` in KubeRay's rayservice_controller.go.
 const POLL: Duration = Duration::from_secs(2);
 
 /// What is done about a RayService, with requests to Ray.

@@ -11,7 +11,7 @@ use crate::dashboard::{
     segment,
 };
 
-/// How long Ray may take to accept the job, as upstream waits.
+/// How long Ray may take to accept the job.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A job and where it goes.

@@ -1,5 +1,5 @@
 //! What users can get wrong, and what they are told. Each rule is checked in the controller before anything is made;
-//! webhooks check names and uniqueness only, as upstream's do.
+//! webhooks check names and uniqueness only, as KubeRay's `pkg/webhooks/v1` does.
 
 pub mod metadata;
 pub mod webhook;

@@ -1,4 +1,5 @@
-//! What the webhooks of Ray's kinds refuse: names only, as upstream's do. The rest is told in events and status.
+//! What the webhooks of Ray's kinds refuse: names only, as KubeRay's `pkg/webhooks/v1` does. The rest is
+//! reported in events and status.
 
 use quintet_api::ray::v1::{RayCluster, RayJob, RayService};
 use quintet_controller::webhook::{Routes, Verdict as Answer};

@@ -30,7 +30,7 @@ use crate::{
     finalizers, labels, names, schedulers,
 };
 
-/// As upstream: a little more patience than the time itself.
+/// How often Ray is polled: `RayJobDefaultRequeueDuration` in KubeRay's rayjob_controller.go.
 pub(super) const POLL: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// How long a deletion waits for a Ray job that cannot be stopped, because the token for it is gone.
