@@ -16,7 +16,7 @@ use crate::{
 
 /// Switches the validating webhooks on, as in KubeRay's `main.go`.
 const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";
-/// Prefers Ingresses to Routes on OpenShift, as in KubeRay's `common/openshift.go`.
+/// Prefers Ingresses to Routes on OpenShift.
 const USE_INGRESS_ON_OPENSHIFT: &str = "USE_INGRESS_ON_OPENSHIFT";
 
 /// The variables of KubeRay's operator that Quintet honours.
