@@ -82,6 +82,34 @@ async fn a_status_update_counts_that_pod_only() {
     assert_eq!(indexes.usage("default").parsed - before, 10, "1,990 others are not parsed again");
 }
 
+#[test]
+fn a_write_does_not_wait_for_readers_of_indexes() {
+    let store = Arc::new(Store::in_memory());
+    let put = |bucket: &str, name: &str| Write {
+        bucket: bucket.into(),
+        key: format!("n0/{name}").into(),
+        expect: Expect::Absent,
+        put: Some(Put::new("v1".into(), &object(bucket, 1), 0)),
+        parents: Vec::new(),
+    };
+    block_on(store.write(put("core/resourcequotas", "q"))).unwrap();
+    let indexes = store.indexes();
+    let readers = (indexes.services(), indexes.usage("n0"));
+    let writes = [put("core/services", "s"), put("core/pods", "p")];
+    let (done, written) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn({
+        let store = Arc::clone(&store);
+        move || {
+            writes.into_iter().for_each(|write| drop(block_on(store.write(write)).unwrap()));
+            done.send(()).unwrap();
+        }
+    });
+    written.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+    drop(readers);
+    writer.join().unwrap();
+    assert!(indexes.usage("n0").contains("n0", "core/pods", "n0/p"), "readers see it from then on");
+}
+
 fn pod(name: &str, cpu: &str, phase: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
