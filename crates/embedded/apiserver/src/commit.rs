@@ -28,7 +28,17 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The object is stored: the store speaks for its address and its share of quotas from now on.
+    /// The object gets another name for its next attempt.
+    pub(crate) fn rename(&self, name: &str) {
+        if let Some(claim) = &self.claim {
+            claim.rename(name);
+        }
+        if let Some(reservation) = &self.reservation {
+            reservation.rename(name);
+        }
+    }
+
+    /// The object is stored: its address and its share of quotas are counted from the store from now on.
     fn settle(self) {
         let Self { claim, reservation } = self;
         drop(claim);

@@ -9,7 +9,10 @@ use std::{
 use serde_json::Value;
 
 use super::Changed;
-use crate::json::{items, text};
+use crate::{
+    json::{items, text},
+    store::{key_of, split_key},
+};
 
 pub(super) const BUCKET: &str = "core/services";
 
@@ -138,6 +141,13 @@ impl ServiceIndex {
         self.next_claim += 1;
         self.claims.insert(self.next_claim, (key, allocation));
         self.next_claim
+    }
+
+    /// The service of a claim got another name in its namespace.
+    pub(crate) fn rename(&mut self, claim: u64, name: &str) {
+        if let Some((key, _)) = self.claims.get_mut(&claim) {
+            *key = key_of(split_key(key).0, name);
+        }
     }
 
     pub(crate) fn release(&mut self, claim: u64) {

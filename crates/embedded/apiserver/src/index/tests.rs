@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    Api, Caller, Clock,
+    Api, Caller, Clock, admission,
+    commit::Held,
     store::{Expect, Put, Store, Write},
+    verbs::RequestContext,
 };
 
 async fn send(api: &Api, method: &str, path: &str, body: Value) -> u16 {
@@ -248,6 +250,23 @@ proptest! {
         drop(store);
         std::fs::remove_dir_all(&path).unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_service_cannot_take_what_a_renamed_one_was_given() {
+    let api = Api::in_memory(&[]).await.unwrap();
+    let path = "/api/v1/namespaces/default/services";
+    let ported = |port: i64| json!({"metadata": {"name": "a"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}});
+    assert_eq!(send(&api, "POST", path, ported(31_001)).await, 201);
+    // Another service is created with the generated name "a", which is taken, and tries another.
+    let resource = api.built_in("", "services").unwrap();
+    let context = RequestContext::internal(&api, &resource, "default", "");
+    let claim = admission::allocate(&context, &mut ported(31_002), None).unwrap();
+    let held = Held { claim, reservation: None };
+    held.rename("b");
+    assert_eq!(send(&api, "PATCH", &format!("{path}/a"), ported(31_002)).await, 422);
+    drop(held);
+    assert_eq!(send(&api, "PATCH", &format!("{path}/a"), ported(31_002)).await, 200);
 }
 
 #[tokio::test]
