@@ -5,12 +5,16 @@ mod support;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use http::Request;
-use quintet_apiserver::{Api, Cluster, Settings};
+use quintet_apiserver::{
+    Api, Cluster, Settings,
+    store::{Expect, Put, Write, WriteError},
+};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use serde_json::{Value, json};
-use support::{api, send};
+use support::{Disk, api, api_on, eventually, send};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// A field of the wire format with bytes in it.
@@ -126,6 +130,46 @@ async fn long_lists_take_no_longer_than_they_must() {
         }
     }
     assert!(long / LONG <= short / SHORT * MOST, "{LONG} owners take {long:?}, {SHORT} take {short:?}");
+}
+
+/// Fills the queue of a paused store with writes whose callers give up, until it takes no more. Returns how many.
+fn fill_queue(api: &Api, object: &Value) -> usize {
+    let queue = |n: usize| {
+        let write = Write {
+            bucket: "core/configmaps".into(),
+            key: format!("default/queued{n}").into(),
+            expect: Expect::Absent,
+            put: Some(Put::new("v1".into(), object, 0)),
+            parents: Vec::new(),
+        };
+        api.store().write(write).now_or_never()
+    };
+    (0..).find(|n| matches!(queue(*n), Some(Err(WriteError::Overloaded)))).unwrap()
+}
+
+#[tokio::test]
+async fn writes_are_rejected_with_retry_after_while_too_many_wait_for_the_disk() {
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let sizes = [(0, 4000..=4096), (1 << 19, 120..=128)];
+    for (size, expected) in sizes {
+        let disk = Disk::new(&format!("overload-{size}"));
+        let api = api_on(disk.store()).await;
+        let pause = api.store().pause_writes();
+        let object = json!({"metadata": {"name": "x"}, "data": {"x": "x".repeat(size)}});
+        let queued = fill_queue(&api, &object);
+        assert!(expected.contains(&queued), "{queued} writes of {size} bytes wait");
+        let body = json!({"metadata": {"name": "m"}, "data": {"x": "x".repeat(size)}});
+        let rejected = send(&api, "POST", maps, body.clone()).await;
+        assert_eq!(rejected.code, 429, "{}", rejected.message());
+        assert_eq!(rejected.headers["retry-after"], "1");
+        assert_eq!(rejected.body["reason"], "TooManyRequests");
+        assert_eq!(send(&api, "GET", maps, None).await.code, 200, "reads go on");
+        drop(pause);
+        eventually(async || send(&api, "POST", maps, body.clone()).await.code == 201).await;
+        let stored = api.store().objects("core/configmaps", "default/queued").len();
+        assert_eq!(stored, queued, "what was accepted is stored");
+        api.stop().await;
+    }
 }
 
 #[tokio::test]
