@@ -5,7 +5,7 @@
 //! owns the write together with what the write holds (service addresses, quota) and what must follow it (a definition
 //! is established, a namespace gets its service account).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use tokio::task::JoinError;
@@ -17,8 +17,12 @@ use crate::{
     auth::rbac,
     controllers, crd,
     resources::Resource,
+    status::Failure,
     store::{Entry, Write, WriteError},
 };
+
+/// When to try again after the store was overloaded.
+const OVERLOAD_RETRY_SECONDS: u32 = 1;
 
 /// What a write holds until the store has decided: given back if the write fails.
 #[derive(Debug, Default)]
@@ -28,12 +32,33 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The object is stored: the store speaks for its address and its share of quotas from now on.
+    /// The object gets another name for its next attempt.
+    pub(crate) fn rename(&self, name: &str) {
+        if let Some(claim) = &self.claim {
+            claim.rename(name);
+        }
+        if let Some(reservation) = &self.reservation {
+            reservation.rename(name);
+        }
+    }
+
+    /// The object is stored: its address and its share of quotas are counted from the store from now on.
     fn settle(self) {
         let Self { claim, reservation } = self;
         drop(claim);
         if let Some(reservation) = reservation {
             reservation.keep();
+        }
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Overloaded => {
+                Self::new(429, "TooManyRequests", error.to_string()).retry_after(OVERLOAD_RETRY_SECONDS)
+            }
+            _ => Self::internal(error),
         }
     }
 }
@@ -104,11 +129,20 @@ impl Api {
 
     fn follow_up<'a>(&'a self, follow_up: FollowUp, name: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let outcome = match follow_up {
-                FollowUp::Definition => crd::establish(self, name).await,
-                FollowUp::Namespace => controllers::namespaces::complete(self, name).await,
-                FollowUp::ApiService => aggregation::refresh_service(self, name).await,
-                FollowUp::ClusterRole => rbac::aggregate(self).await,
+            // The write stands, and nobody else would repeat its follow-up when the store is overloaded.
+            let outcome = loop {
+                let outcome = match follow_up {
+                    FollowUp::Definition => crd::establish(self, name).await,
+                    FollowUp::Namespace => controllers::namespaces::complete(self, name).await,
+                    FollowUp::ApiService => aggregation::refresh_service(self, name).await,
+                    FollowUp::ClusterRole => rbac::aggregate(self).await,
+                };
+                match outcome {
+                    Err(failure) if failure.code() == 429 => {
+                        tokio::time::sleep(Duration::from_secs(OVERLOAD_RETRY_SECONDS.into())).await;
+                    }
+                    outcome => break outcome,
+                }
             };
             if let Err(failure) = outcome {
                 tracing::warn!("follow-up {follow_up:?} of a write of {name:?} failed: {failure}");

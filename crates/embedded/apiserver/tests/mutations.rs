@@ -15,14 +15,9 @@ fn valid() -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// Numbers that follow from a seed.
-struct Random(u64);
-
-impl Random {
-    fn for_subresource(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit.max(1)
-    }
+/// An index into something of this length, or zero.
+fn index(rng: &Rng, length: usize) -> usize {
+    usize::try_from(rng.below(u64::try_from(length).unwrap())).unwrap()
 }
 
 /// Pieces that mean something to somebody.
@@ -49,19 +44,19 @@ const PIECES: [&[u8]; 20] = [
     b"\xf0\x9f\xa6\x80",
 ];
 
-fn damage(text: &[u8], random: &mut Random) -> Vec<u8> {
+fn damage(text: &[u8], rng: &Rng) -> Vec<u8> {
     let mut text = text.to_vec();
-    for _ in 0..=random.for_subresource(3) {
-        let at = random.for_subresource(text.len() + 1);
-        let end = (at + random.for_subresource(8)).min(text.len());
-        match random.for_subresource(4) {
+    for _ in 0..=index(rng, 3) {
+        let at = index(rng, text.len() + 1);
+        let end = (at + index(rng, 8)).min(text.len());
+        match index(rng, 4) {
             0 => drop(text.drain(at..end)),
-            1 => drop(text.splice(at..end, PIECES[random.for_subresource(PIECES.len())].iter().copied())),
+            1 => drop(text.splice(at..end, PIECES[index(rng, PIECES.len())].iter().copied())),
             2 => {
-                let copy = text[at..end].repeat(1 + random.for_subresource(20));
+                let copy = text[at..end].repeat(1 + index(rng, 20));
                 drop(text.splice(at..at, copy));
             }
-            _ if at < text.len() => text[at] ^= 1 << random.for_subresource(8),
+            _ if at < text.len() => text[at] ^= 1 << index(rng, 8),
             _ => {}
         }
     }
@@ -83,8 +78,8 @@ async fn damaged_requests_are_answered() {
             api.stop().await;
             api = template.fork(Clock::system(), Rng::seeded(seed));
         }
-        let mut random = Random(seed);
-        let request = damage(&valid[random.for_subresource(valid.len())], &mut random);
+        let rng = Rng::seeded(seed);
+        let request = damage(&valid[index(&rng, valid.len())], &rng);
         if let Some(request) = parse(&request) {
             answered(&api, request, &format!("seed {seed}")).await;
         }

@@ -25,6 +25,13 @@ const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 #[derive(Debug)]
 pub(crate) struct Claim(Api, u64);
 
+impl Claim {
+    /// The service it is for got another name.
+    pub(crate) fn rename(&self, name: &str) {
+        self.0.store().indexes().services().rename(self.1, name);
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
         self.0.store().indexes().services().release(self.1);

@@ -1,8 +1,8 @@
 //! ResourceQuota admission.
 //!
 //! What a new object uses is added to `status.used` before the object is stored, in one step with the check that it
-//! fits: of two that fit alone but not together, one is refused. Until the object is stored the ledger speaks for it,
-//! so that a recount in between does not give its share away.
+//! fits: of two that fit alone but not together, one is refused. Until the object is stored the ledger counts it, so
+//! that a recount in between does not give its share away.
 
 use std::{
     collections::{BTreeSet, HashMap, hash_map::RandomState},

@@ -185,8 +185,8 @@ pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
     });
     for outcome in futures::future::join_all(writes).await {
         // Another writer had the same reason.
-        if let Err(WriteError::Failed(why)) = outcome {
-            return Err(Failure::internal(why));
+        if let Err(error @ (WriteError::Overloaded | WriteError::Failed(_))) = outcome {
+            return Err(error.into());
         }
     }
     Ok(())

@@ -81,7 +81,7 @@ impl Api {
         aggregation::start(self);
     }
 
-    /// Another API that begins with the objects of this one, and has a time and a chance of its own. It shares what
+    /// Another API that begins with the objects of this one, and has a clock and an rng of its own. It shares what
     /// does not change, so that a simulation can make thousands of them. What is written to one is not seen in the
     /// other, and the other is not written to disk.
     #[must_use]

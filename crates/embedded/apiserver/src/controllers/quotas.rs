@@ -105,6 +105,8 @@ pub(crate) fn used(
             }
         }
     };
+    // The first count of a namespace parses what is in it: not while the ledger is locked.
+    drop(indexes.usage(namespace));
     let (stored, pending) = api.ledger().with_pending(
         namespace,
         || indexes.usage(namespace),

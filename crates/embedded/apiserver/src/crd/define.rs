@@ -104,7 +104,7 @@ async fn define(api: &Api, manager: String, mut definition: Value) -> Result<(),
     match api.write(write).await {
         // Another writer defined it meanwhile; theirs stays.
         Ok(_) | Err(WriteError::Conflict) => Ok(()),
-        Err(error) => Err(Failure::internal(error)),
+        Err(error) => Err(error.into()),
     }
 }
 

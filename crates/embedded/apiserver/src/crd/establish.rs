@@ -44,7 +44,7 @@ async fn write_status(api: &Api, name: &str) -> Result<(), Failure> {
         match api.write(write).await {
             Ok(_) => return Ok(()),
             Err(WriteError::Conflict) => {}
-            Err(error) => return Err(Failure::internal(error.to_string())),
+            Err(error) => return Err(error.into()),
         }
     }
 }

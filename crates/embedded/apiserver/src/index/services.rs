@@ -8,9 +8,10 @@ use std::{
 
 use serde_json::Value;
 
+use super::Changed;
 use crate::{
     json::{items, text},
-    store::Entry,
+    store::{key_of, split_key},
 };
 
 pub(super) const BUCKET: &str = "core/services";
@@ -83,8 +84,6 @@ pub(crate) struct ServiceIndex {
     allocations: HashMap<Arc<str>, Allocation>,
     addresses: Holders<String>,
     ports: Holders<NodePort>,
-    /// Services that changed and were not parsed yet.
-    changed: HashMap<Arc<str>, Option<Arc<Entry>>>,
     /// What services on their way to the store were given, by the number of the claim.
     claims: HashMap<u64, (String, Allocation)>,
     next_claim: u64,
@@ -93,12 +92,8 @@ pub(crate) struct ServiceIndex {
 }
 
 impl ServiceIndex {
-    pub(super) fn note(&mut self, key: &Arc<str>, entry: Option<&Arc<Entry>>) {
-        self.changed.insert(Arc::clone(key), entry.map(Arc::clone));
-    }
-
-    pub(super) fn catch_up(&mut self) {
-        for (key, entry) in std::mem::take(&mut self.changed) {
+    pub(super) fn catch_up(&mut self, changed: Changed<Arc<str>>) {
+        for (key, entry) in changed {
             if let Some(before) = self.allocations.remove(&key) {
                 before.address.iter().for_each(|address| self.addresses.remove(address, &key));
                 before.ports.iter().for_each(|port| self.ports.remove(port, &key));
@@ -120,7 +115,6 @@ impl ServiceIndex {
             allocations: self.allocations.clone(),
             addresses: self.addresses.clone(),
             ports: self.ports.clone(),
-            changed: self.changed.clone(),
             ..Self::default()
         }
     }
@@ -147,6 +141,13 @@ impl ServiceIndex {
         self.next_claim += 1;
         self.claims.insert(self.next_claim, (key, allocation));
         self.next_claim
+    }
+
+    /// The service of a claim got another name in its namespace.
+    pub(crate) fn rename(&mut self, claim: u64, name: &str) {
+        if let Some((key, _)) = self.claims.get_mut(&claim) {
+            *key = key_of(split_key(key).0, name);
+        }
     }
 
     pub(crate) fn release(&mut self, claim: u64) {

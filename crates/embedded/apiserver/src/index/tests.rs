@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    Api, Caller, Clock,
+    Api, Caller, Clock, admission,
+    commit::Held,
     store::{Expect, Put, Store, Write},
+    verbs::RequestContext,
 };
 
 async fn send(api: &Api, method: &str, path: &str, body: Value) -> u16 {
@@ -80,6 +82,34 @@ async fn a_status_update_counts_that_pod_only() {
     }
     assert_eq!(used(&indexes.usage("default")), "1990");
     assert_eq!(indexes.usage("default").parsed - before, 10, "1,990 others are not parsed again");
+}
+
+#[test]
+fn a_write_does_not_wait_for_readers_of_indexes() {
+    let store = Arc::new(Store::in_memory());
+    let put = |bucket: &str, name: &str| Write {
+        bucket: bucket.into(),
+        key: format!("n0/{name}").into(),
+        expect: Expect::Absent,
+        put: Some(Put::new("v1".into(), &object(bucket, 1), 0)),
+        parents: Vec::new(),
+    };
+    block_on(store.write(put("core/resourcequotas", "q"))).unwrap();
+    let indexes = store.indexes();
+    let readers = (indexes.services(), indexes.usage("n0"));
+    let writes = [put("core/services", "s"), put("core/pods", "p")];
+    let (done, written) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn({
+        let store = Arc::clone(&store);
+        move || {
+            writes.into_iter().for_each(|write| drop(block_on(store.write(write)).unwrap()));
+            done.send(()).unwrap();
+        }
+    });
+    written.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+    drop(readers);
+    writer.join().unwrap();
+    assert!(indexes.usage("n0").contains("n0", "core/pods", "n0/p"), "readers see it from then on");
 }
 
 fn pod(name: &str, cpu: &str, phase: &str) -> Value {
@@ -220,6 +250,23 @@ proptest! {
         drop(store);
         std::fs::remove_dir_all(&path).unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_service_cannot_take_what_a_renamed_one_was_given() {
+    let api = Api::in_memory(&[]).await.unwrap();
+    let path = "/api/v1/namespaces/default/services";
+    let ported = |port: i64| json!({"metadata": {"name": "a"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}});
+    assert_eq!(send(&api, "POST", path, ported(31_001)).await, 201);
+    // Another service is created with the generated name "a", which is taken, and tries another.
+    let resource = api.built_in("", "services").unwrap();
+    let context = RequestContext::internal(&api, &resource, "default", "");
+    let claim = admission::allocate(&context, &mut ported(31_002), None).unwrap();
+    let held = Held { claim, reservation: None };
+    held.rename("b");
+    assert_eq!(send(&api, "PATCH", &format!("{path}/a"), ported(31_002)).await, 422);
+    drop(held);
+    assert_eq!(send(&api, "PATCH", &format!("{path}/a"), ported(31_002)).await, 200);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use std::{
 use quintet_api::Quantity;
 use serde_json::Value;
 
+use super::Changed;
 use crate::{
     admission::{ScopeTraits, Usage, depends_on_content, usage},
     resources::split_bucket,
@@ -31,18 +32,31 @@ pub(crate) struct UsageIndex {
 
 #[derive(Clone, Debug, Default)]
 struct Namespace {
-    /// Keys of its quotas.
-    quotas: HashSet<Arc<str>>,
-    /// What every object uses.
-    objects: HashMap<Id, Arc<Usage>>,
+    /// What every object uses, by bucket and key.
+    objects: HashMap<Arc<str>, HashMap<Arc<str>, Arc<Usage>>>,
     /// What objects use whose content does not matter, by bucket.
     plain: HashMap<Arc<str>, Arc<Usage>>,
     totals: Totals,
-    /// Objects that changed and were not counted yet.
-    changed: HashMap<Id, Option<Arc<Entry>>>,
 }
 
-impl UsageIndex {
+/// Which namespaces have quotas, and what changed in them since they were counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UsageChanges {
+    namespaces: HashMap<String, Followed>,
+    /// Namespaces whose last quota was deleted. What was counted there is void, even if they have a quota again.
+    ended: HashSet<String>,
+}
+
+/// A namespace with quotas.
+#[derive(Clone, Debug, Default)]
+struct Followed {
+    /// Keys of its quotas.
+    quotas: HashSet<Arc<str>>,
+    /// Objects that changed and were not counted yet.
+    changed: Changed<Id>,
+}
+
+impl UsageChanges {
     pub(super) fn note(
         &mut self,
         bucket: &Arc<str>,
@@ -66,27 +80,39 @@ impl UsageIndex {
                     };
                     if namespace.quotas.is_empty() {
                         self.namespaces.remove(name);
+                        self.ended.insert(name.to_owned());
                     }
                 }
             }
             // The first quota: everything in its namespace counts from now on.
             None if is_quota && entry.is_some() => {
                 let changed = objects_in(name).into_iter().map(|(id, entry)| (id, Some(entry)));
-                let namespace = Namespace {
-                    quotas: [Arc::clone(key)].into(),
-                    changed: changed.collect(),
-                    ..Namespace::default()
-                };
-                self.namespaces.insert(name.to_owned(), namespace);
+                let followed = Followed { quotas: [Arc::clone(key)].into(), changed: changed.collect() };
+                self.namespaces.insert(name.to_owned(), followed);
             }
             None => {}
         }
     }
 
-    /// Counts what changed in a namespace.
-    pub(super) fn catch_up(&mut self, namespace: &str) {
-        let Some(namespace) = self.namespaces.get_mut(namespace) else { return };
-        for (id, entry) in std::mem::take(&mut namespace.changed) {
+    /// Takes out which namespaces are no longer followed, and what changed in one; `None` if that has no quotas.
+    pub(super) fn take(&mut self, namespace: &str) -> (HashSet<String>, Option<Changed<Id>>) {
+        let followed = self.namespaces.get_mut(namespace);
+        (std::mem::take(&mut self.ended), followed.map(|one| std::mem::take(&mut one.changed)))
+    }
+}
+
+impl UsageIndex {
+    /// Forgets the namespaces that have `ended`, and counts what changed in a namespace.
+    pub(super) fn catch_up(
+        &mut self,
+        namespace: &str,
+        ended: &HashSet<String>,
+        changed: Option<Changed<Id>>,
+    ) {
+        self.namespaces.retain(|name, _| !ended.contains(name));
+        let Some(changed) = changed.filter(|changed| !changed.is_empty()) else { return };
+        let namespace = self.namespaces.entry(namespace.to_owned()).or_default();
+        for (id, entry) in changed {
             #[cfg(test)]
             {
                 let (group, plural) = split_bucket(&id.0);
@@ -98,8 +124,8 @@ impl UsageIndex {
 
     /// Whether an object is stored. Only known of namespaces with quotas.
     pub(crate) fn contains(&self, namespace: &str, bucket: &str, key: &str) -> bool {
-        let id = (Arc::from(bucket), Arc::from(key));
-        self.namespaces.get(namespace).is_some_and(|namespace| namespace.objects.contains_key(&id))
+        let objects = self.namespaces.get(namespace).and_then(|namespace| namespace.objects.get(bucket));
+        objects.is_some_and(|objects| objects.contains_key(key))
     }
 
     /// What the stored objects of some buckets in a namespace use that a quota is about.
@@ -125,12 +151,13 @@ impl UsageIndex {
     #[cfg(test)]
     pub(super) fn agrees_with(&self, other: &Self) -> bool {
         let known = |index: &Self| -> BTreeMap<String, (BTreeSet<Id>, Totals)> {
+            let ids = |namespace: &Namespace| -> BTreeSet<Id> {
+                let keys = namespace.objects.iter().map(|(bucket, objects)| (bucket, objects.keys()));
+                keys.flat_map(|(bucket, keys)| keys.map(|key| (Arc::clone(bucket), Arc::clone(key))))
+                    .collect()
+            };
             let namespaces = index.namespaces.iter();
-            namespaces
-                .map(|(name, one)| {
-                    (name.clone(), (one.objects.keys().cloned().collect(), one.totals.clone()))
-                })
-                .collect()
+            namespaces.map(|(name, one)| (name.clone(), (ids(one), one.totals.clone()))).collect()
         };
         known(self) == known(other)
     }
@@ -138,23 +165,24 @@ impl UsageIndex {
 
 impl Namespace {
     /// Counts an object as it is now instead of as it was.
-    fn count(&mut self, id: Id, entry: Option<&Entry>) {
-        if let Some(before) = self.objects.remove(&id) {
-            self.subtract(&id.0, &before);
+    fn count(&mut self, (bucket, key): Id, entry: Option<&Entry>) {
+        let before = self.objects.get_mut(&bucket).and_then(|objects| objects.remove(&key));
+        if let Some(before) = before {
+            self.subtract(&bucket, &before);
         }
         let Some(entry) = entry else { return };
-        let (group, plural) = split_bucket(&id.0);
+        let (group, plural) = split_bucket(&bucket);
         let now = if depends_on_content(group, plural) {
             Arc::new(usage(group, plural, &entry.parse()))
         } else {
-            let plain = self.plain.entry(Arc::clone(&id.0));
+            let plain = self.plain.entry(Arc::clone(&bucket));
             Arc::clone(plain.or_insert_with(|| Arc::new(usage(group, plural, &Value::Null))))
         };
-        let totals = self.totals.entry((Arc::clone(&id.0), now.traits.clone())).or_default();
+        let totals = self.totals.entry((Arc::clone(&bucket), now.traits.clone())).or_default();
         for (resource, amount) in now.amounts.iter().filter(|(_, amount)| **amount != Quantity::ZERO) {
             *totals.entry(resource.clone()).or_default() += *amount;
         }
-        self.objects.insert(id, now);
+        self.objects.entry(bucket).or_default().insert(key, now);
     }
 
     fn subtract(&mut self, bucket: &Arc<str>, usage: &Usage) {

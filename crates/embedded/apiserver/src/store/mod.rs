@@ -73,6 +73,9 @@ pub enum WriteError {
     /// The namespace or definition of the object is gone or being deleted.
     #[error("the namespace or definition of the object is gone or being deleted")]
     MissingParent,
+    /// The disk is too slow for the writes that wait already.
+    #[error("too many writes are waiting for the disk, please try again later")]
+    Overloaded,
     /// The disk failed, and with it the store: nothing is written any more.
     #[error("the store failed: {0}")]
     Failed(String),
@@ -133,12 +136,39 @@ struct Pending {
 /// An outcome and its receiver.
 type Reply = (oneshot::Sender<Outcome>, Outcome);
 
+/// Writes wait for the disk even if their clients have given up, so the number of requests in progress does not limit
+/// them.
+const WAITING_AT_MOST: usize = 4096;
+const WAITING_BYTES_AT_MOST: usize = 64 << 20;
+
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Pending>,
+    /// Bytes of the objects in `waiting`.
+    waiting_bytes: usize,
     is_closed: bool,
     /// How many [`WritePause`]s are alive.
     pauses: usize,
+}
+
+impl Queue {
+    /// Adds a write, unless too much is waiting. An empty queue takes a write of any size.
+    fn push(&mut self, pending: Pending) -> Result<(), WriteError> {
+        let bytes = self.waiting_bytes + pending.write.put.as_ref().map_or(0, |put| put.body.len());
+        let is_full = self.waiting.len() >= WAITING_AT_MOST || bytes > WAITING_BYTES_AT_MOST;
+        if is_full && !self.waiting.is_empty() {
+            return Err(WriteError::Overloaded);
+        }
+        self.waiting_bytes = bytes;
+        self.waiting.push(pending);
+        Ok(())
+    }
+
+    /// Takes out everything that waits.
+    fn take(&mut self) -> Vec<Pending> {
+        self.waiting_bytes = 0;
+        std::mem::take(&mut self.waiting)
+    }
 }
 
 struct Shared {
@@ -268,7 +298,7 @@ impl Store {
     }
 
     /// Carries out a change. Returns the new state, or the last one of a deleted object. When this
-    /// returns, the change is durable and visible.
+    /// returns, the change is durable and visible. Fails at once if too many writes wait for the disk.
     pub async fn write(&self, write: Write) -> Outcome {
         if self.writer.is_none() {
             return self.write_in_memory(write);
@@ -279,7 +309,7 @@ impl Store {
             if queue.is_closed {
                 return Err(self.failed());
             }
-            queue.waiting.push(Pending { write, reply });
+            queue.push(Pending { write, reply })?;
         }
         self.shared.wake.notify_one();
         outcome.await.unwrap_or_else(|_| Err(self.failed()))

@@ -25,7 +25,7 @@ impl Writer {
                 *self.shared.failure.lock() = Some(error.to_string());
                 let mut queue = self.shared.queue.lock();
                 queue.is_closed = true;
-                queue.waiting.clear();
+                drop(queue.take());
                 break;
             }
         }
@@ -40,7 +40,7 @@ impl Writer {
         while !queue.is_closed && (queue.waiting.is_empty() || queue.pauses > 0) {
             self.shared.wake.wait(&mut queue);
         }
-        let batch = std::mem::take(&mut queue.waiting);
+        let batch = queue.take();
         (!batch.is_empty()).then_some(batch)
     }
 

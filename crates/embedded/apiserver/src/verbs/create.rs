@@ -75,9 +75,7 @@ pub(crate) async fn store_new(context: &RequestContext, mut object: Value) -> Re
             WriteError::Conflict if is_generated && attempt + 1 < NAMES_TRIED => {
                 crate::json::metadata(&mut object).remove("name");
                 metadata::generate_name(context, &mut object);
-                if let Some(reservation) = &held.reservation {
-                    reservation.rename(text(&object, "/metadata/name"));
-                }
+                held.rename(text(&object, "/metadata/name"));
             }
             WriteError::Conflict if is_generated => return Err(Failure::no_unique_name(named)),
             WriteError::Conflict => {
@@ -87,7 +85,7 @@ pub(crate) async fn store_new(context: &RequestContext, mut object: Value) -> Re
                 return Err(Failure::already_exists(named, is_terminating));
             }
             WriteError::MissingParent => return Err(admission::missing_parent(context, &object)),
-            WriteError::Failed(_) => return Err(Failure::internal(error)),
+            WriteError::Overloaded | WriteError::Failed(_) => return Err(error.into()),
         }
     }
     Err(Failure::internal("no name was found"))

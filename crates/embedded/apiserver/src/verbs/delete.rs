@@ -50,7 +50,7 @@ pub(crate) async fn delete(context: &RequestContext, options: &DeleteOptions) ->
             match context.api.commit(write, resource, &context.name, Held::default()).await {
                 Ok(_) => return Ok(deleted_response(context, old)),
                 Err((WriteError::Conflict, _)) => continue,
-                Err((error, _)) => return Err(Failure::internal(error)),
+                Err((error, _)) => return Err(error.into()),
             }
         }
         let shown_grace = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
@@ -78,7 +78,7 @@ pub(crate) async fn delete(context: &RequestContext, options: &DeleteOptions) ->
         match context.api.commit(write, resource, &context.name, Held::default()).await {
             Ok(entry) => return Ok(Output::Entry(entry)),
             Err((WriteError::Conflict, _)) => {}
-            Err((error, _)) => return Err(Failure::internal(error)),
+            Err((error, _)) => return Err(error.into()),
         }
     }
     Err(Failure::modified(context.named()))

@@ -135,7 +135,7 @@ async fn store_change(
         return match context.api.commit(write, resource, &context.name, held).await {
             Ok(_) => Ok(Some(Output::Value(new))),
             Err((WriteError::Conflict, _)) => Ok(None),
-            Err((error, _)) => Err(Failure::internal(error)),
+            Err((error, _)) => Err(error.into()),
         };
     }
     let put = context.api.encode(resource, &new).await?;
@@ -152,7 +152,7 @@ async fn store_change(
     match context.api.commit(write, resource, &context.name, held).await {
         Ok(entry) => Ok(Some(Output::Entry(entry))),
         Err((WriteError::Conflict, _)) => Ok(None),
-        Err((error, _)) => Err(Failure::internal(error)),
+        Err((error, _)) => Err(error.into()),
     }
 }
 
