@@ -194,7 +194,8 @@ impl Worker {
         let certificates = match &self.settings.source {
             CertificateSource::Own { secret, lifetime } => {
                 let names = self.settings.dns_names();
-                source::from_secret(&self.api, secret, &names, *lifetime, now).await?
+                let served = self.manager.served();
+                source::from_secret(&self.api, secret, &names, *lifetime, served.as_ref(), now).await?
             }
             CertificateSource::Directory(directory) => source::from_directory(directory)?,
         };
