@@ -173,6 +173,29 @@ fn an_absent_crd_does_not_keep_the_certificate_from_being_served() {
 }
 
 #[test]
+fn an_object_that_stays_absent_is_looked_for_every_minute_and_not_more_often() {
+    simulate(async {
+        let server = api_server(1);
+        create_webhooks(&server, &validating(), &[calls(&service())]);
+        create_webhooks(&server, &mutating(), &[json!({"url": "https://elsewhere.example/x"})]);
+        let process = Process::bare(&server, 1, None);
+        let manager =
+            start(&process, CertificateManagerSettings { period: Duration::from_mins(1), ..settings() });
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        server.take_requests();
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let requests = server.take_requests();
+        let looked = requests.iter().filter(|request| request.contains(CRD)).count();
+        assert!((55..=61).contains(&looked), "{looked} times in an hour");
+
+        create_crd(&server, CRD, &calls(&service()));
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(bundle(&server, &crd(CRD), CONVERSION_BUNDLE), manager.served().unwrap().ca);
+        process.stop().await;
+    });
+}
+
+#[test]
 fn a_forbidden_publication_does_not_stop_the_others() {
     simulate(async {
         let server = api_server(1);
