@@ -1,6 +1,6 @@
 //! TLS certificates: issuing, decoding, verifying.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use rcgen::{
@@ -180,7 +180,7 @@ fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
         .map_err(|error| undecodable("certificate", error.to_string()))
 }
 
-/// The certificates of a bundle that have not expired, at most three.
+/// The certificates of a bundle that have not expired, each once, at most three.
 fn still_valid(bundle: &str, now: Timestamp) -> String {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     let is_valid = |pem: &str| {
@@ -190,7 +190,8 @@ fn still_valid(bundle: &str, now: Timestamp) -> String {
             parse_x509_certificate(certificate).is_ok_and(|(_, parsed)| ends(&parsed) > now.as_second())
         })
     };
-    let certificates = bundle.split(BEGIN).skip(1).map(|rest| format!("{BEGIN}{rest}"));
+    let mut known = BTreeSet::new();
+    let certificates = bundle.split(BEGIN).skip(1).map(|rest| format!("{BEGIN}{}\n", rest.trim_end()));
     // One is enough for a rotation. A few more cover a Secret that was changed by hand.
-    certificates.filter(|pem| is_valid(pem)).take(3).collect()
+    certificates.filter(|pem| is_valid(pem) && known.insert(pem.clone())).take(3).collect()
 }

@@ -148,14 +148,27 @@ impl Routes {
         })
     }
 
-    /// Converts objects to the requested version at `path`.
+    /// Converts objects to the requested version at `path`. A conversion that exceeds the time limit is not
+    /// stopped, only its result is dropped.
     #[must_use]
     pub fn convert(
         self,
         path: &str,
         convert: impl Fn(Value, &str) -> Result<Value, String> + Send + Sync + 'static,
     ) -> Self {
-        self.add(path, move |review| futures::future::ready(conversion::respond(review, &convert)).boxed())
+        let (convert, path_name) = (Arc::new(convert), path.to_owned());
+        self.add(path, move |review| {
+            let (convert, path) = (Arc::clone(&convert), path_name.clone());
+            async move {
+                // A page of a list can take long: it must not block other tasks, and its time limit holds.
+                let converting = tokio::task::spawn_blocking(move || conversion::respond(review, &*convert));
+                converting.await.unwrap_or_else(|error| match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(error) => Err(HandlerError::Bug { path, cause: error.to_string() }),
+                })
+            }
+            .boxed()
+        })
     }
 
     /// The paths that have handlers.

@@ -36,9 +36,10 @@ pub struct WebhookSettings {
 }
 
 impl WebhookSettings {
-    /// At `address`, with the default limits. API servers wait for at most 30 seconds.
+    /// At `address`, with the default limits. API servers wait for at most 30 seconds, and for conversions, which
+    /// do not say so, just as long: the response has to arrive before that.
     pub fn new(address: SocketAddr) -> Self {
-        Self { address, deadline: Duration::from_secs(30), connections: 512, linger: Duration::ZERO }
+        Self { address, deadline: Duration::from_secs(29), connections: 512, linger: Duration::ZERO }
     }
 }
 

@@ -58,6 +58,55 @@ fn replicas_share_one_certificate_publish_it_and_rotate_it_without_a_gap() {
     });
 }
 
+/// The Secret of [`settings`].
+fn secret() -> Place {
+    ("v1/secrets".to_owned(), "default".to_owned(), "certs".to_owned())
+}
+
+#[test]
+fn a_deleted_or_damaged_secret_never_makes_a_replica_untrusted() {
+    let delete = |server: &Server| server.store(|store| store.delete(&secret(), None).map(drop));
+    let damage = |server: &Server| {
+        let damaged = json!({"ca.crt": "", "tls.crt": "", "tls.key": ""});
+        server.store(|store| {
+            let change = |object: &mut Value| {
+                object["data"] = damaged.clone();
+                Ok(())
+            };
+            store.update(&secret(), false, change).map(drop)
+        })
+    };
+    for harm in [&delete as &dyn Fn(&Server) -> _, &damage] {
+        simulate(async {
+            let server = api_server(1);
+            create_all(&server);
+            let processes: Vec<_> = (0..3).map(|_| Process::bare(&server, 1, None)).collect();
+            let settings = CertificateManagerSettings { period: Duration::from_mins(1), ..settings() };
+            let mut managers = Vec::new();
+            for process in &processes {
+                managers.push(start(process, settings.clone()));
+                tokio::time::sleep(Duration::from_secs(20)).await;
+            }
+            let first = managers[0].served().unwrap();
+            harm(&server).unwrap();
+            for second in 0..180 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let published = bundle(&server, &validating(), FIRST);
+                for (manager, process) in managers.iter().zip(&processes) {
+                    let verified = manager.served().unwrap().verify(&published, NAME, process.clock.now());
+                    assert!(verified.is_ok(), "after {second} s: {verified:?}");
+                }
+            }
+            let second = managers[0].served().unwrap();
+            assert_ne!(second, first);
+            assert!(managers.iter().all(|manager| manager.served().as_ref() == Some(&second)));
+            for process in processes {
+                process.stop().await;
+            }
+        });
+    }
+}
+
 #[test]
 fn entries_of_other_services_are_not_touched() {
     simulate(async {
@@ -119,6 +168,29 @@ fn an_absent_crd_does_not_keep_the_certificate_from_being_served() {
         create_crd(&server, CRD, &calls(&service()));
         soon().await;
         assert_eq!(bundle(&server, &crd(CRD), CONVERSION_BUNDLE), ca, "what appears later is followed");
+        process.stop().await;
+    });
+}
+
+#[test]
+fn an_object_that_stays_absent_is_looked_for_every_minute_and_not_more_often() {
+    simulate(async {
+        let server = api_server(1);
+        create_webhooks(&server, &validating(), &[calls(&service())]);
+        create_webhooks(&server, &mutating(), &[json!({"url": "https://elsewhere.example/x"})]);
+        let process = Process::bare(&server, 1, None);
+        let manager =
+            start(&process, CertificateManagerSettings { period: Duration::from_mins(1), ..settings() });
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        server.take_requests();
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let requests = server.take_requests();
+        let looked = requests.iter().filter(|request| request.contains(CRD)).count();
+        assert!((55..=61).contains(&looked), "{looked} times in an hour");
+
+        create_crd(&server, CRD, &calls(&service()));
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(bundle(&server, &crd(CRD), CONVERSION_BUNDLE), manager.served().unwrap().ca);
         process.stop().await;
     });
 }

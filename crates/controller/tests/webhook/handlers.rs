@@ -100,3 +100,22 @@ fn a_handler_that_is_slow_or_panics_fails_its_own_request_only() {
         assert_eq!(handle("/good").await.unwrap()["response"]["allowed"], true);
     });
 }
+
+#[tokio::test]
+async fn a_conversion_that_takes_too_long_or_panics_fails_its_own_request_only() {
+    let routes = Routes::new()
+        .convert("/slow", |object, _| {
+            std::thread::sleep(Duration::from_secs(2));
+            Ok(object)
+        })
+        .convert("/panic", |_, _| panic!("as told"));
+    let review =
+        json!({"request": {"uid": "c", "desiredAPIVersion": "g/v2", "objects": [{"apiVersion": "g/v1"}]}});
+    let limit = Duration::from_millis(100);
+    let started = tokio::time::Instant::now();
+    let slow = routes.handle("/slow", review.clone(), limit).await;
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(matches!(slow, Err(HandlerError::TimedOut { .. })), "{slow:?}");
+    let panicked = routes.handle("/panic", review, LIMIT).await.unwrap_err().to_string();
+    assert!(panicked.contains("it panicked: as told"), "{panicked}");
+}

@@ -1,6 +1,7 @@
-//! Whether a connection is idle, and since when.
+//! What a connection is doing, and since when.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -23,47 +24,66 @@ pub(super) struct Connection {
     evicted: CancellationToken,
 }
 
-#[derive(Clone, Copy)]
 struct Activity {
-    requests_in_progress: usize,
-    had_request: bool,
+    /// When the requests in progress began, by their number.
+    in_progress: BTreeMap<u64, Instant>,
+    /// How many requests there were.
+    requests: u64,
     /// When the last request ended, or the connection was accepted.
     since: Instant,
 }
 
 impl Connection {
     pub(super) fn new() -> Self {
-        let activity = Activity { requests_in_progress: 0, had_request: false, since: Instant::now() };
+        let activity = Activity { in_progress: BTreeMap::new(), requests: 0, since: Instant::now() };
         Self { activity: Mutex::new(activity), evicted: CancellationToken::new() }
     }
 
     /// Marks a request as in progress until the guard is dropped.
     pub(super) fn begin_request(self: &Arc<Self>) -> InProgress {
         let mut activity = self.activity.lock();
-        activity.requests_in_progress += 1;
-        activity.had_request = true;
-        InProgress(Arc::clone(self))
+        activity.requests += 1;
+        let number = activity.requests;
+        activity.in_progress.insert(number, Instant::now());
+        InProgress { connection: Arc::clone(self), number }
     }
 
     /// Since when no request is in progress; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        let activity = *self.activity.lock();
-        (activity.requests_in_progress == 0).then_some(activity.since)
+        let activity = self.activity.lock();
+        activity.in_progress.is_empty().then_some(activity.since)
+    }
+
+    /// When the oldest request in progress began.
+    pub(super) fn busy_since(&self) -> Option<Instant> {
+        self.activity.lock().in_progress.values().next().copied()
     }
 
     /// Resolves once no request has been in progress for longer than the limits allow.
     pub(super) async fn idle_too_long(&self, limits: &Limits) {
-        loop {
-            let activity = *self.activity.lock();
-            let now = Instant::now();
-            let timeout = if activity.had_request { limits.idle_timeout } else { limits.header_timeout };
-            let is_busy = activity.requests_in_progress > 0;
-            let deadline = if is_busy { now } else { activity.since } + timeout;
-            if deadline <= now {
-                return;
-            }
-            tokio::time::sleep_until(deadline).await;
+        passed(|now| {
+            let has_had_request = self.activity.lock().requests > 0;
+            let timeout = if has_had_request { limits.idle_timeout } else { limits.header_timeout };
+            self.idle_since().unwrap_or(now) + timeout
+        })
+        .await;
+    }
+
+    /// Resolves once a request has been in progress for longer than the limits allow.
+    pub(super) async fn busy_too_long(&self, limits: &Limits) {
+        match limits.request_timeout {
+            Some(timeout) => passed(|now| self.busy_since().unwrap_or(now) + timeout).await,
+            None => std::future::pending().await,
         }
+    }
+
+    /// Resolves once a connection that was asked to close has had enough time for it: `goodbye` when it is idle,
+    /// and the drain timeout for requests in progress, among them those that arrived when it was asked.
+    pub(super) async fn had_time_to_close(&self, goodbye: Duration, limits: &Limits) {
+        let asked = Instant::now();
+        let drained = asked + limits.drain_timeout;
+        passed(|_| self.idle_since().map_or(drained, |since| (since.max(asked) + goodbye).min(drained)))
+            .await;
     }
 
     /// Closes the connection in favour of a new one.
@@ -81,13 +101,28 @@ impl Connection {
     }
 }
 
+/// Resolves once a deadline that can move has passed.
+async fn passed(deadline: impl Fn(Instant) -> Instant) {
+    loop {
+        let now = Instant::now();
+        let deadline = deadline(now);
+        if deadline <= now {
+            return;
+        }
+        tokio::time::sleep_until(deadline).await;
+    }
+}
+
 /// A request in progress.
-pub(super) struct InProgress(Arc<Connection>);
+pub(super) struct InProgress {
+    connection: Arc<Connection>,
+    number: u64,
+}
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        let mut activity = self.0.activity.lock();
-        activity.requests_in_progress -= 1;
+        let mut activity = self.connection.activity.lock();
+        activity.in_progress.remove(&self.number);
         activity.since = Instant::now();
     }
 }

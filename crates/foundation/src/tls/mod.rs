@@ -1,9 +1,9 @@
 //! An HTTPS accept loop that idle or slow clients cannot block.
 //!
 //! Every wait for a client has a deadline: the handshake, the first request, the next request, the reply to a
-//! keep-alive ping, and the requests in progress when the server stops. The number of connections is bounded.
-//! When all are taken, a new client replaces the one that has been idle for longest; only if none is idle it is
-//! refused, at once.
+//! keep-alive ping, the requests in progress when the server stops, and, if the limits say so, any request. The
+//! number of connections is bounded. When all are taken, a new client replaces the one that has been idle for
+//! longest, or one whose request takes longer than allowed; only if there is none it is refused, at once.
 
 mod connection;
 #[cfg(test)]
@@ -54,11 +54,13 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// From the end of a request to the complete headers of the next.
     pub idle_timeout: Duration,
+    /// From the headers of a request to the last of its response; `None` where responses may take forever.
+    pub request_timeout: Option<Duration>,
     /// Between keep-alive pings on an HTTP/2 connection.
     pub ping_interval: Duration,
     /// Until a keep-alive ping is acknowledged.
     pub ping_timeout: Duration,
-    /// For the requests in progress when the server stops.
+    /// For the requests in progress when the server stops or their connection is closed.
     pub drain_timeout: Duration,
 }
 
@@ -74,6 +76,7 @@ impl Default for Limits {
             // Longer than the 90 seconds after which Go's clients close idle connections: a connection that the
             // client closes cannot break a request.
             idle_timeout: Duration::from_mins(2),
+            request_timeout: None,
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(15),
             drain_timeout: Duration::from_secs(10),
@@ -138,7 +141,7 @@ pub async fn serve<F, S, B>(
             () = &mut stop => break,
             Some(ended) = connections.tasks.join_next_with_id() => connections.ended(ended),
             (stream, address) = accept(&listener) => {
-                if let Some(connection) = connections.admit(server.limits.connections) {
+                if let Some(connection) = connections.admit(&server.limits) {
                     let serving = Arc::clone(&server).run(stream, address, Arc::clone(&connection));
                     connections.add(connection, serving);
                 }
@@ -181,15 +184,25 @@ struct Connections {
 
 impl Connections {
     /// Makes room for a new connection; `None` if all are busy.
-    fn admit(&self, limit: usize) -> Option<Arc<Connection>> {
+    fn admit(&self, limits: &Limits) -> Option<Arc<Connection>> {
+        let limit = limits.connections;
         let staying = || self.open.values().filter(|connection| !connection.is_evicted());
         if self.open.len() >= limit && staying().count() >= limit {
             let idle = staying().filter_map(|connection| Some((connection.idle_since()?, connection)));
-            let Some((since, longest)) = idle.min_by_key(|(since, _)| *since) else {
+            let overdue = staying().filter_map(|connection| {
+                let (since, timeout) = connection.busy_since().zip(limits.request_timeout)?;
+                (since.elapsed() > timeout).then_some((since, connection))
+            });
+            let longest =
+                idle.min_by_key(|(since, _)| *since).or_else(|| overdue.min_by_key(|(since, _)| *since));
+            let Some((since, longest)) = longest else {
                 tracing::warn!("refused a connection: all {limit} have requests in progress");
                 return None;
             };
-            tracing::debug!("closing a connection idle for {:?} in favour of a new one", since.elapsed());
+            tracing::debug!(
+                "closing a connection in favour of a new one, {:?} after its last progress",
+                since.elapsed()
+            );
             longest.evict();
         }
         Some(Arc::new(Connection::new()))
@@ -255,15 +268,17 @@ where
         let http = self.http();
         let serving = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(serving);
-        let close = tokio::select! {
+        let goodbye = tokio::select! {
             ended = serving.as_mut() => return log_end(ended),
             () = self.draining.cancelled() => self.limits.drain_timeout,
             () = connection.evicted() => connection::CLOSE_TIMEOUT,
             () = connection.idle_too_long(&self.limits) => connection::CLOSE_TIMEOUT,
+            () = connection.busy_too_long(&self.limits) => connection::CLOSE_TIMEOUT,
         };
         serving.as_mut().graceful_shutdown();
-        if let Ok(ended) = tokio::time::timeout(close, serving).await {
-            log_end(ended);
+        tokio::select! {
+            ended = serving => log_end(ended),
+            () = connection.had_time_to_close(goodbye, &self.limits) => {}
         }
     }
 

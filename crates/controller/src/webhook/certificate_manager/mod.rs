@@ -5,8 +5,8 @@
 //! others read again. Then it publishes the authorities, and after that serves the certificate. Older authorities
 //! stay published until they expire, so replicas that still serve an older certificate stay trusted.
 //!
-//! Publications do not depend on one another. One that is absent or fails is retried, and never keeps the
-//! certificate from being served.
+//! Publications do not depend on one another. One that fails is retried soon, one that is absent at the next check,
+//! and neither keeps the certificate from being served.
 
 mod publication;
 mod source;
@@ -20,6 +20,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::Certificates;
 use crate::{
@@ -30,6 +31,10 @@ use crate::{
     tasks::Tasks,
 };
 pub use publication::{Publication, PublicationState};
+
+/// How long after the start objects that do not call our Service yet are expected to appear: they are often
+/// installed together with us.
+const INSTALLATION: Duration = Duration::from_mins(1);
 
 /// Where certificates come from.
 #[derive(Clone, Debug)]
@@ -56,9 +61,9 @@ pub struct CertificateManagerSettings {
     pub service: ObjectKey,
     /// Where the CA is published.
     pub publications: Vec<Publication>,
-    /// The interval between checks while everything is published.
+    /// The interval between checks; objects that appear later are found within it.
     pub period: Duration,
-    /// The interval between checks while something is not.
+    /// The interval between checks while one fails, and while objects are absent in the first minute.
     pub retry: Duration,
     /// The delay between publishing a new authority and serving its certificate: API servers learn of it by a
     /// watch.
@@ -170,6 +175,27 @@ impl ResolvesServerCert for CertificateManager {
     }
 }
 
+/// How far the CA is published; of several publications, the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    /// Everywhere.
+    Complete,
+    /// Except for objects that do not exist or do not call our Service, which may never change.
+    Absent,
+    /// Something cannot be published now.
+    Failed,
+}
+
+impl Progress {
+    fn of(state: &PublicationState) -> Self {
+        match state {
+            PublicationState::Published => Self::Complete,
+            PublicationState::Absent | PublicationState::Unreferenced => Self::Absent,
+            PublicationState::Failed { .. } => Self::Failed,
+        }
+    }
+}
+
 struct Worker {
     api: Api,
     clock: Clock,
@@ -179,45 +205,49 @@ struct Worker {
 
 impl Worker {
     async fn run(self) {
+        let started = Instant::now();
         loop {
             let outcome = self.check().await;
-            let is_complete = matches!(outcome, Ok(true));
+            let is_settled = match outcome {
+                Ok(Progress::Complete) => true,
+                Ok(Progress::Absent) => started.elapsed() >= INSTALLATION,
+                Ok(Progress::Failed) | Err(_) => false,
+            };
             self.record_error(outcome.err());
-            let wait = if is_complete { self.settings.period } else { self.settings.retry };
+            let wait = if is_settled { self.settings.period } else { self.settings.retry };
             tokio::time::sleep(wait.min(self.settings.period)).await;
         }
     }
 
-    /// Issues, publishes and serves as necessary. Returns whether the CA is published everywhere.
-    async fn check(&self) -> Result<bool, Error> {
+    /// Issues, publishes and serves as necessary. Returns how far the CA is published.
+    async fn check(&self) -> Result<Progress, Error> {
         let now = self.clock.now();
         let certificates = match &self.settings.source {
             CertificateSource::Own { secret, lifetime } => {
                 let names = self.settings.dns_names();
-                source::from_secret(&self.api, secret, &names, *lifetime, now).await?
+                let served = self.manager.served();
+                source::from_secret(&self.api, secret, &names, *lifetime, served.as_ref(), now).await?
             }
             CertificateSource::Directory(directory) => source::from_directory(directory)?,
         };
         let key = certificates.certified_key().map_err(|error| {
             Error::new(Class::Invalid, "cannot serve the webhook certificate", error.to_string())
         })?;
-        let mut is_complete = true;
-        let mut has_failed = false;
+        let mut progress = Progress::Complete;
         for (index, publication) in self.settings.publications.iter().enumerate() {
             let state = self.publish(publication, &certificates, now).await;
-            is_complete &= state == PublicationState::Published;
-            has_failed |= matches!(state, PublicationState::Failed { .. });
+            progress = progress.max(Progress::of(&state));
             self.record_publication(index, publication, state);
         }
         if let Some(served) = self.manager.served().filter(|served| *served != certificates) {
             // Those who could not learn of the new authority trust the old one until it expires.
-            if has_failed && !served.is_expired(now) {
-                return Ok(false);
+            if progress == Progress::Failed && !served.is_expired(now) {
+                return Ok(progress);
             }
             tokio::time::sleep(self.settings.grace).await;
         }
         self.serve(certificates, key);
-        Ok(is_complete)
+        Ok(progress)
     }
 
     /// Publishes the authorities, if that is our task, and checks that they are what the API server needs.

@@ -13,12 +13,14 @@ use crate::{
     object::{ApiKind, ObjectKey},
 };
 
-/// The certificates in a Secret, issued or rotated if necessary.
+/// The certificates in a Secret, issued or rotated if necessary. The authority of the certificate that is `served`
+/// stays trusted even if the Secret has lost it.
 pub(super) async fn from_secret(
     api: &Api,
     key: &ObjectKey,
     names: &[String],
     lifetime: Duration,
+    served: Option<&Certificates>,
     now: Timestamp,
 ) -> Result<Certificates, Error> {
     let kind = ApiKind::of::<Secret>();
@@ -29,8 +31,9 @@ pub(super) async fn from_secret(
     {
         return Ok(stored.clone());
     }
-    let trusted = stored.as_ref().map_or("", |stored| &stored.ca);
-    let fresh = Certificates::issue(names, now, lifetime, trusted)
+    let served = served.map_or("", Certificates::newest_authority);
+    let stored = stored.as_ref().map_or("", |stored| &stored.ca);
+    let fresh = Certificates::issue(names, now, lifetime, &format!("{served}{stored}"))
         .map_err(|error| Error::new(Class::Bug, "cannot issue the webhook certificate", error.to_string()))?;
     let is_new = found.is_none();
     let body = encode(found.unwrap_or_else(|| empty(key)), &fresh)?;

@@ -190,3 +190,57 @@ async fn stopping_finishes_requests_in_progress_and_closes_idle_connections() {
     let TestServer { serving, .. } = Arc::into_inner(server).unwrap();
     tokio::time::timeout(Duration::from_secs(1), serving).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn a_request_that_arrives_while_its_connection_closes_is_answered() {
+    let limits = Limits { header_timeout: Duration::from_millis(200), ..Limits::default() };
+    let server = TestServer::start(limits).await;
+    let mut stream = server.connect("http/1.1").await.unwrap();
+    stream.write_all(b"GET /slow HTTP/1.1\r\nhost: ").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    stream.write_all(b"localhost\r\n\r\n").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    server.release.notify_waiters();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+}
+
+/// A connection whose client never reads its response, but answers pings.
+async fn never_read(server: &TestServer) -> tokio::task::JoinHandle<()> {
+    let stream = TokioIo::new(server.connect("h2").await.unwrap());
+    let mut client = http2::Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(0);
+    let (mut sender, connection) = client.handshake(stream).await.unwrap();
+    let connected = tokio::spawn(async move { drop(connection.await) });
+    let request = Request::get("https://localhost/").body(Full::new(Bytes::new())).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    tokio::spawn(async move {
+        let _kept = (sender, response);
+        std::future::pending::<()>().await;
+    });
+    connected
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_its_response_is_closed_after_the_request_timeout() {
+    let limits = Limits {
+        request_timeout: Some(Duration::from_millis(300)),
+        drain_timeout: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = TestServer::start(limits).await;
+    let stuck = never_read(&server).await;
+    tokio::time::timeout(Duration::from_secs(3), stuck).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_new_client_replaces_one_whose_request_takes_longer_than_allowed() {
+    let limits = Limits { request_timeout: Some(Duration::from_millis(300)), ..limits(1) };
+    let server = TestServer::start(limits).await;
+    let _stuck = never_read(&server).await;
+    assert!(server.get("/").await.is_err(), "its request may still take a moment");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(server.get("/").await.unwrap(), 200);
+}
