@@ -9,6 +9,7 @@
 //! ```
 
 mod admission;
+mod body;
 mod certificate;
 mod certificate_manager;
 mod conversion;

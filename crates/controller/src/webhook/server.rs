@@ -4,8 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, FromRequest, Request},
+    extract::Request,
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -14,12 +13,14 @@ use quintet_foundation::tls::{self, Peer};
 use rustls::{ServerConfig, crypto::aws_lc_rs};
 use tokio::{net::TcpListener, time::Instant};
 
-use super::{CertificateManager, HandlerError, Routes};
+use super::{CertificateManager, HandlerError, Routes, body::BodyMemory};
 use crate::tasks::Tasks;
 
-/// An object has at most 1.5 MiB in etcd, and a review holds two of them as JSON; a conversion holds a page
-/// of a list.
-const BODY_LIMIT: usize = 32 * 1024 * 1024;
+/// Twice what API servers wait for: the rest is for clients that do not read their response.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Requests at a time on an HTTP/2 connection; clients open another connection for more.
+const STREAMS: u32 = 100;
 
 /// How webhooks are served.
 #[derive(Clone, Debug)]
@@ -96,7 +97,12 @@ impl WebhookServer {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(certificates));
         let router = router(&Arc::new(routes), deadline);
-        let limits = tls::Limits { connections, ..tls::Limits::default() };
+        let limits = tls::Limits {
+            connections,
+            streams: STREAMS,
+            request_timeout: Some(REQUEST_TIMEOUT),
+            ..tls::Limits::default()
+        };
         let stopping = tasks.clone();
         let stop = async move {
             stopping.stopping().await;
@@ -109,35 +115,38 @@ impl WebhookServer {
 }
 
 fn router(routes: &Arc<Routes>, deadline: Duration) -> Router {
+    let memory = BodyMemory::default();
     let mut router = Router::new();
     for path in routes.paths() {
-        let (routes, path_name) = (Arc::clone(routes), path.to_owned());
+        let (routes, path_name, memory) = (Arc::clone(routes), path.to_owned(), memory.clone());
         let handler = post(move |request: Request| async move {
             let asked = request.uri().query().and_then(requested_timeout).map(before_timeout);
             let limit = asked.map_or(deadline, |asked| asked.min(deadline));
-            respond(&routes, &path_name, request, limit).await.unwrap_or_else(|failed| failed)
+            respond(&routes, &path_name, &memory, request, limit).await.unwrap_or_else(|failed| failed)
         });
         router = router.route(path, handler);
     }
-    router.layer(DefaultBodyLimit::max(BODY_LIMIT))
+    router
 }
 
 /// Handles one request. Reading its body counts towards the time limit.
 async fn respond(
     routes: &Routes,
     path: &str,
+    memory: &BodyMemory,
     request: Request,
     limit: Duration,
 ) -> Result<Response, Response> {
     let failed = |error: HandlerError| (error.status(), error.to_string()).into_response();
     let started = Instant::now();
-    let body = tokio::time::timeout(limit, Bytes::from_request(request, &()))
+    // The share is held until the response: what the handler works with is as large as the body.
+    let (body, _share) = tokio::time::timeout(limit, memory.read(request.into_body()))
         .await
-        .map_err(|_| failed(HandlerError::TimedOut { path: path.to_owned(), limit }))?
-        .map_err(IntoResponse::into_response)?;
+        .map_err(|_| failed(HandlerError::TimedOut { path: path.to_owned(), limit }))??;
     let review = serde_json::from_slice(&body).map_err(|error| {
         failed(HandlerError::BadRequest(format!("the request body is not valid JSON: {error}")))
     })?;
+    drop(body);
     let left = limit.saturating_sub(started.elapsed());
     routes.handle(path, review, left).await.map(|review| Json(review).into_response()).map_err(failed)
 }
