@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    body::Body,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
+use axum::{body::Body, http::StatusCode};
 use futures::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -22,6 +18,9 @@ const TOTAL_KIB: usize = 256 << 10;
 pub(super) struct BodyMemory {
     free_kib: Arc<Semaphore>,
 }
+
+/// Why a body is not accepted.
+pub(super) type Rejection = (StatusCode, String);
 
 /// A request's share of the memory, until it is dropped.
 #[derive(Debug)]
@@ -39,17 +38,17 @@ impl BodyMemory {
     }
 
     /// Reads a body. What has arrived counts, not what was announced: an announcement costs a client nothing.
-    pub(super) async fn read(&self, body: Body) -> Result<(Vec<u8>, Share), Response> {
+    pub(super) async fn read(&self, body: Body) -> Result<(Vec<u8>, Share), Rejection> {
         let (mut bytes, mut share) = (Vec::new(), Share(None));
         let mut chunks = body.into_data_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| {
-                (StatusCode::BAD_REQUEST, format!("cannot read the request body: {error}")).into_response()
+                (StatusCode::BAD_REQUEST, format!("cannot read the request body: {error}"))
             })?;
             let length = bytes.len() + chunk.len();
             if length > BODY_LIMIT {
                 let text = format!("the request body has more than {} MiB", BODY_LIMIT >> 20);
-                return Err((StatusCode::PAYLOAD_TOO_LARGE, text).into_response());
+                return Err((StatusCode::PAYLOAD_TOO_LARGE, text));
             }
             self.extend(&mut share, length.div_ceil(1024))?;
             bytes.extend_from_slice(&chunk);
@@ -57,11 +56,11 @@ impl BodyMemory {
         Ok((bytes, share))
     }
 
-    fn extend(&self, share: &mut Share, kib: usize) -> Result<(), Response> {
+    fn extend(&self, share: &mut Share, kib: usize) -> Result<(), Rejection> {
         let held = share.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let exhausted = || {
             let text = "too many large requests at a time; try again";
-            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
         };
         let more = u32::try_from(kib.saturating_sub(held)).map_err(|_| exhausted())?;
         let permit = Arc::clone(&self.free_kib).try_acquire_many_owned(more).map_err(|_| exhausted())?;
@@ -82,7 +81,7 @@ mod tests {
         let chunks: Vec<_> =
             chunks.chunks(1000).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect();
         let body = Body::from_stream(futures::stream::iter(chunks));
-        memory.read(body).await.map_err(|refused| refused.status())
+        memory.read(body).await.map_err(|(status, _)| status)
     }
 
     #[tokio::test]

@@ -142,7 +142,8 @@ async fn respond(
     // The share is held until the response: what the handler works with is as large as the body.
     let (body, _share) = tokio::time::timeout(limit, memory.read(request.into_body()))
         .await
-        .map_err(|_| failed(HandlerError::TimedOut { path: path.to_owned(), limit }))??;
+        .map_err(|_| failed(HandlerError::TimedOut { path: path.to_owned(), limit }))?
+        .map_err(IntoResponse::into_response)?;
     let review = serde_json::from_slice(&body).map_err(|error| {
         failed(HandlerError::BadRequest(format!("the request body is not valid JSON: {error}")))
     })?;
