@@ -144,7 +144,7 @@ fn fill_queue(api: &Api, object: &Value) -> usize {
         };
         api.store().write(write).now_or_never()
     };
-    (0..).find(|n| matches!(queue(*n), Some(Err(WriteError::Overloaded)))).unwrap()
+    (0..100_000).find(|n| matches!(queue(*n), Some(Err(WriteError::Overloaded)))).unwrap()
 }
 
 #[tokio::test]
