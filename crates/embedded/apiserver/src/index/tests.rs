@@ -102,7 +102,9 @@ fn a_write_does_not_wait_for_readers_of_indexes() {
     let writer = std::thread::spawn({
         let store = Arc::clone(&store);
         move || {
-            writes.into_iter().for_each(|write| drop(block_on(store.write(write)).unwrap()));
+            for write in writes {
+                drop(block_on(store.write(write)).unwrap());
+            }
             done.send(()).unwrap();
         }
     });
