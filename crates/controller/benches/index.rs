@@ -174,7 +174,7 @@ async fn measure(name: &str, run: &str, client: Client) {
     let objects = std::env::var("QUINTET_BENCH_OBJECTS").ok().and_then(|text| text.parse().ok());
     let objects = objects.unwrap_or(OBJECTS);
     let guests = prepare(&client, run, objects).await;
-    // A standby first: nobody decides, so only the intake is measured.
+    // Without capacity nothing is written: only the intake is measured.
     let (before, started) = (HEAP.current_usage(), Instant::now());
     let standby = start(&client, run, 0);
     until(&standby.1, move |seats| seats.guests.len() == objects).await;
