@@ -2,7 +2,7 @@
 //!
 //! The engine holds ClusterQueues, LocalQueues, hierarchical Cohorts, ResourceFlavors, Topologies, nodes
 //! and Workloads, and decides about admission, placement and preemption as Kueue does. Because it is pure it can
-//! also [explain](explain) why a workload is pending, [forecast](forecast) when it starts, [try out](what_if)
+//! also [explain] why a workload is pending, [forecast] when it starts, [try out](what_if)
 //! changes and be [simulated](simulate) in virtual time, which detects preemption [livelocks](livelock).
 //!
 //! ```text
