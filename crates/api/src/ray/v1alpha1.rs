@@ -219,7 +219,7 @@ pub struct HeadInfo {
 }
 
 /// A Ray job. Either `rayClusterSpec` or `clusterSelector` is required. An invalid spec waits in
-/// `ValidationFailed` until it is mended.
+/// `ValidationFailed` until it is corrected.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

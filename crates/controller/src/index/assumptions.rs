@@ -75,7 +75,7 @@ impl<V> Assumptions<V> {
         // The outcome may be that of an older decision.
         let assumption = self.by_object.get(key).filter(|assumption| assumption.base == base)?;
         match outcome {
-            // Usually the new version was observed before. It was not if nothing changed or nobody watches the object.
+            // Usually the new version was observed before. It was not if nothing changed or no cache watches the object.
             WriteOutcome::Written { version } if version.is_none_or(|version| version <= assumption.base) => {
                 self.drop_assumption(key)
             }

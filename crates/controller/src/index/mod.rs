@@ -229,7 +229,7 @@ pub enum WriteOutcome {
     },
     /// The object has changed since the write was decided.
     Conflict,
-    /// The API server rejects it, and will until somebody changes something.
+    /// The API server rejects it, and will until something changes.
     Refused(Refusal),
     /// No answer in time, or the lease was lost. It may have taken effect, or may yet.
     Lost,

@@ -58,7 +58,7 @@ impl<I: Index> Drop for Owner<I> {
 }
 
 impl<I: Index> Owner<I> {
-    /// Follows the caches for ever, and decides once `knows_everything` has resolved.
+    /// Follows the caches until it is stopped, and decides once `knows_everything` has resolved.
     pub(super) async fn run(mut self, knows_everything: BoxFuture<'static, ()>) {
         let mut knows_everything = pin!(knows_everything);
         let inbox = Arc::clone(&self.inbox);

@@ -40,7 +40,7 @@ pub(super) struct Writer<I: Index> {
 }
 
 impl<I: Index> Writer<I> {
-    /// Starts the workers. They end in time for the lease to be given back when nobody writes any more.
+    /// Starts the workers. They end before the lease is released.
     pub(super) fn start(self: &Arc<Self>, workers: &Tasks) {
         for number in 0..self.settings.parallelism.max(1) {
             let (writer, tasks) = (Arc::clone(self), workers.clone());

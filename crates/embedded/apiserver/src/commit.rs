@@ -129,7 +129,7 @@ impl Api {
 
     fn follow_up<'a>(&'a self, follow_up: FollowUp, name: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            // The write stands, and nobody else would repeat its follow-up when the store is overloaded.
+            // The write stands, and nothing else repeats its follow-up while the store is overloaded.
             let outcome = loop {
                 let outcome = match follow_up {
                     FollowUp::Definition => crd::establish(self, name).await,

@@ -297,5 +297,5 @@ async fn a_cluster_starts_though_a_webhook_is_in_the_way() {
     drop(api);
     let api = support::api_on(disk.store()).await;
     let role = support::send(&api, "GET", role, None).await.expect(200);
-    assert!(!role["rules"].as_array().unwrap().is_empty(), "mended once nothing is in the way");
+    assert!(!role["rules"].as_array().unwrap().is_empty(), "repaired once nothing blocks it");
 }

@@ -107,7 +107,7 @@ async fn validating_webhooks_refuse() {
 
 #[tokio::test]
 async fn a_client_decides_how_long_it_waits() {
-    // Connections are taken, and nobody ever says a word.
+    // Connections are accepted, and never answered.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", silent.local_addr().unwrap());
     let api = api().await;

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Limits;
 
-/// How long a connection that is closed for being idle may take to say goodbye.
+/// How long an idle connection may take to close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The activity of a connection, shared by the accept loop, the connection and its requests.

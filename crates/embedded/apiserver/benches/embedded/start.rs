@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use crate::{Error, Program, Scratch, Storage};
 
 const TIMES: usize = 5;
-/// After this long nothing of the start is under way.
+/// After this long the start has finished.
 const SETTLED: Duration = Duration::from_secs(10);
 
 pub(crate) fn measure(program: &Path) -> Result<(), Error> {

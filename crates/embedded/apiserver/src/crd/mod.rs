@@ -46,7 +46,7 @@ pub struct CustomVersion {
     pub selectable: Vec<String>,
     /// How versions are converted, as the definition says.
     pub conversion: Value,
-    /// A warning for everybody who uses this version.
+    /// The warning for clients of this version.
     pub deprecation: Option<String>,
 }
 

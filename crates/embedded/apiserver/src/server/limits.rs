@@ -1,6 +1,6 @@
 //! Limits of concurrent requests.
 //!
-//! Whoever may do everything is never turned away: somebody must be able to find out what is going on. Neither are
+//! Administrators are never throttled: they must be able to find out what is going on. Neither are
 //! watches and the like, which last as long as their clients want; connections are what limits those.
 
 use http::Request;

@@ -156,7 +156,7 @@ impl Assumption<'_> {
 }
 
 impl Drop for Assumption<'_> {
-    /// The binding failed, or nobody waits for it any more. If it was written nevertheless, the cache will show it.
+    /// The binding failed or was cancelled. If it was written nevertheless, the cache will show it.
     fn drop(&mut self) {
         let mut books = self.ledger.0.lock();
         if !self.is_written && books.assumed.get(&self.key).is_some_and(|share| share.uid == self.uid) {

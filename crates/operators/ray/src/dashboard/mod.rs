@@ -42,7 +42,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// The dashboard of `cluster`, known to response at `host`.
+    /// The dashboard of `cluster`, which responds at `host`.
     pub fn of(cluster: &RayCluster, host: &str) -> Self {
         Self {
             host: host.to_owned(),

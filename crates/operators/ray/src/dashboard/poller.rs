@@ -67,7 +67,7 @@ struct Watched<A> {
     event: Option<Timestamp>,
     /// Until then it is asked at the ordinary pace, though it fails: it is urgent.
     urgent_until: Option<Instant>,
-    /// Orders in a row that changed nothing.
+    /// Consecutive requests that changed nothing.
     fruitless: u32,
     failures: u32,
     /// By which it stands on the schedule or is being asked; a response under an earlier one is about a state that is

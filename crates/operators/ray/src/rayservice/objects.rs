@@ -46,7 +46,7 @@ pub(super) fn cluster_metadata(
     (given, annotations)
 }
 
-/// A cluster for the service as it is now. One that is to grow by and by begins with as few workers as it may
+/// A cluster for the service as it is now. One that grows in steps begins with as few workers as it may
 /// have.
 pub(super) fn cluster(
     service: &RayService,

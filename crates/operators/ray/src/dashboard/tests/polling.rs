@@ -31,7 +31,7 @@ impl Setting {
     }
 
     /// Lets the poller work for some simulated time.
-    /// Asks two thousand dashboards that do not response, until all were asked.
+    /// Polls two thousand dashboards that do not respond, until each was polled once.
     async fn wait_for_the_dead(&self) {
         for number in 0..2000 {
             let name = format!("dead-{number}");
