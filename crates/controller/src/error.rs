@@ -107,6 +107,13 @@ impl Error {
         self.status().is_some_and(|status| status.is_not_found() || status.code == 404)
     }
 
+    /// The write was derived from a state that has changed since: reading again resolves it. An object that exists already
+    /// does not go away by reading again.
+    pub fn is_stale_read(&self) -> bool {
+        let exists = self.status().is_some_and(kube::core::Status::is_already_exists);
+        self.class() == Class::Conflict && !exists
+    }
+
     /// The server responded with this HTTP code.
     pub fn has_code(&self, code: u16) -> bool {
         self.status().is_some_and(|status| status.code == code)

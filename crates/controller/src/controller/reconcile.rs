@@ -154,13 +154,12 @@ fn record(shared: &Shared, reconciler: &dyn Reconciler, regarding: Option<&Regar
 }
 
 impl<C: Controller> Running<C> {
-    /// Makes a call. It may be slow, so once it has a permit the object no longer counts against the concurrency of its
-    /// controller. It stays in progress: nothing else reconciles it meanwhile. The permit comes first, so that the
-    /// reconciles that wait for one are bounded.
+    /// Makes a call. It may be slow, so the object no longer counts against the concurrency of its controller, and takes a
+    /// permit of the calls instead. It stays in progress: nothing else reconciles it meanwhile.
     async fn call(&self, shared: &Shared, job: &Job, call: &C::Call) -> Result<(), Error> {
+        shared.queue.release_slot(job);
         // Never closed.
         let _permit = shared.calls.acquire().await;
-        shared.queue.release_slot(job);
         if shared.leadership.time_left(Instant::now()).is_zero() {
             let cause = "this replica no longer holds the lease";
             return Err(Error::new(Class::Transient, format!("cannot {call}"), cause));
@@ -189,8 +188,8 @@ impl<C: Controller> Running<C> {
                 let status = on_error.status.as_ref();
                 // The error that counts is the first one.
                 let _ = shared.executor.set_status(&self.kind, key, status, Vec::new()).await;
-                // A conflict is retried with a newer state at once, and is nothing that users should fix.
-                if failed.error.class() != Class::Conflict {
+                // A stale read is retried with a newer state, and is nothing that users should fix.
+                if !failed.error.is_stale_read() {
                     record(&on_error.events);
                 }
                 return Err(FailedReconcile { error: failed.error, next: plan.next });
