@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::{PrivateKeyDer, ServerName};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    sync::Notify,
+    sync::{Notify, watch},
     time::Instant,
 };
 use tokio_rustls::{TlsConnector, client};
@@ -23,6 +23,8 @@ struct TestServer {
     address: SocketAddr,
     roots: Arc<RootCertStore>,
     release: Arc<Notify>,
+    /// Requests for `/slow` that arrived.
+    arrived: watch::Receiver<usize>,
     stop: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
 }
@@ -43,21 +45,25 @@ impl TestServer {
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (release, stop) = (Arc::new(Notify::new()), CancellationToken::new());
-        let released = Arc::clone(&release);
+        let (arrivals, arrived) = watch::channel(0);
+        let state = Arc::new((Arc::clone(&release), arrivals));
         let service = move |_: Peer<'_>| {
-            let released = Arc::clone(&released);
+            let state = Arc::clone(&state);
             service_fn(move |request: Request<Incoming>| {
-                let released = Arc::clone(&released);
+                let state = Arc::clone(&state);
                 async move {
                     if request.uri().path() == "/slow" {
-                        released.notified().await;
+                        let (release, arrivals) = &*state;
+                        let released = release.notified();
+                        arrivals.send_modify(|count| *count += 1);
+                        released.await;
                     }
                     Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"hello"))))
                 }
             })
         };
         let serving = tokio::spawn(serve(listener, tls, limits, service, stop.clone().cancelled_owned()));
-        Self { address, roots: Arc::new(roots), release, stop, serving }
+        Self { address, roots: Arc::new(roots), release, arrived, stop, serving }
     }
 
     async fn connect(&self, protocol: &str) -> std::io::Result<Stream> {
@@ -70,6 +76,11 @@ impl TestServer {
         let stream = TcpStream::connect(self.address).await?;
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    /// Waits until so many requests for `/slow` have arrived.
+    async fn arrived(&self, count: usize) {
+        self.arrived.clone().wait_for(|arrived| *arrived >= count).await.unwrap();
     }
 
     /// An HTTP/2 connection after its preface, without a request.
@@ -124,7 +135,7 @@ async fn a_new_client_is_refused_at_once_when_all_are_busy() {
             tokio::spawn(async move { server.get("/slow").await.map_err(|error| error.to_string()) })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.arrived(2).await;
     let started = Instant::now();
     assert!(server.get("/").await.is_err());
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
@@ -167,6 +178,8 @@ async fn a_request_in_progress_keeps_its_connection() {
         let server = Arc::clone(&server);
         tokio::spawn(async move { server.get("/slow").await.map_err(|error| error.to_string()) })
     };
+    server.arrived(1).await;
+    // Longer than the idle timeout: the passing of time is what is tested.
     tokio::time::sleep(Duration::from_millis(400)).await;
     server.release.notify_waiters();
     assert_eq!(request.await.unwrap().unwrap(), 200);
@@ -180,7 +193,7 @@ async fn stopping_finishes_requests_in_progress_and_closes_idle_connections() {
         let server = Arc::clone(&server);
         tokio::spawn(async move { server.get("/slow").await.map_err(|error| error.to_string()) })
     };
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.arrived(1).await;
     server.stop.cancel();
     closed(idle).await;
     assert!(TcpStream::connect(server.address).await.is_err(), "no more connections are accepted");
@@ -197,8 +210,11 @@ async fn a_request_that_arrives_while_its_connection_closes_is_answered() {
     let server = TestServer::start(limits).await;
     let mut stream = server.connect("http/1.1").await.unwrap();
     stream.write_all(b"GET /slow HTTP/1.1\r\nhost: ").await.unwrap();
+    // Longer than the header timeout, so that the connection is being closed.
     tokio::time::sleep(Duration::from_millis(500)).await;
     stream.write_all(b"localhost\r\n\r\n").await.unwrap();
+    server.arrived(1).await;
+    // Longer than an idle connection may take to close.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     server.release.notify_waiters();
     let mut answer = Vec::new();
@@ -241,6 +257,6 @@ async fn a_new_client_replaces_one_whose_request_takes_longer_than_allowed() {
     let server = TestServer::start(limits).await;
     let _stuck = never_read(&server).await;
     assert!(server.get("/").await.is_err(), "its request may still take a moment");
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(server.get("/").await.unwrap(), 200);
+    let served = async { while server.get("/").await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(5), served).await.unwrap();
 }
