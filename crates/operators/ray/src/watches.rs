@@ -49,6 +49,17 @@ pub fn jobs() -> WatchSpec<JobView> {
         .index(BY_CLUSTER, |entry| cluster_key(&entry.key, &entry.object.labels).into_iter().collect())
 }
 
+/// The object of this kind that another one was created for, by its labels.
+pub(crate) fn origin_of_kind(
+    kind: &str,
+    key: &ObjectKey,
+    given: &BTreeMap<String, String>,
+) -> Option<ObjectKey> {
+    let name = given.get(labels::ORIGIN_NAME)?;
+    let is_of_kind = given.get(labels::ORIGIN_KIND).is_some_and(|origin| origin == kind);
+    is_of_kind.then(|| ObjectKey::new(key.namespace().unwrap_or_default(), name))
+}
+
 /// The key of [`BY_ORIGIN`].
 pub fn origin(namespace: &str, kind: &str, name: &str) -> String {
     format!("{namespace}/{kind}/{name}")

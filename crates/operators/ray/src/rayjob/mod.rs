@@ -31,7 +31,6 @@ pub use status::State;
 use crate::{
     Context,
     dashboard::{Dashboard, DashboardError, JobPoll, JobRequest, Poller, Pollers},
-    labels,
     pod_view::PodView,
     settings::Settings,
     watches::{self, JobView, ServiceView},
@@ -125,9 +124,7 @@ fn using(jobs: &Cache<RayJob>, cluster: &ObjectKey) -> Vec<ObjectKey> {
 
 /// The RayJob that an object was made for.
 fn origin(key: &ObjectKey, given: &BTreeMap<String, String>) -> Option<ObjectKey> {
-    let name = given.get(labels::ORIGIN_NAME)?;
-    let is_job = given.get(labels::ORIGIN_KIND).is_some_and(|kind| kind == "RayJob");
-    is_job.then(|| ObjectKey::new(key.namespace().unwrap_or_default(), name))
+    watches::origin_of_kind("RayJob", key, given)
 }
 
 impl Controller for JobController {

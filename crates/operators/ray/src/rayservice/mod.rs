@@ -35,7 +35,7 @@ pub use preview::preview;
 use crate::{
     Context,
     dashboard::{Dashboard, HealthPoll, Poller, Pollers, ServeChange, ServePoll, ServeRequest},
-    labels, names,
+    names,
     pod_view::PodView,
     settings::Settings,
     watches::{self, ServiceView},
@@ -200,9 +200,7 @@ fn serve_services(entry: &Entry<RayService>) -> Vec<String> {
 
 /// The RayService that an object was made for.
 fn origin(key: &ObjectKey, given: &BTreeMap<String, String>) -> Option<ObjectKey> {
-    let name = given.get(labels::ORIGIN_NAME)?;
-    let is_service = given.get(labels::ORIGIN_KIND).is_some_and(|kind| kind == "RayService");
-    is_service.then(|| ObjectKey::new(key.namespace().unwrap_or_default(), name))
+    watches::origin_of_kind("RayService", key, given)
 }
 
 impl Controller for ServiceController {

@@ -65,7 +65,7 @@ async fn answers_are_remembered_and_changes_wake() {
     assert_eq!(setting.known("a").unwrap().response, Ok(None));
     assert_eq!(setting.woken.lock().len(), 1);
     setting.pass(20).await;
-    assert_eq!(setting.woken.lock().len(), 1, "the same response wakes nobody");
+    assert_eq!(setting.woken.lock().len(), 1, "the same response triggers no reconcile");
     let pending = Duration::from_secs(10);
     setting.ray.set_life(Life { pending, ..Life::default() });
     setting.ray.submit_by_hand("ray", "a");
@@ -189,7 +189,7 @@ async fn after_an_event_elsewhere_silence_is_not_taken_for_an_answer() {
     setting.ray.set_down("ray", false);
     setting.pass(5).await;
     let known = setting.poller.watch_since(&Setting::root(), &[poll("a")], Some(event)).pop().unwrap();
-    assert!(known.unwrap().response.is_ok(), "it is asked every few seconds while somebody waits");
+    assert!(known.unwrap().response.is_ok(), "it is polled every few seconds while a request is pending");
 }
 
 #[tokio::test(start_paused = true)]

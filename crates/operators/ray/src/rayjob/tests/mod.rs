@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     dashboard::{JobInfo, JobStatus, Observation},
+    labels,
     pod_view::{ContainerState, ContainerView},
     testing::{ago, cluster_spec, entry, merge, now, replayed},
     watches::{JobEnd, PortView},

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{plan::serve, upgrade::Side, *};
 use crate::{
     dashboard::{Address, Application, Applications, DashboardError, Observation},
+    labels,
     spec_hash::upgrade_hash,
     testing::{ago, cluster_spec, entry, merge, now, replayed},
 };
