@@ -174,11 +174,11 @@ async fn measure(name: &str, run: &str, client: Client) {
     let objects = std::env::var("QUINTET_BENCH_OBJECTS").ok().and_then(|text| text.parse().ok());
     let objects = objects.unwrap_or(OBJECTS);
     let guests = prepare(&client, run, objects).await;
-    // Without capacity nothing is written: only the intake is measured.
+    // Without capacity nothing is written: only the ingest is measured.
     let (before, started) = (HEAP.current_usage(), Instant::now());
     let standby = start(&client, run, 0);
     until(&standby.1, move |seats| seats.guests.len() == objects).await;
-    let intake = started.elapsed();
+    let ingest = started.elapsed();
     let bytes = HEAP.current_usage().saturating_sub(before) / objects;
     standby.0.shut_down().await;
     drop(standby);
@@ -197,7 +197,7 @@ async fn measure(name: &str, run: &str, client: Client) {
     let mean = Duration::from_secs_f64(sum.unwrap_or_default() / runs as f64);
     println!(
         "{name:<22} {objects:>8} {:>12.0} {bytes:>14} {decisions:>12} {runs:>12} {:>12.0} {mean:>14.1?}",
-        rate(intake),
+        rate(ingest),
         rate(took)
     );
     let ours = ListParams::default().labels(&format!("bench={run}"));

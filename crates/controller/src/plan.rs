@@ -409,7 +409,7 @@ mod tests {
     fn plans_round_trip_through_json() {
         let plan = Plan {
             steps: vec![Action::Call("ring".to_owned()).into()],
-            awaits: vec!["somebody at the door".to_owned()],
+            awaits: vec!["a visitor".to_owned()],
             events: vec![Event::normal("Rang", "Ring", "the bell rang")],
             next: Next::After(Duration::from_secs(3)),
             ..Plan::default()

@@ -13,7 +13,7 @@ use quintet_controller::{
 };
 use serde_json::json;
 use support::{
-    faults::Odds,
+    faults::FaultRates,
     garden::{Plant, config_map_kind, garden_kind, project_plant},
     process::Process,
     server::Server,
@@ -156,14 +156,14 @@ fn a_relist_after_a_gap_reports_what_was_removed_added_and_changed() {
         assert_eq!(told.lock().iter().filter(|(.., cause)| *cause == Cause::Initial).count(), 4);
         told.lock().clear();
         // The watch breaks off at the next event, and then its history is gone.
-        server.with_faults(|faults| (faults.odds.watch_dropped, faults.odds.gap) = (1000, 1000));
+        server.with_faults(|faults| (faults.rates.watch_dropped, faults.rates.gap) = (1000, 1000));
         edit(&server, "changes", &json!({"data": {"colour": "blue"}}));
         server.store(|store| store.delete(&place("goes"), None).unwrap());
         server.store(|store| store.delete(&place("returns"), None).unwrap());
         make(&server, "returns", "x");
         make(&server, "comes", "x");
         soon().await;
-        server.with_faults(|faults| faults.odds = Odds::default());
+        server.with_faults(|faults| faults.rates = FaultRates::default());
         soon().await;
         let mut told = told.lock().clone();
         told.sort_by(|a, b| a.0.cmp(&b.0));
@@ -186,7 +186,7 @@ fn a_write_is_seen_at_once_and_leaving_the_selection_too() {
     simulate(async {
         let server = Server::new(1);
         // The watch is a day late: what is seen is seen by write-through.
-        server.with_faults(|faults| faults.odds.watch_delay_ms = 86_400_000);
+        server.with_faults(|faults| faults.rates.watch_delay_ms = 86_400_000);
         let process = Process::bare(&server, 1, None);
         let caches = process.runtime.caches();
         let spec = WatchSpec::projected(config_map_kind(), project_plant);

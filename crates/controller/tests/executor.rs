@@ -59,7 +59,7 @@ fn requests(server: &Server) -> usize {
 impl Fixture {
     async fn new() -> Self {
         let server = Server::new(1);
-        server.with_faults(|faults| faults.odds.watch_delay_ms = 1_000_000_000);
+        server.with_faults(|faults| faults.rates.watch_delay_ms = 1_000_000_000);
         server.store(|store| {
             store.create(&root_place(), json!({"metadata": {}, "spec": {"plants": 1}})).unwrap()
         });
@@ -109,10 +109,10 @@ fn a_repeated_create_finds_the_object_of_the_first() {
         let fixture = Fixture::new().await;
         let create = || Action::create(config_map_kind(), &child("red"));
         // The first takes effect, but its answer is lost.
-        fixture.server.with_faults(|faults| faults.odds.answer_lost = 1000);
+        fixture.server.with_faults(|faults| faults.rates.answer_lost = 1000);
         assert_eq!(fixture.act(create()).await.unwrap_err().class(), Class::Transient);
         assert!(fixture.children.is_empty(), "the cache does not know of it");
-        fixture.server.with_faults(|faults| faults.odds.answer_lost = 0);
+        fixture.server.with_faults(|faults| faults.rates.answer_lost = 0);
         fixture.act(create()).await.unwrap();
         assert_eq!(fixture.children.len(), 1);
         assert_eq!(fixture.server.store(|store| store.creations["child"]), 1);

@@ -244,7 +244,7 @@ fn an_audit_finds_a_model_that_went_wrong_and_replaces_it() {
 fn events_are_recorded_once_the_write_has_succeeded() {
     simulate(async {
         let server = Server::new(1);
-        server.with_faults(|faults| faults.odds.conflict = 700);
+        server.with_faults(|faults| faults.rates.conflict = 700);
         create(&server, "a", &json!({}));
         let (process, index) = start(&server, None, Stamps::default(), 10);
         let is_written = |index: &Stamps| index.outcomes.iter().any(|(_, outcome)| *outcome == "written");
@@ -261,7 +261,7 @@ fn events_are_recorded_once_the_write_has_succeeded() {
             pause().await;
         }
         assert!(index.read(|index| index.outcomes.len()).await.unwrap() > 1, "there were conflicts");
-        server.with_faults(|faults| faults.odds.conflict = 0);
+        server.with_faults(|faults| faults.rates.conflict = 0);
         stamped(&server, "a").await;
         pause().await;
         let is_event = |(collection, ..): &&Place| collection.ends_with("/events");

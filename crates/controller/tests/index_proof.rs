@@ -15,7 +15,7 @@ use quintet_controller::{
 };
 use serde_json::{Value, json};
 use support::{
-    faults::Odds,
+    faults::FaultRates,
     process::Process,
     seats::{Caching, Event, GuestSpec, Mutant, Seat, Seats, guest, ranked, room},
     server::Server,
@@ -192,9 +192,9 @@ impl Replica {
 /// How a run is disturbed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Trouble {
-    /// By the odds alone.
+    /// By the fault rates alone.
     #[default]
-    Odds,
+    FaultRates,
     /// The process dies at some writes.
     Crashes,
     /// Processes are killed and started again between steps.
@@ -207,7 +207,7 @@ enum Trouble {
 
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    odds: Odds,
+    rates: FaultRates,
     trouble: Trouble,
     mutant: Mutant,
     capacity: usize,
@@ -220,8 +220,8 @@ struct Run {
 impl Default for Run {
     fn default() -> Self {
         Self {
-            odds: Odds::default(),
-            trouble: Trouble::Odds,
+            rates: FaultRates::default(),
+            trouble: Trouble::FaultRates,
             mutant: Mutant::None,
             capacity: 1024,
             straggler: Duration::from_mins(1),
@@ -253,7 +253,7 @@ impl World {
         let server = Server::new(seed);
         server.serve("test.quintet.dev/v1", "rooms", "Room", false);
         server.serve("test.quintet.dev/v1", "guests", "Guest", true);
-        server.with_faults(|faults| faults.odds = run.odds);
+        server.with_faults(|faults| faults.rates = run.rates);
         if seed.is_multiple_of(3) {
             server.set_page(3);
         }
@@ -344,7 +344,7 @@ impl World {
     /// Nothing is written once everything is settled, not even by a process that starts afresh, and all models are
     /// what their objects make of them.
     async fn assert_quiet(&mut self, name: &str) {
-        self.server.with_faults(|faults| (faults.odds, faults.crash) = (Odds::default(), None));
+        self.server.with_faults(|faults| (faults.rates, faults.crash) = (FaultRates::default(), None));
         // Late watch events and stragglers; a replica may lose the lease once more.
         tokio::time::sleep(Duration::from_mins(3)).await;
         self.supervise().await;
@@ -392,15 +392,15 @@ fn end_of(seed: u64, run: Run) -> End {
 }
 
 /// Every kind of fault at once.
-fn stormy() -> Odds {
-    Odds {
+fn all_faults() -> FaultRates {
+    FaultRates {
         refused: 120,
         answer_lost: 100,
         conflict: 100,
         rejected: 80,
         late: 100,
         slow: 60,
-        ..Odds::stormy()
+        ..FaultRates::all_faults()
     }
 }
 
@@ -409,7 +409,8 @@ fn disturbed(seed: u64) -> Run {
     let random = Rng::seeded(seed ^ 0xfau64);
     let one_of = |choices: [usize; 3]| choices[usize::try_from(random.below(3)).unwrap()];
     let (capacity, attempts) = (one_of([1, 4, 1024]), u32::try_from(one_of([1, 2, 5])).unwrap());
-    let run = Run { odds: stormy(), capacity, attempts, pause_ms: 1 << random.below(16), ..Run::default() };
+    let run =
+        Run { rates: all_faults(), capacity, attempts, pause_ms: 1 << random.below(16), ..Run::default() };
     match seed % 5 {
         0 => run,
         1 => Run { trouble: Trouble::Crashes, ..run },
@@ -417,7 +418,7 @@ fn disturbed(seed: u64) -> Run {
         3 => Run { trouble: Trouble::CutOff, ..run },
         // A leader that leaves in good order gives the lease back at once: a write of its own that takes effect
         // seconds later is beyond what a lease can promise.
-        _ => Run { trouble: Trouble::Handover, odds: Odds { late: 0, ..run.odds }, ..run },
+        _ => Run { trouble: Trouble::Handover, rates: FaultRates { late: 0, ..run.rates }, ..run },
     }
 }
 
@@ -471,9 +472,9 @@ fn a_crash_between_any_two_writes_changes_nothing() {
 
 /// A run in which the outcome of most writes is doubtful and ranks change all the time.
 fn doubtful(seed: u64) -> Run {
-    let odds = Odds { answer_lost: 250, late: 250, rejected: 150, slow: 100, ..stormy() };
+    let rates = FaultRates { answer_lost: 250, late: 250, rejected: 150, slow: 100, ..all_faults() };
     let pause_ms = 1 << Rng::seeded(seed).below(13);
-    Run { odds, attempts: 1 + u32::try_from(seed % 2).unwrap(), pause_ms, ..Run::default() }
+    Run { rates, attempts: 1 + u32::try_from(seed % 2).unwrap(), pause_ms, ..Run::default() }
 }
 
 /// How many seeds it takes until a run with a mistake in it is noticed.

@@ -154,9 +154,9 @@ fn a_lost_race_on_the_lease_is_not_a_lost_lease() {
         let process = Process::start(&server, 5, Some("only"));
         process.leadership.acquired().await;
         // Another client annotates the lease, again and again.
-        server.with_faults(|faults| faults.odds.conflict = 300);
+        server.with_faults(|faults| faults.rates.conflict = 300);
         tokio::time::sleep(Duration::from_mins(1)).await;
-        server.with_faults(|faults| faults.odds.conflict = 0);
+        server.with_faults(|faults| faults.rates.conflict = 0);
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert!(process.leadership.report().leading && !process.leadership.is_lost());
         process.stop().await;

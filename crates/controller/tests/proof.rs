@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
 use support::{
-    faults::Odds,
+    faults::FaultRates,
     garden::NAMESPACE,
     process::Process,
     server::Server,
@@ -188,7 +188,7 @@ fn assert_same_end(name: &str, usual: u64, prepare: impl Fn(&Server)) {
                 server.store(|store| user_does(step, store));
                 server.until(&name, |store| is_settled(step, store)).await;
             }
-            server.with_faults(|faults| faults.odds = Odds::default());
+            server.with_faults(|faults| faults.rates = FaultRates::default());
             assert_quiet(&server, &process, &name).await;
             assert_eq!(server.store(|store| (essence(store), plants_created(store))), calm, "{name}");
         });
@@ -198,7 +198,9 @@ fn assert_same_end(name: &str, usual: u64, prepare: impl Fn(&Server)) {
 #[test]
 fn stale_caches_change_nothing() {
     assert_same_end("stale cache", 40, |server| {
-        server.with_faults(|faults| faults.odds = Odds { watch_delay_ms: 300_000, ..Odds::default() });
+        server.with_faults(|faults| {
+            faults.rates = FaultRates { watch_delay_ms: 300_000, ..FaultRates::default() }
+        });
     });
 }
 
@@ -206,7 +208,7 @@ fn stale_caches_change_nothing() {
 fn writes_of_a_run(watch_delay_ms: u64) -> Vec<String> {
     simulate(async {
         let server = Server::new(7);
-        server.with_faults(|faults| faults.odds.watch_delay_ms = watch_delay_ms);
+        server.with_faults(|faults| faults.rates.watch_delay_ms = watch_delay_ms);
         let process = Process::start(&server, 7, None);
         for step in 0..STEPS {
             server.store(|store| user_does(step, store));
@@ -229,7 +231,7 @@ fn a_stale_cache_leads_to_no_write_that_a_fresh_one_would_not() {
 #[test]
 fn conflicts_change_nothing() {
     assert_same_end("conflicts", 40, |server| {
-        server.with_faults(|faults| faults.odds = Odds { conflict: 400, ..Odds::default() });
+        server.with_faults(|faults| faults.rates = FaultRates { conflict: 400, ..FaultRates::default() });
     });
 }
 
@@ -237,7 +239,7 @@ fn conflicts_change_nothing() {
 fn lost_responses_change_nothing() {
     assert_same_end("lost answers", 40, |server| {
         server.with_faults(|faults| {
-            faults.odds = Odds { answer_lost: 400, watch_delay_ms: 60_000, ..Odds::default() }
+            faults.rates = FaultRates { answer_lost: 400, watch_delay_ms: 60_000, ..FaultRates::default() }
         });
     });
 }
@@ -247,7 +249,8 @@ fn dropped_watches_and_gaps_change_nothing() {
     assert_same_end("gaps", 40, |server| {
         server.set_page(2);
         server.with_faults(|faults| {
-            faults.odds = Odds { watch_dropped: 500, gap: 500, watch_delay_ms: 5_000, ..Odds::default() };
+            faults.rates =
+                FaultRates { watch_dropped: 500, gap: 500, watch_delay_ms: 5_000, ..FaultRates::default() };
         });
     });
 }
@@ -255,14 +258,14 @@ fn dropped_watches_and_gaps_change_nothing() {
 #[test]
 fn a_slow_server_changes_nothing() {
     assert_same_end("slow", 40, |server| {
-        server.with_faults(|faults| faults.odds = Odds { slow: 500, ..Odds::default() });
+        server.with_faults(|faults| faults.rates = FaultRates { slow: 500, ..FaultRates::default() });
     });
 }
 
 #[test]
 fn everything_at_once_changes_nothing() {
     assert_same_end("storm", 200, |server| {
-        server.with_faults(|faults| faults.odds = Odds::stormy());
+        server.with_faults(|faults| faults.rates = FaultRates::all_faults());
     });
 }
 
@@ -294,7 +297,7 @@ fn changes_in_quick_succession_under_faults_and_crashes_end_the_same() {
     for seed in 0..seeds(200) {
         simulate(async {
             let server = Server::new(seed);
-            server.with_faults(|faults| faults.odds = Odds::stormy());
+            server.with_faults(|faults| faults.rates = FaultRates::all_faults());
             let mut process = Process::start(&server, seed, None);
             for step in 0..STEPS {
                 server.store(|store| user_does(step, store));
@@ -305,7 +308,7 @@ fn changes_in_quick_succession_under_faults_and_crashes_end_the_same() {
                 }
             }
             server.until("settled", |store| is_settled(STEPS - 1, store)).await;
-            server.with_faults(|faults| faults.odds = Odds::default());
+            server.with_faults(|faults| faults.rates = FaultRates::default());
             assert_quiet(&server, &process, "succession").await;
             assert_eq!(server.store(|store| essence(store)), calm, "seed {seed}");
         });

@@ -394,14 +394,14 @@ fn an_explanation_says_what_is_observed_decided_and_awaited_without_acting() {
     simulate(async {
         let server = Server::new(1);
         let (process, counts) = add(&server, 2);
-        let data = json!({"do": "call", "await": "somebody at the door"});
+        let data = json!({"do": "call", "await": "a visitor"});
         tell(&server, "waits", &data);
         let key = ObjectKey::new("default", "waits");
         let explained = process.runtime.explain("configmaps", &key).await.unwrap();
         let [explanation] = &explained[..] else { panic!("{explained:?}") };
         assert_eq!(
             (explanation.controller, &explanation.awaits[..]),
-            ("puppet", &["somebody at the door".to_owned()][..])
+            ("puppet", &["a visitor".to_owned()][..])
         );
         assert_eq!(explanation.observed[1]["data"], data);
         let replayed = serde_json::from_value(explanation.observed.clone()).unwrap();

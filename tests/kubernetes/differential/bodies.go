@@ -35,7 +35,7 @@ func (r *random) strings() object {
 	return fields
 }
 
-// Sets fields with a chance each.
+// Sets fields with a probability each.
 func (r *random) fields(makers map[string]func() any) object {
 	made := object{}
 	for _, key := range sortedMakers(makers) {

@@ -35,7 +35,7 @@ func decode(data []byte, into any) {
 	}
 }
 
-// Leaves parts of a value out: each field and item with a chance of one in `n`.
+// Leaves parts of a value out: each field and item with a probability of one in `n`.
 func (r *random) thin(value any, n int, keep map[string]bool) any {
 	switch value := value.(type) {
 	case object:
@@ -58,7 +58,7 @@ func (r *random) thin(value any, n int, keep map[string]bool) any {
 	return value
 }
 
-// Changes one random place of a value, each leaf with the same chance: a value becomes another of its JSON type, an
+// Changes one random place of a value, each leaf with the same probability: a value becomes another of its JSON type, an
 // item is doubled, a field is removed.
 func (r *random) mutate(value any) any {
 	switch value := value.(type) {
@@ -92,7 +92,7 @@ func (r *random) mutate(value any) any {
 	return value
 }
 
-// One of `count` indexes, each with a chance by its weight.
+// One of `count` indexes, each with a probability by its weight.
 func (r *random) weighted(count int, weight func(int) int) int {
 	total := 0
 	for i := range count {

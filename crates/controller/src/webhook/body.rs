@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// of a list.
 const BODY_LIMIT: usize = 32 << 20;
 
-/// What all requests together may hold: anybody who reaches the port can send bodies.
+/// What all requests together may hold: every client that reaches the port can send bodies.
 const TOTAL_KIB: usize = 256 << 10;
 
 /// The memory for the bodies of requests in progress. Clones share it.

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and the API server, by a seed.
+//! Fault injection between a client and the API server, by a seed.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// How often each fault happens, per thousand requests (or watch events).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Odds {
+pub struct FaultRates {
     /// The request is refused with 500, 503 or 429 and has no effect.
     pub refused: u64,
     /// The request has its effect, but the answer is lost.
@@ -28,9 +28,9 @@ pub struct Odds {
     pub watch_delay_ms: u64,
 }
 
-impl Odds {
+impl FaultRates {
     /// Everything at once.
-    pub fn stormy() -> Self {
+    pub fn all_faults() -> Self {
         Self {
             refused: 80,
             answer_lost: 60,
@@ -47,7 +47,7 @@ impl Odds {
 
 /// What happens to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Treatment {
     Served,
     Refused(u16),
     AnswerLost,
@@ -64,7 +64,7 @@ pub enum Fate {
 
 pub struct Faults {
     rng: Rng,
-    pub odds: Odds,
+    pub rates: FaultRates,
     pub away_until: Option<Instant>,
     /// Reading lists and watches whose path contains the text is answered with this code.
     pub unreadable: Option<(&'static str, u16)>,
@@ -84,7 +84,7 @@ impl Faults {
     pub fn new(seed: u64) -> Self {
         Self {
             rng: Rng::seeded(seed),
-            odds: Odds::default(),
+            rates: FaultRates::default(),
             away_until: None,
             unreadable: None,
             forbidden: None,
@@ -102,17 +102,21 @@ impl Faults {
     }
 
     /// Decides what happens to a request, and how long it takes.
-    pub fn request(&mut self, writes: bool) -> (Duration, Fate) {
-        let (latency, fate) = self.fate(writes);
-        self.injected += u64::from(fate != Fate::Served || latency > Duration::from_secs(1));
-        (latency, fate)
+    pub fn request(&mut self, writes: bool) -> (Duration, Treatment) {
+        let (latency, treatment) = self.treatment(writes);
+        self.injected += u64::from(treatment != Treatment::Served || latency > Duration::from_secs(1));
+        (latency, treatment)
     }
 
-    fn fate(&mut self, writes: bool) -> (Duration, Fate) {
+    fn treatment(&mut self, writes: bool) -> (Duration, Treatment) {
         let quick = Duration::from_millis(1 + self.rng.below(10));
         if self.away_until.is_some_and(|until| Instant::now() < until) {
             // Half of the requests are refused at once, the others hang until the client gives up.
-            return if self.chance(500) { (quick, Fate::Refused(503)) } else { (quick, Fate::Swallowed) };
+            return if self.happens(500) {
+                (quick, Treatment::Refused(503))
+            } else {
+                (quick, Treatment::Swallowed)
+            };
         }
         if writes {
             self.writes += 1;
@@ -120,51 +124,51 @@ impl Faults {
                 && self.writes == at
             {
                 self.crashed = true;
-                return (quick, if after { Fate::CrashAfter } else { Fate::CrashBefore });
+                return (quick, if after { Treatment::CrashAfter } else { Treatment::CrashBefore });
             }
         }
-        let odds = self.odds;
-        if self.chance(odds.refused) {
+        let rates = self.rates;
+        if self.happens(rates.refused) {
             let code = [500, 503, 429][usize::try_from(self.rng.below(3)).unwrap()];
-            return (quick, Fate::Refused(code));
+            return (quick, Treatment::Refused(code));
         }
-        if self.chance(odds.answer_lost) {
-            return (quick, Fate::AnswerLost);
+        if self.happens(rates.answer_lost) {
+            return (quick, Treatment::AnswerLost);
         }
-        if writes && self.chance(odds.conflict) {
-            return (quick, Fate::Conflict);
+        if writes && self.happens(rates.conflict) {
+            return (quick, Treatment::Conflict);
         }
-        if writes && self.chance(odds.rejected) {
+        if writes && self.happens(rates.rejected) {
             let code = [403, 422][usize::try_from(self.rng.below(2)).unwrap()];
-            return (quick, Fate::Refused(code));
+            return (quick, Treatment::Refused(code));
         }
-        if writes && self.chance(odds.late) {
-            return (quick, Fate::Late(Duration::from_millis(self.rng.below(4000))));
+        if writes && self.happens(rates.late) {
+            return (quick, Treatment::Late(Duration::from_millis(self.rng.below(4000))));
         }
-        if self.chance(odds.slow) {
-            return (Duration::from_millis(self.rng.below(60_000)), Fate::Served);
+        if self.happens(rates.slow) {
+            return (Duration::from_millis(self.rng.below(60_000)), Treatment::Served);
         }
-        (quick, Fate::Served)
+        (quick, Treatment::Served)
     }
 
     /// How late a watch event is, or `None` if the watch breaks off.
     pub fn watch_event(&mut self) -> Option<Duration> {
         let away = self.away_until.is_some_and(|until| Instant::now() < until);
-        if away || self.chance(self.odds.watch_dropped) {
+        if away || self.happens(self.rates.watch_dropped) {
             self.injected += 1;
             return None;
         }
-        Some(Duration::from_millis(self.rng.below(self.odds.watch_delay_ms + 1)))
+        Some(Duration::from_millis(self.rng.below(self.rates.watch_delay_ms + 1)))
     }
 
     /// Whether the history that a new watch needs is gone.
     pub fn history_is_gone(&mut self) -> bool {
-        let gone = self.chance(self.odds.gap);
+        let gone = self.happens(self.rates.gap);
         self.injected += u64::from(gone);
         gone
     }
 
-    fn chance(&mut self, per_thousand: u64) -> bool {
+    fn happens(&mut self, per_thousand: u64) -> bool {
         per_thousand > 0 && self.rng.below(1000) < per_thousand
     }
 }

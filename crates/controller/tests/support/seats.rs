@@ -78,7 +78,7 @@ pub enum Mutant {
     LostIsRefused,
     /// A lost write is never sent again.
     LostIsForgotten,
-    /// A seat is free as soon as somebody was told to leave it.
+    /// A seat is free as soon as its guest was asked to leave.
     LeavingIsLeft,
     /// A conflict is ignored.
     ConflictIsIgnored,
@@ -133,7 +133,7 @@ impl Seats {
         ranked(&self.rooms, guests.map(|guest| (guest.key.clone(), guest.object.spec.clone())))
     }
 
-    /// Seats that somebody has or may have.
+    /// Seats that are or may be taken.
     fn occupied(&self) -> BTreeSet<Seat> {
         let leaving = |guest: &Entry<Guest>| {
             self.mutant == Mutant::LeavingIsLeft && self.assumed.get(&guest.key) == Some(&None)

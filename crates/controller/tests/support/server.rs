@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{
-    faults::{Fate, Faults},
+    faults::{Faults, Treatment},
     store::{Place, Refusal, Served, Store, WatchEvent, merge, refuse},
 };
 
@@ -190,21 +190,21 @@ impl Connection {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
         let writes = parts.method != Method::GET;
-        let (latency, fate) = self.server.with_faults(|faults| faults.request(writes));
+        let (latency, treatment) = self.server.with_faults(|faults| faults.request(writes));
         tokio::time::sleep(latency).await;
         if self.is_dead() {
             return std::future::pending().await;
         }
-        match fate {
-            Fate::Served | Fate::AnswerLost | Fate::CrashAfter => {}
-            Fate::Swallowed => return std::future::pending().await,
-            Fate::CrashBefore => {
+        match treatment {
+            Treatment::Served | Treatment::AnswerLost | Treatment::CrashAfter => {}
+            Treatment::Swallowed => return std::future::pending().await,
+            Treatment::CrashBefore => {
                 self.kill();
                 return std::future::pending().await;
             }
-            Fate::Refused(code) => return Ok(status(code, "InternalError", "injected")),
-            Fate::Conflict => return Ok(status(409, "Conflict", "injected")),
-            Fate::Late(wait) => {
+            Treatment::Refused(code) => return Ok(status(code, "InternalError", "injected")),
+            Treatment::Conflict => return Ok(status(409, "Conflict", "injected")),
+            Treatment::Late(wait) => {
                 self.serve_late(parts, body, wait);
                 return Err("connection reset by peer".into());
             }
@@ -214,12 +214,12 @@ impl Connection {
         let content_type = parts.headers.get("content-type").map_or("", |value| value.to_str().unwrap());
         let answer = self.serve(&parts.method, &parts.uri, content_type, &body);
         self.server.wake();
-        match fate {
-            Fate::CrashAfter => {
+        match treatment {
+            Treatment::CrashAfter => {
                 self.kill();
                 std::future::pending().await
             }
-            Fate::AnswerLost => Err("connection reset by peer".into()),
+            Treatment::AnswerLost => Err("connection reset by peer".into()),
             _ => Ok(answer),
         }
     }
