@@ -28,6 +28,7 @@ use crate::{
   quintet manifests | kubectl apply --server-side -f -
                                            install the operator
   quintet operator --kubeconfig FILE       run it from here instead
+  quintet explain rayjob/NAME              why does this job not run?
   quintet simulate FILE                    try queues and quotas without a cluster
   quintet simulate-nodes --count 100       add nodes that take pods without running them"
 )]
