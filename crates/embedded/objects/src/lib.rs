@@ -18,7 +18,7 @@
 //! - [`types`]: their fields, from one generated table, which also drives [`protobuf`], [`patch`], [`apply`] and
 //!   [`openapi`].
 //! - [`schema`] and [`cel`]: custom resources: structural schemas and validation rules; match conditions of webhooks.
-//! - [`meta`], [`names`], [`field_selector`]: what all objects share.
+//! - [`meta`], [`names`], [`field_selector`], [`byte_field`]: what all objects share.
 //! - [`table`]: what `kubectl get` shows.
 //! - [`error`]: field errors and the Status that carries them.
 
@@ -29,6 +29,7 @@
 
 pub mod apply;
 pub mod builtin;
+pub mod byte_field;
 pub mod cel;
 pub mod error;
 pub mod field_selector;

@@ -329,7 +329,7 @@ async fn run_mutating(
     }
     let failed =
         |why: String| Failure::internal(format!("failed calling webhook {:?}: {why}", text(hook, "/name")));
-    let patch = STANDARD.decode(patch).map_err(|error| failed(error.to_string()))?;
+    let patch = quintet_objects::byte_field::decode(patch).map_err(|error| failed(error.to_string()))?;
     let patch: Value = serde_json::from_slice(&patch).map_err(|error| failed(error.to_string()))?;
     let [mut patched, _] = shown;
     model::json_patch(&mut patched, &patch).map_err(|failure| failed(failure.message().to_owned()))?;

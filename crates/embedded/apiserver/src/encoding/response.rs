@@ -66,7 +66,7 @@ pub(crate) fn event(
     object: Value,
     is_first: bool,
     now: jiff::Timestamp,
-) -> Bytes {
+) -> Result<Bytes, Failure> {
     let object = match accepted.view {
         View::Whole => object,
         View::Metadata { .. } => partial_metadata(&object),
@@ -75,23 +75,23 @@ pub(crate) fn event(
             model::table(resource, std::slice::from_ref(&object), &metadata, include, is_first, now)
         }
     };
-    frame(accepted, kind, &object)
+    frame(accepted.format, kind, &object)
 }
 
-fn frame(accepted: Accepted, kind: EventType, object: &Value) -> Bytes {
-    if accepted.format == Format::Protobuf
-        && let Some(bytes) = model::watch_event_protobuf(kind.name(), object)
-    {
-        return bytes;
+/// Frames of one watch are all of one format: a reader of protobuf takes the first bytes of JSON for a length.
+fn frame(format: Format, kind: EventType, object: &Value) -> Result<Bytes, Failure> {
+    if format == Format::Protobuf {
+        return model::watch_event_protobuf(kind.name(), object);
     }
-    let mut out = serde_json::to_vec(&json!({"type": kind.name(), "object": object})).unwrap_or_default();
+    let mut out =
+        serde_json::to_vec(&json!({"type": kind.name(), "object": object})).map_err(Failure::internal)?;
     out.push(b'\n');
-    out.into()
+    Ok(out.into())
 }
 
 /// The event that tells a watcher why it ends.
-pub(crate) fn error_event(accepted: Accepted, failure: &Failure) -> Bytes {
-    frame(accepted, EventType::Error, &failure.to_value())
+pub(crate) fn error_event(accepted: Accepted, failure: &Failure) -> Result<Bytes, Failure> {
+    frame(accepted.format, EventType::Error, &failure.to_value())
 }
 
 /// An object that only carries a version.
@@ -163,14 +163,11 @@ pub(crate) fn value(
     wanted: Representation,
 ) -> Result<Response<ResponseBody>, Failure> {
     let mut format = wanted.accepted.format;
-    let bytes = match encode(value, format, wanted.is_pretty) {
-        Err(_) if format == Format::Protobuf => {
-            // A kind without messages: JSON is what every client also reads.
-            format = Format::Json;
-            encode(value, format, wanted.is_pretty)?
-        }
-        other => other?,
-    };
+    if format == Format::Protobuf && !model::has_protobuf(value) {
+        // JSON is what every client also reads.
+        format = Format::Json;
+    }
+    let bytes = encode(value, format, wanted.is_pretty)?;
     Ok(with_body(code, format.content_type(false), bytes))
 }
 

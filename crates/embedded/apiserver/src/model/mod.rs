@@ -12,7 +12,7 @@ mod versions;
 pub(crate) use openapi::{openapi_v2, openapi_v3};
 pub(crate) use ownership::{apply, fit_applied, own};
 pub(crate) use patches::{json_patch, merge_patch, strategic_merge};
-pub(crate) use representation::{from_protobuf, table, to_protobuf, watch_event_protobuf};
+pub(crate) use representation::{from_protobuf, has_protobuf, table, to_protobuf, watch_event_protobuf};
 pub(crate) use selection::{field_value, label_selector, scale_paths, selectable_fields, selector_text};
 pub(crate) use strategy::{
     bump_generation, count_generation, default, finish_create, hold_back, holds_back, is_same,

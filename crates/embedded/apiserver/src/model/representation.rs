@@ -6,6 +6,7 @@ use quintet_objects::table::IncludeObject;
 use quintet_objects::table::Printer;
 use serde_json::Value;
 
+use crate::json;
 use crate::resources::Model;
 use crate::resources::Resource;
 use crate::status::Failure;
@@ -37,7 +38,18 @@ pub(crate) fn to_protobuf(value: &Value) -> Result<Vec<u8>, Failure> {
     protobuf::encode(value).map_err(Failure::internal)
 }
 
+/// Whether there are messages for the kind of an object.
+pub(crate) fn has_protobuf(object: &Value) -> bool {
+    protobuf::is_supported(json::text(object, "/apiVersion"), json::text(object, "/kind"))
+}
+
 /// A watch event as protobuf.
-pub(crate) fn watch_event_protobuf(kind: &str, object: &Value) -> Option<Bytes> {
-    protobuf::encode_watch_event(kind, object).ok().map(Bytes::from)
+pub(crate) fn watch_event_protobuf(kind: &str, object: &Value) -> Result<Bytes, Failure> {
+    let encoded = protobuf::encode_watch_event(kind, object).map(Bytes::from);
+    encoded.map_err(|error| {
+        let text = |pointer| json::text(object, pointer);
+        let name = [text("/metadata/namespace"), text("/metadata/name")];
+        let name = name.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+        Failure::internal(format!("unable to encode watch object {} {name:?}: {error}", text("/kind")))
+    })
 }

@@ -113,7 +113,7 @@ impl Watch {
         while length < PIECE {
             let Some((key, entry)) = self.initial.next() else {
                 if std::mem::take(&mut self.marks_initial) {
-                    self.push_bookmark(true);
+                    self.push_bookmark(true)?;
                 }
                 break;
             };
@@ -144,9 +144,7 @@ impl Watch {
             let is_complete = match self.collect().await {
                 Ok(is_complete) => is_complete,
                 Err(failure) => {
-                    let piece = response::error_event(self.accepted, &failure);
-                    self.ready.push_back(piece);
-                    self.is_over = true;
+                    self.fail(&failure);
                     continue;
                 }
             };
@@ -173,11 +171,22 @@ impl Watch {
                     if self.allow_bookmarks {
                         self.sent_final_bookmark |= now >= final_bookmark;
                         self.next_bookmark = now + BOOKMARK_EVERY;
-                        self.push_bookmark(false);
+                        if let Err(failure) = self.push_bookmark(false) {
+                            self.fail(&failure);
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// Ends the watch, and says why if the client can be told in the format of the stream.
+    fn fail(&mut self, failure: &Failure) {
+        match response::error_event(self.accepted, failure) {
+            Ok(piece) => self.ready.push_back(piece),
+            Err(error) => tracing::error!("a watch ends with an error that cannot be encoded: {error}"),
+        }
+        self.is_over = true;
     }
 
     /// Ready events as one piece, so that many small ones cost one write.
@@ -288,13 +297,13 @@ impl Watch {
                 object,
                 is_first,
                 self.api.now(),
-            )
+            )?
         };
         self.ready.push_back(piece);
         Ok(())
     }
 
-    fn push_bookmark(&mut self, ends_initial: bool) {
+    fn push_bookmark(&mut self, ends_initial: bool) -> Result<(), Failure> {
         let is_first = self.accepted.view == View::Table && std::mem::replace(&mut self.is_first, false);
         let object = response::bookmark(&self.resource, self.cursor, ends_initial);
         let piece = response::event(
@@ -305,8 +314,9 @@ impl Watch {
             object,
             is_first,
             self.api.now(),
-        );
+        )?;
         self.ready.push_back(piece);
         debug_assert!(self.accepted.format != Format::Yaml, "watches are never YAML");
+        Ok(())
     }
 }

@@ -1,11 +1,10 @@
 //! From JSON to the wire.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::wire::Writer;
 use super::{ProtobufError, decode, special};
+use crate::byte_field;
 use crate::types::{Field, Shape, Type};
 
 /// Writes an object as a message of a type. Fields the type does not have are left out.
@@ -86,7 +85,7 @@ fn single(
         }
         Shape::Double => writer.double(number, value.as_f64().ok_or_else(wrong)?),
         Shape::Bytes => {
-            let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).ok_or_else(wrong)?;
+            let bytes = value.as_str().and_then(|text| byte_field::decode(text).ok()).ok_or_else(wrong)?;
             writer.bytes(number, &bytes);
         }
         Shape::Struct(id) => writer.bytes(number, &message(id.get(), value, depth + 1)?),

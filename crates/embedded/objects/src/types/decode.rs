@@ -1,13 +1,12 @@
 //! Makes a JSON value fit a built-in type, as decoding into a Go struct and encoding it again would: unknown fields
 //! and nulls go, quantities and times take their canonical form, wrong types are errors.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use quintet_api::Quantity;
 use serde_json::{Map, Value};
 
 use super::{Shape, Type, by_name};
+use crate::byte_field;
 use crate::path::Path;
 
 /// Deeper than any object of Kubernetes, shallower than any stack.
@@ -97,7 +96,8 @@ impl Decoder {
                 Value::Object(fields) => fields.is_empty() && matches!(field.shape, Shape::Map(_)),
                 Value::Null => true,
             };
-            if is_empty && field.omits_empty && !field.is_pointer && is_droppable(&field.shape) {
+            let is_omitted = is_empty && field.omits_empty && !field.is_pointer && is_droppable(&field.shape);
+            if is_omitted || value.is_null() {
                 dropped.push(name.clone());
             }
         }
@@ -145,20 +145,11 @@ impl Decoder {
             Shape::Bool if value.is_boolean() => Ok(()),
             Shape::Int32 | Shape::Int64 | Shape::Uint32 => self.integer(shape, value, path),
             Shape::Double if value.is_number() => Ok(()),
-            Shape::Bytes => {
-                match value.as_str().map(|text| STANDARD.decode(text.replace(['\n', '\r'], ""))) {
-                    Some(Ok(_)) => Ok(()),
-                    Some(Err(error)) => {
-                        let at = match error {
-                            base64::DecodeError::InvalidByte(at, _)
-                            | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-                            _ => value.as_str().map_or(0, str::len),
-                        };
-                        Err(DecodeError::Value { message: format!("illegal base64 data at input byte {at}") })
-                    }
-                    None => Err(self.wrong_type(value, path, "[]uint8")),
-                }
-            }
+            Shape::Bytes => match value {
+                Value::String(text) => byte_field::normalize(text)
+                    .map_err(|corrupt| DecodeError::Value { message: corrupt.to_string() }),
+                _ => Err(self.wrong_type(value, path, "[]uint8")),
+            },
             Shape::Time | Shape::MicroTime => self.time(shape, value, path),
             Shape::Quantity => quantity(value),
             Shape::IntOrString => match value {
@@ -168,7 +159,7 @@ impl Decoder {
             },
             Shape::Raw | Shape::Json | Shape::Fields => Ok(()),
             Shape::SchemaOrArray | Shape::SchemaOrBool | Shape::SchemaOrStrings => {
-                self.schema_or(value, path, depth)
+                self.schema_or(shape, value, path, depth)
             }
             Shape::String | Shape::Bool | Shape::Double | Shape::Duration => {
                 Err(self.wrong_type(value, path, &go_type(shape)))
@@ -176,17 +167,40 @@ impl Decoder {
         }
     }
 
-    fn schema_or(&mut self, value: &mut Value, path: &Path<'_>, depth: usize) -> Result<(), DecodeError> {
+    /// As the `UnmarshalJSON` of `JSONSchemaPropsOrArray`, `JSONSchemaPropsOrBool` and `JSONSchemaPropsOrStringArray`,
+    /// of which two take what they do not expect for nothing.
+    fn schema_or(
+        &mut self,
+        shape: &Shape,
+        value: &mut Value,
+        path: &Path<'_>,
+        depth: usize,
+    ) -> Result<(), DecodeError> {
         let schema = by_name("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
-        match (value, schema) {
-            (value @ Value::Object(_), Some(schema)) => self.structure(schema, value, path, depth + 1),
-            (Value::Array(items), Some(schema)) => {
-                for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| item.is_object()) {
+        let Some(schema) = schema else { return Ok(()) };
+        match (shape, value) {
+            (_, value @ Value::Object(_)) => self.structure(schema, value, path, depth + 1),
+            (Shape::SchemaOrBool, Value::Bool(_)) => Ok(()),
+            (Shape::SchemaOrBool, _) => {
+                Err(DecodeError::Value { message: "boolean or JSON schema expected".into() })
+            }
+            (Shape::SchemaOrArray, Value::Array(items)) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    if item.is_null() {
+                        *item = Value::Object(Map::new());
+                    }
                     self.structure(schema, item, &path.index(index), depth + 1)?;
                 }
                 Ok(())
             }
-            _ => Ok(()),
+            (_, Value::Array(names)) => {
+                let other = names.iter().find(|name| !name.is_string());
+                other.map_or(Ok(()), |other| Err(self.wrong_type(other, path, "string")))
+            }
+            (_, unexpected) => {
+                *unexpected = Value::Null;
+                Ok(())
+            }
         }
     }
 
@@ -218,14 +232,14 @@ impl Decoder {
         let Value::String(text) = value else {
             return Err(self.wrong_type(value, path, "string"));
         };
-        match text.parse::<Timestamp>() {
-            Ok(time) => {
+        match rfc3339(text) {
+            Some(time) => {
                 let form =
                     if *shape == Shape::Time { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S.%6fZ" };
                 *text = time.strftime(form).to_string();
                 Ok(())
             }
-            Err(_) => Err(DecodeError::Value {
+            None => Err(DecodeError::Value {
                 message: format!(
                     "parsing time \"{text}\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"{text}\" as \"2006\""
                 ),
@@ -244,6 +258,32 @@ impl Decoder {
         };
         DecodeError::Type { found, owner: self.owner.into(), path: without_indexes(path), kind: kind.into() }
     }
+}
+
+/// A time in the one form that Go reads. The parser knows others, among them years that are written with a sign, which
+/// nothing could read back.
+fn rfc3339(text: &str) -> Option<Timestamp> {
+    let form = |text: &[u8], form: &[u8]| {
+        text.len() == form.len()
+            && text.iter().zip(form).all(|(byte, form)| match form {
+                b'0' => byte.is_ascii_digit(),
+                form => byte == form,
+            })
+    };
+    let (seconds, rest) = text.as_bytes().split_at_checked("0000-00-00T00:00:00".len())?;
+    if !form(seconds, b"0000-00-00T00:00:00") || seconds.ends_with(b":60") {
+        return None;
+    }
+    let fraction = match rest {
+        [b'.' | b',', digits @ ..] => 1 + digits.iter().take_while(|byte| byte.is_ascii_digit()).count(),
+        _ => 0,
+    };
+    let zone = rest.get(fraction..)?;
+    if fraction == 1 || !(zone == b"Z" || form(zone, b"+00:00") || form(zone, b"-00:00")) {
+        return None;
+    }
+    let time: Timestamp = text.parse().ok()?;
+    (0..=9999).contains(&time.to_zoned(jiff::tz::TimeZone::UTC).year()).then_some(time)
 }
 
 /// Go's decoder names fields only, not positions in lists.
