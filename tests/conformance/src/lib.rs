@@ -4,12 +4,14 @@
 //! kubeconfig. It knows nothing of the cluster it runs on, so that the embedded API and a real one are held to
 //! the same. A case runs in a namespace of its own and leaves nothing behind.
 
+mod authorization;
 mod cases;
 mod hook;
 mod report;
 mod table;
 mod world;
 
+pub use authorization::{Verdict, differences, verdicts};
 pub use report::{Outcome, Report};
 pub use table::table;
 pub use world::{Answer, World};

@@ -112,7 +112,7 @@ async fn impersonation_needs_the_right_to_it() {
     assert_eq!((reply.code, reply.message().contains("User \"alice\" cannot list")), (403, true));
     let reply = send_as(&api, Caller::known("bob", []), request("alice")).await;
     assert!(
-        reply.message().contains("User \"bob\" cannot impersonate resource \"users\""),
+        reply.message().contains("User \"bob\" cannot impersonate-on:user-info:list resource \"pods\""),
         "{}",
         reply.message()
     );

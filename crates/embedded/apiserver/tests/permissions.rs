@@ -110,3 +110,99 @@ async fn ephemeral_containers_and_resize_change_nothing_else() {
     assert_eq!(resized["spec"]["containers"][0]["image"], "good");
     assert_eq!(resized["spec"]["containers"][0]["resources"]["requests"]["cpu"], "2");
 }
+
+/// Rights to write roles and bindings, and nothing else.
+fn writer() -> Value {
+    json!([{"apiGroups": ["rbac.authorization.k8s.io"], "verbs": ["create", "update", "patch"],
+        "resources": ["roles", "rolebindings", "clusterroles", "clusterrolebindings"]}])
+}
+
+fn binding_to(kind: &str, name: &str) -> Value {
+    json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "eve"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}})
+}
+
+#[tokio::test]
+async fn a_role_that_does_not_exist_is_bound_only_with_the_right_to_bind() {
+    let api = api().await;
+    grant(&api, "eve", writer()).await;
+    let local = format!("{RBAC}/namespaces/default/rolebindings");
+    let global = format!("{RBAC}/clusterrolebindings");
+    for (path, kind) in [(&local, "Role"), (&local, "ClusterRole"), (&global, "ClusterRole")] {
+        let reply = as_user(&api, "eve", "POST", path, "application/json", binding_to(kind, "later")).await;
+        assert_eq!((reply.code, &reply.body["reason"]), (404, &json!("NotFound")), "{}", reply.message());
+        let path = format!("{path}/b");
+        as_user(&api, "eve", "PUT", &path, "application/json", binding_to(kind, "later")).await.expect(404);
+    }
+    let bind = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "verbs": ["bind", "create"],
+        "resources": ["clusterroles", "clusterrolebindings"]}]);
+    grant(&api, "bob", bind).await;
+    as_user(&api, "bob", "POST", &global, "application/json", binding_to("ClusterRole", "later"))
+        .await
+        .expect(201);
+}
+
+#[tokio::test]
+async fn a_binding_is_checked_again_whenever_it_changes() {
+    let api = api().await;
+    grant(&api, "eve", writer()).await;
+    let path = format!("{RBAC}/clusterrolebindings");
+    let mut binding = binding_to("ClusterRole", "cluster-admin");
+    binding["subjects"][0]["name"] = "bob".into();
+    send(&api, "POST", &path, binding).await.expect(201);
+    let patch = "application/merge-patch+json";
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    as_user(&api, "eve", "PATCH", &format!("{path}/b"), patch, label).await.expect(403);
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/wait"]}});
+    as_user(&api, "eve", "PATCH", &format!("{path}/b"), patch, finalizer).await.expect(200);
+}
+
+#[tokio::test]
+async fn the_right_to_escalate_one_role_is_not_one_to_create_it() {
+    let api = api().await;
+    let mut rules = writer();
+    let escalate = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["escalate"],
+        "resourceNames": ["r"]});
+    rules.as_array_mut().unwrap().push(escalate);
+    grant(&api, "eve", rules).await;
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    let role = json!({"metadata": {"name": "r"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
+    as_user(&api, "eve", "POST", &roles, "application/json", role.clone()).await.expect(403);
+    as_user(&api, "eve", "PUT", &format!("{roles}/r"), "application/json", role).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_roles_that_are_missing() {
+    let api = api().await;
+    let mut binding = binding_to("ClusterRole", "later");
+    binding["metadata"]["name"] = "eve".into();
+    send(&api, "POST", &format!("{RBAC}/clusterrolebindings"), binding).await.expect(201);
+    let reply = as_user(&api, "eve", "GET", "/api/v1/pods", "", Value::Null).await;
+    let expected = "pods is forbidden: User \"eve\" cannot list resource \"pods\" in API group \"\" at the cluster \
+                    scope: RBAC: clusterrole.rbac.authorization.k8s.io \"later\" not found";
+    assert_eq!(reply.message(), expected);
+}
+
+#[tokio::test]
+async fn impersonation_can_be_allowed_for_one_verb_only() {
+    let api = api().await;
+    let rules = json!([
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "verbs": ["impersonate:user-info"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:user-info:list"]},
+    ]);
+    grant(&api, "eve", rules).await;
+    grant(&api, "bob", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]}]))
+        .await;
+    let request = |method: &str, path: &str, group: Option<&str>| {
+        let mut request = Request::builder().method(method).uri(path).header("impersonate-user", "bob");
+        if let Some(group) = group {
+            request = request.header("impersonate-group", group);
+        }
+        request.body(Bytes::new()).unwrap()
+    };
+    let eve = || Caller::known("eve", []);
+    let pods = "/api/v1/namespaces/default/pods";
+    send_as(&api, eve(), request("GET", pods, None)).await.expect(200);
+    send_as(&api, eve(), request("DELETE", &format!("{pods}/p"), None)).await.expect(403);
+    send_as(&api, eve(), request("GET", pods, Some("system:masters"))).await.expect(403);
+}

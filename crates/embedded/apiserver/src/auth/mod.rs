@@ -67,9 +67,10 @@ impl Caller {
 pub mod impersonation;
 pub(crate) mod permit;
 pub mod rbac;
+pub(crate) mod serviceaccount;
 pub mod tokens;
 
-use http::Method;
+use quintet_objects::error::quoted;
 
 use crate::{
     api::Api,
@@ -79,11 +80,46 @@ use crate::{
 /// Paths that everybody may read.
 const OPEN_PATHS: [&str; 4] = ["/version", "/healthz", "/livez", "/readyz"];
 
+/// What a request asks for, as authorization sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted<'a> {
+    Resource(rbac::Attributes<'a>),
+    Path { verb: &'a str, path: &'a str },
+}
+
+impl Wanted<'_> {
+    /// Refuses what the caller may not do.
+    pub(crate) fn authorize(&self, api: &Api, caller: &Caller) -> Result<(), Failure> {
+        match self {
+            Self::Resource(attributes) => authorize(api, caller, attributes),
+            Self::Path { verb, path } => authorize_path(api, caller, verb, path),
+        }
+    }
+
+    /// The verb.
+    pub(crate) fn verb(&self) -> &str {
+        match self {
+            Self::Resource(attributes) => attributes.verb,
+            Self::Path { verb, .. } => verb,
+        }
+    }
+
+    /// The same with another verb.
+    pub(crate) fn with_verb<'b>(&'b self, verb: &'b str) -> Wanted<'b> {
+        match self {
+            Self::Resource(attributes) => Wanted::Resource(rbac::Attributes { verb, ..*attributes }),
+            Self::Path { path, .. } => Wanted::Path { verb, path },
+        }
+    }
+}
+
 /// Refuses what the caller may not do to a resource.
 pub(crate) fn authorize(api: &Api, caller: &Caller, wanted: &rbac::Attributes<'_>) -> Result<(), Failure> {
-    if rbac::allows(api, caller, wanted).is_some() {
-        return Ok(());
-    }
+    rbac::decide(api, caller, wanted).map(drop).map_err(|reason| forbidden(caller, wanted, &reason))
+}
+
+/// The caller may not do something to a resource, for a reason that may be empty.
+pub(crate) fn forbidden(caller: &Caller, wanted: &rbac::Attributes<'_>, reason: &str) -> Failure {
     let resource = if wanted.subresource.is_empty() {
         wanted.resource.to_owned()
     } else {
@@ -92,27 +128,35 @@ pub(crate) fn authorize(api: &Api, caller: &Caller, wanted: &rbac::Attributes<'_
     let place = if wanted.namespace.is_empty() {
         "at the cluster scope".to_owned()
     } else {
-        format!("in the namespace {:?}", wanted.namespace)
+        format!("in the namespace {}", quoted(wanted.namespace))
     };
-    let why = format!(
-        "User {:?} cannot {} resource {resource:?} in API group {:?} {place}",
-        caller.name, wanted.verb, wanted.group
+    let what = format!(
+        "User {} cannot {} resource {} in API group {} {place}",
+        quoted(&caller.name),
+        wanted.verb,
+        quoted(&resource),
+        quoted(wanted.group)
     );
     let named = Named { group: wanted.group, resource: wanted.resource, name: wanted.name };
-    Err(Failure::forbidden(named, &why))
+    Failure::forbidden(named, &because(&what, reason))
 }
 
 /// Refuses what the caller may not do to a path that is no resource.
-pub(crate) fn authorize_path(api: &Api, caller: &Caller, method: &Method, path: &str) -> Result<(), Failure> {
-    let verb = method.as_str().to_ascii_lowercase();
+fn authorize_path(api: &Api, caller: &Caller, verb: &str, path: &str) -> Result<(), Failure> {
     let is_open = OPEN_PATHS
         .iter()
         .any(|open| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
-    if (is_open && matches!(verb.as_str(), "get" | "head"))
-        || rbac::allows_path(api, caller, &verb, path).is_some()
-    {
+    if is_open && matches!(verb, "get" | "head") {
         return Ok(());
     }
-    let why = format!("User {:?} cannot {verb} path {path:?}", caller.name);
-    Err(Failure::forbidden(Named { group: "", resource: "", name: "" }, &why))
+    rbac::decide_path(api, caller, verb, path).map(drop).map_err(|reason| {
+        let what = format!("User {} cannot {verb} path {}", quoted(&caller.name), quoted(path));
+        Failure::forbidden(Named { group: "", resource: "", name: "" }, &because(&what, &reason))
+    })
+}
+
+/// A refusal with its reason. The refusal repeats the request: it must not look like HTML.
+fn because(what: &str, reason: &str) -> String {
+    let what = what.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    if reason.is_empty() { what } else { format!("{what}: {reason}") }
 }

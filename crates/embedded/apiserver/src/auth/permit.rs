@@ -3,7 +3,7 @@
 use http::{Method, request::Parts};
 use quintet_objects::field_selector::FieldSelector;
 
-use super::{Caller, authorize_path, impersonation, rbac};
+use super::{Caller, Wanted, impersonation, rbac};
 use crate::{
     api::Api,
     request::url::{self, Query, ResourcePath, Route},
@@ -21,13 +21,19 @@ pub(crate) struct Permitted {
 impl Api {
     /// Refuses what the caller, or whom they impersonate, may not do.
     pub(crate) fn permit(&self, head: &Parts, caller: Caller) -> Result<Permitted, Failure> {
-        let caller = impersonation::effective(self, caller, &head.headers)?;
         let query = Query::parse(head.uri.query());
         let route = url::route(head.uri.path()).ok_or_else(Failure::no_page)?;
-        match &route {
-            Route::Resource(path) => authorize(self, &caller, &head.method, path, &query)?,
-            _ => authorize_path(self, &caller, &head.method, head.uri.path())?,
-        }
+        let field_name = named_by_selector(&query);
+        let path = url::decode(head.uri.path(), false).ok_or_else(Failure::no_page)?;
+        let verb = head.method.as_str().to_ascii_lowercase();
+        let wanted = match &route {
+            Route::Resource(path) => {
+                Wanted::Resource(attributes(&head.method, path, &query, field_name.as_deref()))
+            }
+            _ => Wanted::Path { verb: &verb, path: &path },
+        };
+        let caller = impersonation::effective(self, caller, &head.headers, &wanted)?;
+        wanted.authorize(self, &caller)?;
         Ok(Permitted { caller, query, route })
     }
 }
@@ -48,14 +54,19 @@ pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'sta
     }
 }
 
-/// Refuses what the caller may not do to a resource.
-fn authorize(
-    api: &Api,
-    caller: &Caller,
+/// The name that a field selector requires.
+fn named_by_selector(query: &Query) -> Option<String> {
+    let fields = FieldSelector::parse(query.get("fieldSelector")?).ok()?;
+    fields.required("metadata.name").map(str::to_owned)
+}
+
+/// A request for a resource, as authorization sees it.
+fn attributes<'a>(
     method: &Method,
-    path: &ResourcePath,
+    path: &'a ResourcePath,
     query: &Query,
-) -> Result<(), Failure> {
+    field_name: Option<&'a str>,
+) -> rbac::Attributes<'a> {
     let namespace = match &path.namespace {
         Some(namespace) => namespace.as_str(),
         None if path.group.is_empty() && path.resource == "namespaces" => {
@@ -63,22 +74,19 @@ fn authorize(
         }
         None => "",
     };
-    // A list of one name is a request for that name.
-    let fields = query.get("fieldSelector").and_then(|fields| FieldSelector::parse(fields).ok());
-    let field_name = fields.as_ref().and_then(|fields| fields.required("metadata.name"));
     let verb = verb(method, path, query);
-    let attributes = rbac::Attributes {
+    rbac::Attributes {
         verb,
         group: &path.group,
         version: &path.version,
         resource: &path.resource,
         subresource: path.subresource.as_deref().unwrap_or_default(),
         namespace,
+        // A list of one name is a request for that name.
         name: path
             .name
             .as_deref()
             .or_else(|| field_name.filter(|_| matches!(verb, "list" | "watch")))
             .unwrap_or_default(),
-    };
-    super::authorize(api, caller, &attributes)
+    }
 }

@@ -12,7 +12,7 @@ use aws_lc_rs::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use super::Caller;
+use super::{Caller, serviceaccount};
 use crate::{api::Api, json::text, store::key_of};
 
 /// Who signs tokens, as they say.
@@ -104,10 +104,8 @@ pub(crate) fn authenticate(api: &Api, token: &str, audiences: &[&str]) -> Option
     if !is_there("core/serviceaccounts", &key_of(namespace, name), uid) {
         return None;
     }
-    let mut caller = Caller::known(
-        format!("system:serviceaccount:{namespace}:{name}"),
-        ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")],
-    );
+    let mut caller =
+        Caller::known(serviceaccount::user_name(namespace, name), serviceaccount::groups(namespace));
     uid.clone_into(&mut caller.uid);
     let mut add = |key: &str, value: String| {
         caller.extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value]);

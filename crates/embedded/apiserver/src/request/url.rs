@@ -110,7 +110,7 @@ pub fn route(path: &str) -> Option<Route> {
 }
 
 /// Undoes percent-encoding. `None` if the result is no UTF-8.
-fn decode(text: &str, plus_is_space: bool) -> Option<String> {
+pub(crate) fn decode(text: &str, plus_is_space: bool) -> Option<String> {
     if !text.contains(['%', '+']) {
         return Some(text.to_owned());
     }

@@ -12,7 +12,7 @@ use crate::{
     auth::{
         Caller,
         rbac::{self, Attributes},
-        tokens,
+        serviceaccount, tokens,
     },
     decode,
     encoding::response::{self, Representation},
@@ -123,7 +123,7 @@ fn access_review(
     if !mistakes.is_empty() {
         return Err(Failure::invalid(context.named_kind(""), &mistakes));
     }
-    let reason = if let Some(wanted) = review.pointer("/spec/resourceAttributes") {
+    let decision = if let Some(wanted) = review.pointer("/spec/resourceAttributes") {
         let attributes = Attributes {
             verb: text(wanted, "/verb"),
             group: text(wanted, "/group"),
@@ -133,13 +133,14 @@ fn access_review(
             namespace: text(wanted, "/namespace"),
             name: text(wanted, "/name"),
         };
-        rbac::allows(&context.api, &caller, &attributes)
+        rbac::decide(&context.api, &caller, &attributes)
     } else {
         let wanted = |key: &str| text(&review, &format!("/spec/nonResourceAttributes/{key}")).to_owned();
-        rbac::allows_path(&context.api, &caller, &wanted("verb"), &wanted("path"))
+        rbac::decide_path(&context.api, &caller, &wanted("verb"), &wanted("path"))
     };
-    let mut status = json!({"allowed": reason.is_some()});
-    if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+    let mut status = json!({"allowed": decision.is_ok()});
+    let (Ok(reason) | Err(reason)) = decision;
+    if !reason.is_empty() {
         json::as_map(&mut status).insert("reason".into(), reason.into());
     }
     Ok(with_status(review, status))
@@ -237,7 +238,7 @@ fn token_request(
         json::as_map(&mut bound).insert(kind, json!({"name": name, "uid": &*object.head.uid}));
     }
     let claims = json!({"iss": tokens::ISSUER, "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
-        "jti": context.api.rng().uuid(), "sub": format!("system:serviceaccount:{}:{}", context.namespace, context.name), "kubernetes.io": bound});
+        "jti": context.api.rng().uuid(), "sub": serviceaccount::user_name(&context.namespace, &context.name), "kubernetes.io": bound});
     let token = context.api.tokens().sign(&claims).map_err(Failure::internal)?;
     let expires =
         context.now.checked_add(jiff::SignedDuration::from_secs(seconds)).map_err(Failure::internal)?;

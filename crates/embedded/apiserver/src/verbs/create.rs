@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Output, RequestContext, metadata};
 use crate::{
     admission::{self, Operation},
+    auth::rbac,
     commit::Held,
     json::text,
     model,
@@ -34,6 +35,7 @@ pub(crate) async fn create(context: &RequestContext, mut object: Value) -> Resul
 pub(crate) async fn store_new(context: &RequestContext, mut object: Value) -> Result<Output, Failure> {
     model::prepare_create(&context.resource, &mut object);
     admission::mutate(context, Operation::Create, &mut object, None).await?;
+    rbac::check_escalation(context, &object, None)?;
     let is_generated = metadata::generate_name(context, &mut object);
     metadata::set_identity(context, &mut object);
     let claim = admission::allocate(context, &mut object, None)?;
@@ -42,6 +44,10 @@ pub(crate) async fn store_new(context: &RequestContext, mut object: Value) -> Re
     let errors = model::validate_create(context, &object);
     if !errors.is_empty() {
         return Err(Failure::invalid(context.named_kind(&name), &errors));
+    }
+    // A request that names the object is an update or a patch: neither alone allows to create it.
+    if !context.name.is_empty() {
+        context.check_may_create()?;
     }
     admission::validate(context, Operation::Create, Some(&object), None).await?;
     let reservation = admission::reserve(context, &object).await?;

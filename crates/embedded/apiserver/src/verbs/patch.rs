@@ -143,7 +143,6 @@ async fn apply(context: &RequestContext, mut config: Value) -> Result<(Output, b
                 "uid mismatch: the provided object specified uid, and no existing object was found",
             ));
         }
-        context.check_may_create()?;
         let mut object = model::apply(context, None, &config)?;
         drop(config);
         model::fit_applied(context, &mut object)?;

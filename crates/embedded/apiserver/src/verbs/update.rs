@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Output, RequestContext, metadata};
 use crate::{
     admission::{self, Operation},
+    auth::rbac,
     commit::Held,
     json::{self, text},
     model,
@@ -35,7 +36,6 @@ pub(crate) async fn replace(context: &RequestContext, object: Value) -> Result<(
     let exists = context.api.store().get(&context.resource.bucket, &context.key()).is_some();
     let creates = context.resource.as_built_in().is_some_and(|kind| kind.creates_on_update);
     if !exists && creates && context.subresource.is_empty() {
-        context.check_may_create()?;
         json::metadata(&mut object).remove("resourceVersion");
         return super::create::create(context, object).await.map(|shown| (shown, true));
     }
@@ -115,6 +115,7 @@ async fn store_change(
         model::own(context, &mut new, Some(old));
     }
     admission::mutate(context, Operation::Update, &mut new, Some(old)).await?;
+    rbac::check_escalation(context, &new, Some(old))?;
     metadata::keep(old, &mut new);
     model::prepare_update(resource, &context.subresource, &mut new, old);
     let claim = admission::allocate(context, &mut new, Some(old))?;
