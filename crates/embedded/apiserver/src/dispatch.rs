@@ -176,9 +176,16 @@ impl Call<'_> {
         Ok(if asked.0.is_zero() { longest } else { asked.0.min(longest) })
     }
 
-    fn wanted(&self, resource: &Resource, is_watch: bool) -> Result<Representation, Failure> {
+    fn wanted(
+        &self,
+        resource: &Resource,
+        path: &ResourcePath,
+        is_watch: bool,
+    ) -> Result<Representation, Failure> {
         let has_protobuf = resource.as_built_in().is_some();
-        let offer = Offer { has_protobuf, is_watch, is_resource: true };
+        let is_action = matches!(path.subresource.as_deref(), Some("binding" | "eviction" | "token"));
+        let has_table = resource.allows("get") && !is_action;
+        let offer = Offer { has_protobuf, is_watch, is_resource: true, has_table };
         let include = match self.query.get("includeObject") {
             None | Some("Metadata") => IncludeObject::Metadata,
             Some("None") => IncludeObject::None,
@@ -206,7 +213,7 @@ impl Call<'_> {
         (stale, breaks_after): (Option<u64>, Option<u64>),
     ) -> Result<Response<ResponseBody>, Failure> {
         let is_watch = verb == "watch";
-        let wanted = self.wanted(&resource, is_watch)?;
+        let wanted = self.wanted(&resource, &path, is_watch)?;
         if resource.is_namespaced && path.namespace.is_none() && !matches!(verb, "list" | "watch") {
             // Only the collection of all namespaces has a path without one.
             let is_collection = path.name.is_none();
@@ -309,7 +316,7 @@ impl Call<'_> {
                 };
                 let mut response = Response::new(events);
                 let content_type = wanted.accepted.format.content_type(true);
-                response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+                response.headers_mut().insert(header::CONTENT_TYPE, content_type.header());
                 Ok(response)
             }
             "create" => {

@@ -17,6 +17,7 @@ use super::tagged;
 
 use crate::api::Api;
 use crate::request::body::ResponseBody;
+use crate::request::content_type::ContentType;
 use crate::request::negotiate::media_ranges;
 use crate::resources::Group;
 use crate::resources::GroupVersion;
@@ -35,8 +36,6 @@ pub(super) fn legacy_group(group: &Group) -> Value {
     let preferred = versions.first().cloned().unwrap_or_default();
     json!({"name": &*group.name, "versions": versions, "preferredVersion": preferred})
 }
-
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 pub(super) fn groups(
     api: &Api,
@@ -115,11 +114,11 @@ fn aggregated_groups(
     if !remote.is_empty() {
         // What other servers have changes without notice.
         let (bytes, tag) = aggregated_document(registry, is_core, remote);
-        return tagged(headers, AGGREGATED, bytes, &tag, "public");
+        return tagged(headers, ContentType::Discovery, bytes, &tag, "public");
     }
     let (bytes, tag) = (if is_core { core } else { others })
         .get_or_init(|| aggregated_document(registry, is_core, Vec::new()));
-    tagged(headers, AGGREGATED, bytes.clone(), tag, "public")
+    tagged(headers, ContentType::Discovery, bytes.clone(), tag, "public")
 }
 
 fn aggregated_document(registry: &Registry, is_core: bool, remote: Vec<Value>) -> (Bytes, String) {

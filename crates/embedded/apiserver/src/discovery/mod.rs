@@ -21,6 +21,7 @@ use crate::api::Api;
 use crate::auth::tokens;
 use crate::encoding::response;
 use crate::request::body::ResponseBody;
+use crate::request::content_type::ContentType;
 use crate::request::negotiate::Offer;
 use crate::request::negotiate::negotiate;
 use crate::request::url::Query;
@@ -118,14 +119,14 @@ pub(crate) fn serve(
 }
 
 fn json_response(headers: &HeaderMap, value: &Value) -> Result<Response<ResponseBody>, Failure> {
-    let offer = Offer { has_protobuf: false, is_watch: false, is_resource: false };
+    let offer = Offer { has_protobuf: false, is_watch: false, is_resource: false, has_table: false };
     let accepted = negotiate(header_text(headers, &header::ACCEPT), offer)?;
     let bytes = response::encode(value, accepted.format, false)?;
     Ok(response::with_body(200, accepted.format.content_type(false), bytes))
 }
 
 fn text_response(code: u16, text: impl Into<Bytes>) -> Response<ResponseBody> {
-    response::with_body(code, "text/plain; charset=utf-8", text)
+    response::with_body(code, ContentType::Text, text)
 }
 
 fn other(
@@ -172,7 +173,7 @@ fn other(
         }
         "openid" if rest == "v1/jwks" => {
             let keys = api.tokens().key_set();
-            Ok(response::with_body(200, "application/jwk-set+json", keys.to_string()))
+            Ok(response::with_body(200, ContentType::KeySet, keys.to_string()))
         }
         ".well-known" if rest == "openid-configuration" => json_response(
             &parts.headers,
@@ -187,7 +188,7 @@ fn other(
 /// A response with an ETag, `304 Not Modified` if the client has it.
 fn tagged(
     headers: &HeaderMap,
-    content_type: &'static str,
+    content_type: ContentType,
     bytes: Bytes,
     tag: &str,
     cache: &'static str,

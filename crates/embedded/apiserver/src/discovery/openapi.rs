@@ -20,7 +20,7 @@ use crate::api::Api;
 use crate::encoding::response;
 use crate::model;
 use crate::request::body::ResponseBody;
-use crate::request::negotiate::Format;
+use crate::request::content_type::ContentType;
 use crate::request::negotiate::media_ranges;
 use crate::request::url::Query;
 use crate::resources::GroupVersion;
@@ -77,7 +77,7 @@ pub(super) fn openapi_v3(
     let id = version.map(|(_, version)| openapi_hash(version)).ok_or_else(Failure::no_page)?;
     let asked = query.get("hash");
     if asked.is_some_and(|asked| asked != id) {
-        let mut response = response::with_body(301, "text/plain", "");
+        let mut response = response::with_body(301, ContentType::Text, "");
         if let Ok(location) = HeaderValue::from_str(&format!("/openapi/v3/{name}?hash={id}")) {
             response.headers_mut().insert(header::LOCATION, location);
         }
@@ -85,7 +85,7 @@ pub(super) fn openapi_v3(
     }
     let (bytes, _) = openapi_document(api, registry, name).ok_or_else(Failure::no_page)?;
     let cache = if asked.is_some() { "public, immutable" } else { "no-cache, private" };
-    Ok(tagged(&parts.headers, "application/json", bytes, &format!("\"{id}\""), cache))
+    Ok(tagged(&parts.headers, ContentType::Json, bytes, &format!("\"{id}\""), cache))
 }
 
 /// Changes whenever the document of a version does.
@@ -98,8 +98,9 @@ fn openapi_hash(version: &GroupVersion) -> String {
     hash(text.as_bytes())
 }
 
-/// The content type of OpenAPI v2 documents in protobuf.
-const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The names by which clients ask for OpenAPI v2 documents in protobuf: the older one, and the one of the response.
+const OPENAPI_PROTOBUF: [&str; 2] =
+    ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", ContentType::OpenApiV2Protobuf.as_str()];
 
 pub(super) fn openapi_v2(
     api: &Api,
@@ -111,14 +112,12 @@ pub(super) fn openapi_v2(
     for range in media_ranges(accept) {
         match range.media_type {
             "application/json" | "*/*" => is_protobuf = Some(false),
-            OPENAPI_PROTOBUF | "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" => {
-                is_protobuf = Some(true);
-            }
+            protobuf if OPENAPI_PROTOBUF.contains(&protobuf) => is_protobuf = Some(true),
             _ => continue,
         }
         break;
     }
-    let is_protobuf = is_protobuf.ok_or_else(|| Failure::not_acceptable(Format::Json.content_type(false)))?;
+    let is_protobuf = is_protobuf.ok_or_else(|| Failure::not_acceptable(ContentType::Json.as_str()))?;
     let cached = api.documents().cached(registry);
     let bytes = cached.openapi_v2.get_or_init(|| {
         let document = model::openapi_v2(registry, GIT_VERSION);
@@ -128,8 +127,9 @@ pub(super) fn openapi_v2(
         let document: Value = serde_json::from_slice(bytes).map_err(Failure::internal)?;
         let bytes = Bytes::from(quintet_objects::protobuf::encode_document(&document));
         let tag = format!("\"{}\"", hash(&bytes));
-        return Ok(tagged(&parts.headers, OPENAPI_PROTOBUF, bytes, &tag, "no-cache, private"));
+        let content_type = ContentType::OpenApiV2Protobuf;
+        return Ok(tagged(&parts.headers, content_type, bytes, &tag, "no-cache, private"));
     }
     let tag = format!("\"{}\"", hash(bytes));
-    Ok(tagged(&parts.headers, "application/json", bytes.clone(), &tag, "no-cache, private"))
+    Ok(tagged(&parts.headers, ContentType::Json, bytes.clone(), &tag, "no-cache, private"))
 }

@@ -11,6 +11,7 @@ use crate::{
     model,
     request::{
         body::ResponseBody,
+        content_type::ContentType,
         negotiate::{Accepted, Format, View},
     },
     resources::Resource,
@@ -146,13 +147,13 @@ pub(crate) struct Representation {
 /// A response with a body.
 pub(crate) fn with_body(
     code: u16,
-    content_type: &'static str,
+    content_type: ContentType,
     body: impl Into<Bytes>,
 ) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::whole(body));
     *response.status_mut() =
         http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type.header());
     response
 }
 
@@ -174,11 +175,11 @@ pub(crate) fn value(
 /// A failure as a response.
 pub(crate) fn failure(failure: &Failure) -> Response<ResponseBody> {
     let mut response = if failure.is_plain() {
-        with_body(failure.code(), "text/plain; charset=utf-8", failure.message().to_owned())
+        with_body(failure.code(), ContentType::Text, failure.message().to_owned())
     } else {
         let mut bytes = serde_json::to_vec(&failure.to_value()).unwrap_or_default();
         bytes.push(b'\n');
-        with_body(failure.code(), "application/json", bytes)
+        with_body(failure.code(), ContentType::Json, bytes)
     };
     if let Some(seconds) = failure.retry_after_seconds() {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
@@ -200,7 +201,7 @@ pub(crate) async fn object(
                 let mut out = Vec::with_capacity(entry.body.len() + 128);
                 entry.write_json(&mut out, Some((&resource.api_version, &resource.kind)));
                 out.push(b'\n');
-                return Ok(with_body(code, "application/json", out));
+                return Ok(with_body(code, ContentType::Json, out));
             }
             api.load(resource, &entry).await?
         }
@@ -237,7 +238,7 @@ pub(crate) async fn list(
         && !wanted.is_pretty
         && page.entries.iter().all(|(_, entry)| Api::reads_raw(resource, entry))
     {
-        return Ok(with_body(200, "application/json", list_json(resource, &page, is_custom)));
+        return Ok(with_body(200, ContentType::Json, list_json(resource, &page, is_custom)));
     }
     let mut items = Vec::with_capacity(page.entries.len());
     for (_, entry) in &page.entries {

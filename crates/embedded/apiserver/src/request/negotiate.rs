@@ -1,5 +1,6 @@
 //! Content negotiation.
 
+use super::content_type::ContentType;
 use crate::status::Failure;
 
 /// How bytes are written.
@@ -15,18 +16,18 @@ pub enum Format {
 
 impl Format {
     /// The content type of a response.
-    pub fn content_type(self, is_watch: bool) -> &'static str {
+    pub fn content_type(self, is_watch: bool) -> ContentType {
         match (self, is_watch) {
-            (Self::Json, _) => "application/json",
-            (Self::Yaml, _) => "application/yaml",
-            (Self::Protobuf, false) => PROTOBUF,
-            (Self::Protobuf, true) => "application/vnd.kubernetes.protobuf;stream=watch",
+            (Self::Json, _) => ContentType::Json,
+            (Self::Yaml, _) => ContentType::Yaml,
+            (Self::Protobuf, false) => ContentType::Protobuf,
+            (Self::Protobuf, true) => ContentType::ProtobufWatch,
         }
     }
 }
 
 /// The content type of Kubernetes' protobuf.
-pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub const PROTOBUF: &str = ContentType::Protobuf.as_str();
 
 /// What of an object is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +54,16 @@ pub struct Accepted {
 
 /// Properties of the response that limit its representations.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent property of the response")]
 pub struct Offer {
     /// Protobuf messages exist for the kind.
     pub has_protobuf: bool,
     /// A stream of events.
     pub is_watch: bool,
-    /// Tables and metadata make sense.
+    /// It is of a resource, so that there is metadata of it.
     pub is_resource: bool,
+    /// It is of a resource whose objects can be read again, so that there are columns for it.
+    pub has_table: bool,
 }
 
 /// One entry of an Accept header.
@@ -105,7 +109,7 @@ pub fn negotiate(header: Option<&str>, offer: Offer) -> Result<Accepted, Failure
                     && matches!(range.parameter("v"), Some("v1" | "v1beta1"));
                 match wanted {
                     _ if !is_known => continue,
-                    "Table" => View::Table,
+                    "Table" if offer.has_table => View::Table,
                     "PartialObjectMetadata" => View::Metadata { is_list: false },
                     "PartialObjectMetadataList" => View::Metadata { is_list: true },
                     _ => continue,
@@ -123,26 +127,23 @@ pub fn negotiate(header: Option<&str>, offer: Offer) -> Result<Accepted, Failure
         }
         return Ok(Accepted { format, view });
     }
-    let mut accepted = vec!["application/json"];
+    let mut accepted = vec![Format::Json];
     if !offer.is_watch {
-        accepted.push("application/yaml");
+        accepted.push(Format::Yaml);
     }
     if offer.has_protobuf {
-        accepted.push(if offer.is_watch {
-            "application/vnd.kubernetes.protobuf;stream=watch"
-        } else {
-            PROTOBUF
-        });
+        accepted.push(Format::Protobuf);
     }
-    Err(Failure::not_acceptable(&accepted.join(", ")))
+    let accepted = accepted.into_iter().map(|format| format.content_type(offer.is_watch).as_str());
+    Err(Failure::not_acceptable(&accepted.collect::<Vec<_>>().join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const BUILT_IN: Offer = Offer { has_protobuf: true, is_watch: false, is_resource: true };
-    const CUSTOM: Offer = Offer { has_protobuf: false, is_watch: false, is_resource: true };
+    const BUILT_IN: Offer = Offer { has_protobuf: true, is_watch: false, is_resource: true, has_table: true };
+    const CUSTOM: Offer = Offer { has_protobuf: false, is_watch: false, is_resource: true, has_table: true };
 
     #[test]
     fn the_first_acceptable_entry_wins() {

@@ -20,7 +20,7 @@ use crate::{
     api::Api,
     auth::{Caller, tokens},
     encoding::response,
-    request::body::ResponseBody,
+    request::{body::ResponseBody, content_type::ContentType},
     status::Failure,
 };
 use certificates::Authority;
@@ -166,11 +166,8 @@ async fn respond(
 
 /// `429 Too Many Requests`: clients retry after a second.
 fn too_many() -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::whole(Bytes::from_static(TOO_MANY.as_bytes())));
-    *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
-    let headers = response.headers_mut();
-    headers.insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-    headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
+    let mut response = response::with_body(429, ContentType::Text, TOO_MANY);
+    response.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
     response
 }
 

@@ -18,7 +18,7 @@ use crate::{
     encoding::response::{self, Representation},
     json::{self, items, text, texts, timestamp},
     model,
-    request::{body::ResponseBody, options::DeleteOptions, url::Query},
+    request::{body::ResponseBody, content_type::ContentType, options::DeleteOptions, url::Query},
     status::{self, Failure, Named},
     store::key_of,
 };
@@ -417,7 +417,7 @@ fn log(context: &RequestContext, query: &Query) -> Outcome {
     let pod = entry.to_value("v1", "Pod");
     container_of(context, &pod, query.get("container"))?;
     if text(&pod, "/spec/nodeName").is_empty() {
-        return Ok(response::with_body(204, "text/plain", ""));
+        return Ok(response::with_body(204, ContentType::Text, ""));
     }
     Err(Failure::internal(format!("no node serves the logs of pod {}", context.name)))
 }

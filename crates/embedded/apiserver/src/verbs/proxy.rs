@@ -17,7 +17,7 @@ use crate::{
     encoding::response,
     json::{items, text},
     outbound::{self, Target, Trust},
-    request::{body::ResponseBody, url::ResourcePath},
+    request::{body::ResponseBody, content_type::ContentType, url::ResourcePath},
     status::{Failure, Named},
     store::key_of,
 };
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     if rest.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
         // Relative links of a page need a directory to be relative to.
-        let mut response = response::with_body(301, "text/plain", "");
+        let mut response = response::with_body(301, ContentType::Text, "");
         if let Ok(location) = HeaderValue::from_str(&format!("{raw}/{query}")) {
             response.headers_mut().insert(header::LOCATION, location);
         }
