@@ -1,5 +1,7 @@
 //! Names that fit: shortening, and short hashes that keep shortened names apart.
 
+pub mod problems;
+
 use sha1::{Digest as _, Sha1};
 
 /// The longest DNS label, and so the longest label value and Service name.
