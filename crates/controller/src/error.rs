@@ -80,6 +80,17 @@ impl Error {
         Self::new(Class::Transient, attempt(verb, kind, key), format!("no response within {after:?}"))
     }
 
+    /// Why it failed, without what was attempted: of a request that the server rejected, its message.
+    pub fn cause(&self) -> String {
+        match &self.cause {
+            Cause::Text(text) => text.clone(),
+            Cause::Client(error) => match &**error {
+                kube::Error::Api(status) => status.message.trim().to_owned(),
+                other => other.to_string(),
+            },
+        }
+    }
+
     /// What the error means for the next attempt.
     pub fn class(&self) -> Class {
         self.class
@@ -147,14 +158,7 @@ fn classify(error: &kube::Error) -> Class {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.attempt)?;
-        match &self.cause {
-            Cause::Text(text) => f.write_str(text),
-            Cause::Client(error) => match &**error {
-                kube::Error::Api(status) => f.write_str(status.message.trim()),
-                other => other.fmt(f),
-            },
-        }
+        write!(f, "{}: {}", self.attempt, self.cause())
     }
 }
 

@@ -4,6 +4,7 @@
 mod support;
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -217,6 +218,9 @@ fn a_generated_name_is_refused_with_the_reason() {
         server.until("an event", |store| store.objects.keys().any(|place| place.0.ends_with("events"))).await;
         let note = events(&server)[0]["note"].as_str().unwrap().to_owned();
         assert!(note.contains("derive one that every attempt would choose again"), "{note}");
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let reasons: BTreeSet<_> = events(&server).iter().map(|event| event["reason"].to_string()).collect();
+        assert_eq!(reasons, BTreeSet::from(["\"Refused\"".to_owned()]), "one event for one failure");
         process.stop().await;
     });
 }

@@ -49,11 +49,13 @@ pub(super) struct Running<C> {
 pub(super) struct FailedReconcile {
     error: Error,
     next: Next,
+    /// The controller has recorded events about the failure.
+    is_reported: bool,
 }
 
 impl From<Error> for FailedReconcile {
     fn from(error: Error) -> Self {
-        Self { error, next: Next::AwaitChange }
+        Self { error, next: Next::AwaitChange, is_reported: false }
     }
 }
 
@@ -109,9 +111,13 @@ async fn run(shared: &Shared, reconciler: &dyn Reconciler, job: &Job) -> Outcome
             shared.metrics.reconciled(name, label, took);
             outcome
         }
-        Err(FailedReconcile { error, next }) => {
+        Err(FailedReconcile { error, next, is_reported }) => {
             shared.metrics.reconciled(name, "error", took);
             span.in_scope(|| report_error(shared, reconciler, job, &error));
+            if error.class().deserves_event() && !is_reported {
+                let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
+                record(shared, reconciler, regarding(shared, reconciler, &job.key).as_ref(), &[event]);
+            }
             let next = match next {
                 Next::AwaitChange => None,
                 Next::After(wait) => Some(wait),
@@ -127,10 +133,6 @@ fn report_error(shared: &Shared, reconciler: &dyn Reconciler, job: &Job, error: 
         Class::Conflict => tracing::debug!(failures = job.failures, "{error}"),
         Class::Bug => tracing::error!(failures = job.failures, "{error}"),
         _ => tracing::warn!(failures = job.failures, "{error}"),
-    }
-    if error.class().deserves_event() {
-        let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
-        record(shared, reconciler, regarding(shared, reconciler, &job.key).as_ref(), &[event]);
     }
 }
 
@@ -192,11 +194,12 @@ impl<C: Controller> Running<C> {
                 if !failed.error.is_stale_read() {
                     record(&on_error.events);
                 }
-                return Err(FailedReconcile { error: failed.error, next: plan.next });
+                let is_reported = !on_error.events.is_empty();
+                return Err(FailedReconcile { error: failed.error, next: plan.next, is_reported });
             }
         };
         let done = shared.executor.set_status(&self.kind, key, plan.status.as_ref(), written).await;
-        let done = done.map_err(|error| FailedReconcile { error, next: plan.next })?;
+        let done = done.map_err(|error| FailedReconcile { error, next: plan.next, is_reported: false })?;
         if done.status_waits {
             // The same plan follows, with its events.
             return Ok(Outcome::Again);
