@@ -4,7 +4,8 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::World;
+use super::kinds::{pod, with_account};
+use crate::{Answer, World};
 
 cases! { "deletion":
     "deleting answers with what was deleted" => answers,
@@ -13,9 +14,11 @@ cases! { "deletion":
     "a precondition on the uid or version is kept" => preconditions,
     "what belongs to a deleted owner goes too" => background,
     "in the foreground what belongs to an object goes first" => foreground,
+    "objects that own each other in a circle can go in the foreground" => circle,
     "orphans stay" => orphan,
     "what belongs to nobody that exists goes" => absent_owner,
     "a namespace takes everything in it along" => namespace,
+    "the pods of a namespace go before everything else in it" => pods_first,
     "the namespaces of the system stay" => system_namespaces,
     "contradicting options are refused" => bad_options,
 }
@@ -120,6 +123,25 @@ async fn foreground(world: World) -> anyhow::Result<()> {
     world.gone(&path).await
 }
 
+async fn circle(world: World) -> anyhow::Result<()> {
+    let names = ["a", "b", "c"];
+    let mut objects = Vec::new();
+    for name in names {
+        objects.push(world.create_config_map(name, &json!({})).await?);
+    }
+    for (name, owner) in names.iter().zip(objects.iter().cycle().skip(1)) {
+        let patch = json!({ "metadata": owned_by(owner, true) });
+        let path = world.core(&format!("configmaps/{name}"));
+        world.patch(&path, "merge-patch+json", &patch).await?.expect(200)?;
+    }
+    let options = json!({ "propagationPolicy": "Foreground" });
+    world.delete(&world.core("configmaps/a"), Some(&options)).await?.expect(200)?;
+    for name in names {
+        world.gone(&world.core(&format!("configmaps/{name}"))).await?;
+    }
+    Ok(())
+}
+
 async fn orphan(world: World) -> anyhow::Result<()> {
     let owner = world.create_config_map("owner", &json!({})).await?;
     create_with(&world, "child", owned_by(&owner, false)).await?;
@@ -164,6 +186,32 @@ async fn namespace(world: World) -> anyhow::Result<()> {
         .await?;
     let patch = json!({ "metadata": { "finalizers": null } });
     world.patch(&one, "merge-patch+json", &patch).await?.expect(200)?;
+    world.gone(&path).await
+}
+
+async fn pods_first(world: World) -> anyhow::Result<()> {
+    let name = format!("ordered-{}", world.unique);
+    let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    world.post("/api/v1/namespaces", &body).await?.expect(201)?;
+    let inside = World { namespace: name.clone(), ..world.clone() };
+    with_account(&inside).await?;
+    let mut held = pod("p", json!({}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.post(&inside.core("pods"), &held).await?.expect(201)?;
+    inside.create_config_map("a", &json!({})).await?;
+    let path = format!("/api/v1/namespaces/{name}");
+    world.delete(&path, None).await?.expect(200)?;
+    // The controller says what it found after it has deleted all it could.
+    let has_acted = |answer: &Answer| {
+        let conditions = answer.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|one| one["type"] == "NamespaceDeletionContentFailure")
+    };
+    world.eventually(&path, "a condition of the namespace", has_acted).await?;
+    let pod = world.get(&inside.core("pods/p")).await?.expect(200)?;
+    ensure!(pod["metadata"]["deletionTimestamp"].is_string(), "{pod}");
+    world.get(&inside.core("configmaps/a")).await?.expect(200)?;
+    let patch = json!({ "metadata": { "finalizers": null } });
+    world.patch(&inside.core("pods/p"), "merge-patch+json", &patch).await?.expect(200)?;
     world.gone(&path).await
 }
 

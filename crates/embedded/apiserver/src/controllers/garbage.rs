@@ -1,12 +1,12 @@
 //! The garbage collector: background, foreground and orphan deletion of dependents.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::queue::{self, Queue};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     request::options::{DeleteOptions, Propagation},
     resources::Resource,
     status::Failure,
-    store::{ChangeType, Event, split_key},
+    store::{ChangeType, Event, Head, split_key},
     verbs::{
         RequestContext, delete,
         delete::{FOREGROUND, ORPHAN},
@@ -83,8 +83,9 @@ impl Graph {
                 concerned.push(id);
             }
         }
-        // Owners that wait for their dependents may go on, or have one more to wait for.
-        if is_gone || has_new_owners {
+        // Owners that wait for their dependents may go on, or have one more to wait for. A dependent that is
+        // terminating may just have stopped to block them.
+        if is_gone || has_new_owners || head.is_terminating {
             let owners = before.into_iter().flat_map(|before| &before.owners).chain(&head.owners);
             concerned.extend(owners.filter_map(|owner| self.ids.get(owner).cloned()));
         }
@@ -153,7 +154,7 @@ impl Collector {
                 return drop_finalizer(&context, ORPHAN).await;
             }
             if finalizers.contains(&FOREGROUND) {
-                return self.foreground(&context, &entry.head.uid).await;
+                return self.foreground(&context, &entry.head).await;
             }
         }
         let owners = items(&object, "/metadata/ownerReferences");
@@ -223,11 +224,34 @@ impl Collector {
     }
 
     /// Removes the finalizer of an owner once no dependent holds it back; they are reconciled by themselves.
-    async fn foreground(&self, context: &RequestContext, uid: &str) -> Result<(), Failure> {
-        if self.dependents_of(uid).iter().any(|(bucket, key)| self.blocks(bucket, key, uid)) {
-            return Ok(());
+    async fn foreground(&self, context: &RequestContext, head: &Head) -> Result<(), Failure> {
+        if !self.dependents_of(&head.uid).iter().any(|(bucket, key)| self.blocks(bucket, key, &head.uid)) {
+            return drop_finalizer(context, FOREGROUND).await;
         }
-        drop_finalizer(context, FOREGROUND).await
+        // Objects that own each other in a circle would all wait for the next one.
+        if self.owns_itself(head) {
+            return unblock_owners(context).await;
+        }
+        Ok(())
+    }
+
+    /// Whether an object is among the owners of its owners.
+    fn owns_itself(&self, head: &Head) -> bool {
+        let mut pending: Vec<Box<str>> = head.owners.to_vec();
+        let mut visited = HashSet::new();
+        while let Some(owner) = pending.pop() {
+            if owner == head.uid {
+                return true;
+            }
+            let id = self.graph.lock().ids.get(&owner).cloned();
+            let entry = id.and_then(|(bucket, key)| self.api.store().get(&bucket, &key));
+            if let Some(entry) = entry
+                && visited.insert(owner)
+            {
+                pending.extend_from_slice(&entry.head.owners);
+            }
+        }
+        false
     }
 
     fn blocks(&self, bucket: &str, key: &str, uid: &str) -> bool {
@@ -244,22 +268,15 @@ impl Collector {
         let Some(resource) = self.resource(&id.0) else { return Ok(()) };
         let (namespace, name) = split_key(&id.1);
         let context = RequestContext::internal(&self.api, &resource, namespace, name);
-        let outcome =
-            update::update(&context, false, update::Made::Changed, move |mut object: Value| async move {
-                let metadata = json::metadata(&mut object);
-                if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
-                    owners.retain(|owner| text(owner, "/uid") != uid);
-                    if owners.is_empty() {
-                        metadata.remove("ownerReferences");
-                    }
+        change_metadata(&context, |metadata| {
+            if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+                owners.retain(|owner| text(owner, "/uid") != uid);
+                if owners.is_empty() {
+                    metadata.remove("ownerReferences");
                 }
-                Ok(object)
-            })
-            .await;
-        match outcome {
-            Err(failure) if failure.code() != 404 => Err(failure),
-            _ => Ok(()),
-        }
+            }
+        })
+        .await
     }
 }
 
@@ -271,15 +288,37 @@ enum Owner {
 }
 
 async fn drop_finalizer(context: &RequestContext, finalizer: &str) -> Result<(), Failure> {
+    change_metadata(context, |metadata| {
+        if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
+            finalizers.retain(|one| one != finalizer);
+            if finalizers.is_empty() {
+                metadata.remove("finalizers");
+            }
+        }
+    })
+    .await
+}
+
+/// Lets the owners of an object go before it.
+async fn unblock_owners(context: &RequestContext) -> Result<(), Failure> {
+    change_metadata(context, |metadata| {
+        let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten() {
+            json::as_map(owner).insert("blockOwnerDeletion".into(), false.into());
+        }
+    })
+    .await
+}
+
+/// Changes the metadata of an object, unless it is gone.
+async fn change_metadata(
+    context: &RequestContext,
+    change: impl Fn(&mut Map<String, Value>) + Sync,
+) -> Result<(), Failure> {
+    let change = &change;
     let outcome =
         update::update(context, false, update::Made::Changed, move |mut object: Value| async move {
-            let metadata = json::metadata(&mut object);
-            if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
-                finalizers.retain(|one| one != finalizer);
-                if finalizers.is_empty() {
-                    metadata.remove("finalizers");
-                }
-            }
+            change(json::metadata(&mut object));
             Ok(object)
         })
         .await;

@@ -12,7 +12,7 @@ use crate::{
     request::options::{DeleteOptions, Propagation},
     resources::Resource,
     status::Failure,
-    store::{ChangeType, split_key},
+    store::{ChangeType, Event, split_key},
     verbs::{RequestContext, create, delete, update},
 };
 
@@ -20,32 +20,80 @@ const BUCKET: &str = "core/namespaces";
 /// Deletions at the same time: they share the way to the disk.
 const AT_A_TIME: usize = 64;
 
-/// Gives a namespace what every namespace has.
+const ACCOUNTS: &str = "core/serviceaccounts";
+const CONFIG_MAPS: &str = "core/configmaps";
+const ACCOUNT: &str = "default";
+const AUTHORITY: &str = "kube-root-ca.crt";
+const DESCRIPTION: &str = "kubernetes.io/description";
+
+/// Gives a namespace what every namespace has: a service account, and the certificates of the server.
 pub(crate) async fn complete(api: &Api, name: &str) -> Result<(), Failure> {
     let Some(entry) = api.store().get(BUCKET, name) else { return Ok(()) };
     if entry.head.is_terminating {
         return Ok(());
     }
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-    let authority = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt",
-        "annotations": {"kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."}},
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}});
+    let authority = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": AUTHORITY,
+        "annotations": {DESCRIPTION: "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."}},
         "data": {"ca.crt": api.ca()}});
-    for (plural, object) in [("serviceaccounts", account), ("configmaps", authority)] {
-        let resource = api.built_in("", plural)?;
-        let key = crate::store::key_of(name, json::text(&object, "/metadata/name"));
-        if api.store().get(&resource.bucket, &key).is_some() {
-            continue;
-        }
-        let context = RequestContext::internal(api, &resource, name, "");
-        match Box::pin(create::create(&context, object)).await {
-            Err(failure) if failure.code() != 409 => return Err(failure),
-            _ => {}
-        }
-    }
-    Ok(())
+    ensure(api, name, "serviceaccounts", account).await?;
+    ensure(api, name, "configmaps", authority).await
 }
 
-/// Empties namespaces that are being deleted, and then removes their finalizer.
+/// Creates an object of a namespace, or restores its data and description.
+async fn ensure(api: &Api, namespace: &str, plural: &str, wanted: Value) -> Result<(), Failure> {
+    let resource = api.built_in("", plural)?;
+    let object_name = json::text(&wanted, "/metadata/name").to_owned();
+    let present = api.store().get(&resource.bucket, &crate::store::key_of(namespace, &object_name));
+    let outcome = match present.map(|entry| entry.parse()) {
+        None => {
+            let context = RequestContext::internal(api, &resource, namespace, "");
+            Box::pin(create::create(&context, wanted)).await
+        }
+        Some(present) if is_as_wanted(&present, &wanted) => return Ok(()),
+        Some(_) => {
+            let context = RequestContext::internal(api, &resource, namespace, &object_name);
+            let wanted = &wanted;
+            Box::pin(update::update(&context, false, update::Made::Changed, move |mut object| async move {
+                restore(&mut object, wanted);
+                Ok(object)
+            }))
+            .await
+        }
+    };
+    match outcome {
+        // Created or deleted meanwhile: that change comes here, too.
+        Err(failure) if !matches!(failure.code(), 404 | 409) => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+fn is_as_wanted(present: &Value, wanted: &Value) -> bool {
+    let description = |object: &Value| object.pointer("/metadata/annotations")?.get(DESCRIPTION).cloned();
+    present.get("data") == wanted.get("data") && description(present) == description(wanted)
+}
+
+fn restore(object: &mut Value, wanted: &Value) {
+    if let Some(data) = wanted.get("data") {
+        json::as_map(object).insert("data".into(), data.clone());
+    }
+    if let Some(Value::Object(annotations)) = wanted.pointer("/metadata/annotations") {
+        json::child(json::metadata(object), "annotations").extend(annotations.clone());
+    }
+}
+
+/// Whether a change is one to the objects that every namespace has.
+fn concerns_defaults(bucket: &str, event: &Event) -> bool {
+    let (_, name) = split_key(&event.key);
+    match bucket {
+        ACCOUNTS => name == ACCOUNT && event.change == ChangeType::Deleted,
+        CONFIG_MAPS => name == AUTHORITY && event.change != ChangeType::Added,
+        _ => false,
+    }
+}
+
+/// Keeps the objects that every namespace has. Empties namespaces that are being deleted, and then removes their
+/// finalizer.
 pub(super) fn start(api: &Api) {
     let changes = api.store().tap();
     let namespaces = api.store().objects(BUCKET, "");
@@ -60,7 +108,8 @@ pub(super) fn start(api: &Api) {
             let (namespace, _) = split_key(&event.key);
             if &**bucket != BUCKET {
                 // Something in it has gone, and it may be the last.
-                if event.change == ChangeType::Deleted && leaving.contains(namespace) {
+                let may_be_empty = event.change == ChangeType::Deleted && leaving.contains(namespace);
+                if may_be_empty || concerns_defaults(bucket, event) {
                     queue.add(namespace.into());
                 }
             } else if event.change == ChangeType::Deleted {
@@ -72,7 +121,10 @@ pub(super) fn start(api: &Api) {
         },
         move |name| {
             let api = task_api.clone();
-            Box::pin(async move { empty(&api, &name).await })
+            Box::pin(async move {
+                complete(&api, &name).await?;
+                empty(&api, &name).await
+            })
         },
     );
 }
@@ -80,8 +132,8 @@ pub(super) fn start(api: &Api) {
 /// What is left in a namespace, and why.
 #[derive(Default)]
 struct Left {
-    /// How many objects of which resource.
-    objects: Vec<(Arc<str>, usize)>,
+    /// How many objects of which resource, as `pods.` or `jobs.batch`.
+    objects: Vec<(String, usize)>,
     finalizers: Vec<String>,
     failures: Vec<Failure>,
 }
@@ -96,8 +148,11 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
     let prefix = format!("{name}/");
     let objects = |bucket: &str| api.store().objects(bucket, &prefix);
     let mut left = Left::default();
-    for (bucket, resource) in registry.by_bucket().into_iter().filter(|(_, resource)| resource.is_namespaced)
-    {
+    let mut resources: Vec<_> =
+        registry.by_bucket().into_iter().filter(|(_, resource)| resource.is_namespaced).collect();
+    // Pods go first: what they use, and what guards them, stays until the last one is gone.
+    resources.sort_by_key(|(_, resource)| !resource.is("", "pods"));
+    for (bucket, resource) in resources {
         // Objects that are terminating are left alone: pods have a grace period, and finalizers take their time.
         let staying = objects(&bucket).into_iter().filter(|(_, entry)| !entry.head.is_terminating);
         let deletions = staying.map(|(key, _)| delete_one(api, &resource, key));
@@ -106,10 +161,13 @@ async fn empty(api: &Api, name: &str) -> Result<(), Failure> {
         left.failures.extend(outcomes.into_iter().filter_map(Result::err));
         let rest = objects(&bucket);
         if !rest.is_empty() {
-            left.objects.push((Arc::clone(&resource.plural), rest.len()));
+            left.objects.push((format!("{}.{}", resource.plural, resource.group), rest.len()));
             for (_, entry) in &rest {
                 let object = entry.parse();
                 left.finalizers.extend(json::texts(&object, "/metadata/finalizers").map(str::to_owned));
+            }
+            if resource.is("", "pods") {
+                break;
             }
         }
     }
@@ -150,7 +208,7 @@ async fn tell(api: &Api, resource: &Arc<Resource>, name: &str, left: &Left) -> R
     let resources: Vec<String> = left
         .objects
         .iter()
-        .map(|(plural, count)| format!("{plural}. has {count} resource instances"))
+        .map(|(resource, count)| format!("{resource} has {count} resource instances"))
         .collect();
     let held: Vec<String> = counts
         .iter()
@@ -165,6 +223,12 @@ async fn tell(api: &Api, resource: &Arc<Resource>, name: &str, left: &Left) -> R
             false,
             "ResourcesDiscovered",
             "All resources successfully discovered".into(),
+        ),
+        condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".into(),
         ),
         match left.failures.first() {
             None => condition(
