@@ -328,8 +328,10 @@ async fn conversion(world: World) -> anyhow::Result<()> {
             "conversion": { "strategy": "Webhook", "webhook": {
                 "conversionReviewVersions": ["v1"], "clientConfig": hook.client("/convert") } },
             "versions": [
-                { "name": "v1", "served": true, "storage": true, "schema": schema("size") },
-                { "name": "v2", "served": true, "storage": false, "schema": schema("length") },
+                { "name": "v1", "served": true, "storage": true, "schema": schema("size"),
+                    "selectableFields": [{ "jsonPath": ".spec.size" }] },
+                { "name": "v2", "served": true, "storage": false, "schema": schema("length"),
+                    "selectableFields": [{ "jsonPath": ".spec.length" }] },
             ] },
     });
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -342,6 +344,13 @@ async fn conversion(world: World) -> anyhow::Result<()> {
         ensure!(stored["spec"] == json!({ "size": 7 }), "{stored}");
         let listed = world.get(&v2).await?.expect(200)?;
         ensure!(listed["items"][0]["spec"] == json!({ "length": 7 }), "{listed}");
+        for (path, selector, count) in
+            [(&v2, "spec.length%3D7", 1), (&v2, "spec.length%3D8", 0), (&v1, "spec.size%3D7", 1)]
+        {
+            let listed = world.get(&format!("{path}?fieldSelector={selector}")).await?.expect(200)?;
+            let found = listed["items"].as_array().map_or(0, Vec::len);
+            ensure!(found == count, "{selector} selects {found} objects in {path}");
+        }
         Ok(())
     };
     let outcome = check.await;

@@ -93,8 +93,14 @@ pub(crate) async fn delete_collection(
     let namespace = Some(context.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let filter = Filter::new(&context.resource, namespace, list)?;
     let entries = context.api.store().objects(&context.resource.bucket, &filter.prefix);
-    let wanted = entries.into_iter().filter(|(key, entry)| filter.matches(&context.resource, key, entry));
-    let deletions = wanted.take(list.limit.unwrap_or(usize::MAX)).map(|(key, entry)| async move {
+    let limit = list.limit.unwrap_or(usize::MAX);
+    let mut wanted = Vec::new();
+    for (key, entry) in entries {
+        if wanted.len() < limit && filter.matches(&context.api, &context.resource, &key, &entry).await? {
+            wanted.push((key, entry));
+        }
+    }
+    let deletions = wanted.into_iter().map(|(key, entry)| async move {
         let (namespace, name) = split_key(&key);
         let one =
             RequestContext { namespace: namespace.to_owned(), name: name.to_owned(), ..context.clone() };

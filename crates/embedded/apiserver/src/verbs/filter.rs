@@ -7,6 +7,7 @@ use quintet_objects::field_selector::FieldSelector;
 use serde_json::Value;
 
 use crate::{
+    api::Api,
     model,
     request::options::ListOptions,
     resources::Resource,
@@ -65,35 +66,24 @@ impl Filter {
         key.starts_with(&self.prefix) && self.key.as_ref().is_none_or(|wanted| wanted == key)
     }
 
-    /// Whether an object is wanted.
-    pub(crate) fn matches(&self, resource: &Resource, key: &str, entry: &Entry) -> bool {
+    /// Whether an object is wanted. Fields are those of the version that the request is for.
+    pub(crate) async fn matches(
+        &self,
+        api: &Api,
+        resource: &Resource,
+        key: &str,
+        entry: &Entry,
+    ) -> Result<bool, Failure> {
         if !self.covers(key) || !self.labels.as_ref().is_none_or(|labels| selects(labels, &entry.head)) {
-            return false;
+            return Ok(false);
         }
-        if self.fields.is_empty() {
-            return true;
-        }
-        let body: Value = if self.reads_body {
-            let stored = crate::resources::api_version(
-                resource.storage_api_version.split_once('/').map_or("", |(group, _)| group),
-                &entry.version,
-            );
-            let mut object = model::convert_built_in(resource, entry.to_value(&stored, &resource.kind));
-            if let Some(custom) = resource.as_custom()
-                && entry.epoch != resource.epoch
-            {
-                model::refresh_custom(custom, &mut object);
-            }
-            object
-        } else {
-            Value::Null
-        };
+        let body = if self.reads_body { api.load(resource, entry).await? } else { Value::Null };
         let (namespace, name) = split_key(key);
-        self.fields.matches(|field| match field {
+        Ok(self.fields.matches(|field| match field {
             "metadata.name" => Cow::Borrowed(name),
             "metadata.namespace" => Cow::Borrowed(namespace),
             other => Cow::Owned(model::field_value(&body, other)),
-        })
+        }))
     }
 }
 

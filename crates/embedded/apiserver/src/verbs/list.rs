@@ -98,8 +98,12 @@ pub(crate) async fn list(context: &RequestContext, options: &ListOptions) -> Res
     }
     if let (Some(key), None, None) = (&filter.key, at, &start) {
         let (entry, rv) = store.get_now(bucket, key);
-        let entry = entry.filter(|entry| filter.matches(&context.resource, key, entry));
-        let entries = entry.into_iter().map(|entry| (key.as_str().into(), entry)).collect();
+        let mut entries = Vec::new();
+        if let Some(entry) = entry
+            && filter.matches(&context.api, &context.resource, key, &entry).await?
+        {
+            entries.push((key.as_str().into(), entry));
+        }
         return Ok(Page { entries, rv, continue_token: None, remaining: None });
     }
     let too_old = |_| match &start {
@@ -112,15 +116,19 @@ pub(crate) async fn list(context: &RequestContext, options: &ListOptions) -> Res
         return Ok(Page::new(entries, rv, rest, true));
     }
     let (entries, rv) = store.list(bucket, &filter.prefix, start.as_deref(), at).map_err(too_old)?;
-    let mut matching = entries
-        .into_iter()
-        .filter(|(key, entry)| filter.is_open() || filter.matches(&context.resource, key, entry));
-    let Some(limit) = options.limit else {
-        return Ok(Page { entries: matching.collect(), rv, continue_token: None, remaining: None });
-    };
-    let entries: Vec<_> = matching.by_ref().take(limit).collect();
-    let rest = usize::from(matching.next().is_some());
-    Ok(Page::new(entries, rv, rest, false))
+    let mut matching = Vec::new();
+    let mut rest = 0;
+    for (key, entry) in entries {
+        if !filter.is_open() && !filter.matches(&context.api, &context.resource, &key, &entry).await? {
+            continue;
+        }
+        if options.limit == Some(matching.len()) {
+            rest = 1;
+            break;
+        }
+        matching.push((key, entry));
+    }
+    Ok(Page::new(matching, rv, rest, false))
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ impl Watch {
                 }
                 break;
             };
-            if self.filter.is_open() || self.filter.matches(&self.resource, &key, &entry) {
+            if self.filter.is_open() || self.matches(&key, &entry).await? {
                 self.push(EventType::Added, &entry).await?;
                 length += self.ready.back().map_or(0, Bytes::len);
             }
@@ -262,9 +262,11 @@ impl Watch {
             }
             return self.push(kind, &event.entry).await;
         }
-        let matches = |entry: &Entry| self.filter.matches(&self.resource, &event.key, entry);
-        let was = event.previous.as_ref().is_some_and(|previous| matches(previous));
-        let is = event.change != ChangeType::Deleted && matches(&event.entry);
+        let was = match &event.previous {
+            Some(previous) => self.matches(&event.key, previous).await?,
+            None => false,
+        };
+        let is = event.change != ChangeType::Deleted && self.matches(&event.key, &event.entry).await?;
         match (was, is) {
             (false, false) => Ok(()),
             (false, true) => self.push(EventType::Added, &event.entry).await,
@@ -281,6 +283,10 @@ impl Watch {
                 self.push(EventType::Deleted, &last).await
             }
         }
+    }
+
+    async fn matches(&self, key: &str, entry: &Entry) -> Result<bool, Failure> {
+        self.filter.matches(&self.api, &self.resource, key, entry).await
     }
 
     async fn push(&mut self, kind: EventType, entry: &Entry) -> Result<(), Failure> {
