@@ -438,6 +438,12 @@ async fn discoverable(world: World) -> anyhow::Result<()> {
         let url = index["paths"][&path]["serverRelativeURL"].as_str().unwrap_or_default().to_owned();
         let document = world.get(&url).await?.expect(200)?.to_string();
         ensure!(document.contains("\"Widget\"") && document.contains("\"colour\""), "no schema of Widget");
+        let old = world.get("/openapi/v2").await?.expect(200)?;
+        let name = kind.group.split('.').rev().chain(["v1", "Widget"]).collect::<Vec<_>>().join(".");
+        for field in ["apiVersion", "kind", "metadata"] {
+            let description = &old["definitions"][&name]["properties"][field]["description"];
+            ensure!(description.is_string(), "{field} is not described: {}", old["definitions"][&name]);
+        }
         Ok(())
     })
     .await

@@ -101,9 +101,8 @@ impl Schemas {
         let description = descriptions::of_field(kind.name, field.name);
         let is_reference = schema.get("$ref").is_some();
         let has_more = description.is_some() || field.default.is_some() || field.is_atomic;
-        // In OpenAPI v3 a reference has no room for anything beside it.
-        if is_reference && has_more && self.dialect == Dialect::V3 {
-            schema = json!({ "allOf": [schema] });
+        if is_reference && has_more {
+            schema = self.extensible(schema);
         }
         if let Some(description) = description {
             schema["description"] = description.clone();
@@ -168,6 +167,19 @@ impl Schemas {
             Dialect::V2 => json!({ "$ref": format!("#/definitions/{name}") }),
             Dialect::V3 => json!({ "$ref": format!("#/components/schemas/{name}") }),
         }
+    }
+
+    /// A reference to a schema by name, with a description of its own.
+    pub(super) fn described_reference(&self, name: &str, description: Option<&Value>) -> Value {
+        let Some(description) = description else { return self.reference(name) };
+        let mut schema = self.extensible(self.reference(name));
+        schema["description"] = description.clone();
+        schema
+    }
+
+    /// A reference that other keys can stand beside; in OpenAPI v3 a bare one has no room for them.
+    fn extensible(&self, reference: Value) -> Value {
+        if self.dialect == Dialect::V3 { json!({ "allOf": [reference] }) } else { reference }
     }
 
     fn special(&mut self, shape: &Shape) -> Value {
