@@ -17,6 +17,7 @@ cases! { "apply":
     "an update owns what it changes" => updates,
     "apply needs a manager, and force needs apply" => options,
     "an unknown field is refused" => unknown_field,
+    "a key that is given twice is refused with its line, if asked" => duplicate_key,
     "status has owners of its own" => subresource,
 }
 
@@ -167,6 +168,17 @@ async fn unknown_field(world: World) -> anyhow::Result<()> {
         "{}",
         answer.text
     );
+    Ok(())
+}
+
+async fn duplicate_key(world: World) -> anyhow::Result<()> {
+    let body = "\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  foo: one\n  foo: two\n";
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let path = format!("{}?fieldManager=one", world.core("configmaps/a"));
+    let answer = world.send("PATCH", &format!("{path}&fieldValidation=Strict"), &headers, body).await?;
+    answer.expect_status(400, "BadRequest", "line 8: key \"foo\" already set in map")?;
+    let made = world.send("PATCH", &path, &headers, body).await?.expect(201)?;
+    ensure!(made["data"]["foo"] == "two", "{made}");
     Ok(())
 }
 

@@ -21,6 +21,7 @@ cases! { "objects":
     "system metadata cannot be forged" => forged_metadata,
     "a dry run stores nothing" => dry_run,
     "unknown fields are warned about, or refused when asked" => field_validation,
+    "complaints about fields are in the order of the body" => complaints,
     "an unsupported option is refused" => bad_options,
     "creating in a namespace that is not there is refused" => no_namespace,
     "status is written through its subresource only" => status_subresource,
@@ -229,6 +230,27 @@ async fn field_validation(world: World) -> anyhow::Result<()> {
     let duplicate = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","name":"d"}}"#;
     let answer = world.send("POST", &strict, &[("content-type", "application/json")], duplicate).await?;
     answer.expect_status(400, "BadRequest", "duplicate field \"metadata.name\"")?;
+    Ok(())
+}
+
+async fn complaints(world: World) -> anyhow::Result<()> {
+    let path = format!("{}?fieldValidation=Strict", world.path("apps/v1", "deployments"));
+    let body = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},
+        "spec":{"zzz":1,"replicas":2,"replicas":3,"aaa":1}}"#;
+    let answer = world.send("POST", &path, &[("content-type", "application/json")], body).await?;
+    let message = r#"strict decoding error: unknown field "spec.zzz", duplicate field "spec.replicas", unknown field "spec.aaa""#;
+    answer.expect_status(400, "BadRequest", message)?;
+    let path = format!("{}?fieldValidation=Strict", world.core("configmaps"));
+    let body = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  name: b\nbogus: 1\n";
+    let answer = world.send("POST", &path, &[("content-type", "application/yaml")], body).await?;
+    let message = "line 5: key \"name\" already set in map, unknown field \"bogus\"";
+    answer.expect_status(400, "BadRequest", message)?;
+    world.create_config_map("c", &json!({})).await?;
+    let path = format!("{}?fieldValidation=Strict", world.core("configmaps/c"));
+    let body = r#"{"data":{"a":"1","a":"2"}}"#;
+    let answer =
+        world.send("PATCH", &path, &[("content-type", "application/merge-patch+json")], body).await?;
+    answer.expect_status(422, "Invalid", "strict decoding error: duplicate field \"data.a\"")?;
     Ok(())
 }
 

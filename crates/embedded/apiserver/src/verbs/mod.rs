@@ -101,6 +101,11 @@ impl RequestContext {
         }
     }
 
+    /// Whether fields that are unknown or given twice matter.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.options.field_validation != FieldValidation::Ignore
+    }
+
     /// Tells the client something that is no error.
     pub(crate) fn warn(&self, warning: impl Into<String>) {
         let warning = warning.into();

@@ -6,7 +6,13 @@ use super::{
     Output, RequestContext, create, metadata, scale,
     update::{self, Made},
 };
-use crate::{decode, json::text, model, status::Failure};
+use crate::{
+    decode::{self, Yaml},
+    json::{self, text},
+    model,
+    request::options::FieldValidation,
+    status::Failure,
+};
 
 /// The kinds of patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +46,15 @@ pub(crate) async fn patch(
     body: &[u8],
 ) -> Result<(Output, bool), Failure> {
     check_options(context, kind)?;
-    let patch = if kind == PatchType::Apply { decode::yaml(body)? } else { decode::patch_json(body)? };
     if kind == PatchType::Apply {
+        let config = Yaml::parse(body)?;
         if context.subresource == "scale" {
-            let shown = scale::change(context, false, |_| Ok(patch.clone())).await?;
+            let shown = scale::change(context, false, |_| Ok(config.value.clone())).await?;
             return Ok((Output::Value(shown), false));
         }
-        return apply(context, patch).await;
+        return apply(context, config).await;
     }
-    let patch = &patch;
+    let (patch, complaints) = &decode::patch_json(context, body)?;
     if context.subresource == "scale" {
         let shown = scale::change(context, false, |scale| {
             let mut scale = scale;
@@ -62,7 +68,7 @@ pub(crate) async fn patch(
         let mut new = old;
         edit(context, kind, &mut new, patch)?;
         check_identity(context, &new)?;
-        decode::patched(context, &mut new)?;
+        decode::patched(context, &mut new, complaints.clone())?;
         Ok(new)
     })
     .await?;
@@ -123,14 +129,27 @@ fn check_identity(context: &RequestContext, new: &Value) -> Result<(), Failure> 
 }
 
 /// Server-side apply: creates what is not there, merges into what is.
-async fn apply(context: &RequestContext, mut config: Value) -> Result<(Output, bool), Failure> {
+async fn apply(context: &RequestContext, config: Yaml) -> Result<(Output, bool), Failure> {
+    let duplicates =
+        config.duplicate_keys().filter(|_| context.options.field_validation == FieldValidation::Strict);
+    let check_strictly = || match &duplicates {
+        // After the schema, as applyPatchToCurrentObject of kube-apiserver does.
+        Some(text) => Err(Failure::bad_request(format!("error strict decoding YAML: {text}"))),
+        None => Ok(()),
+    };
+    let mut config = config.value;
     decode::check_type(&context.resource, &config)
         .map_err(|found| Failure::bad_request(format!("invalid object type: {found}")))?;
     if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
     let has_name = metadata::require_name(context, &config);
+    let names_namespace = !text(&config, "/metadata/namespace").is_empty();
     metadata::bind_to_url(context, &mut config)?;
+    // Errors show the configuration as it was sent; the object gets its namespace from the URL.
+    if !names_namespace {
+        json::metadata(&mut config).remove("namespace");
+    }
     let is_there = context.api.store().get(&context.resource.bucket, &context.key()).is_some();
     if !is_there {
         if !context.subresource.is_empty() {
@@ -144,6 +163,7 @@ async fn apply(context: &RequestContext, mut config: Value) -> Result<(Output, b
             ));
         }
         let mut object = model::apply(context, None, &config)?;
+        check_strictly()?;
         drop(config);
         model::fit_applied(context, &mut object)?;
         metadata::bind_to_url(context, &mut object)?;
@@ -151,13 +171,14 @@ async fn apply(context: &RequestContext, mut config: Value) -> Result<(Output, b
         model::default(&context.resource, &mut object);
         return create::store_new(context, object).await.map(|shown| (shown, true));
     }
-    let config = &config;
+    let (config, check_strictly) = (&config, &check_strictly);
     let shown = update::update(context, false, Made::Applied, move |old: Value| async move {
         let mut new = model::apply(context, Some(&old), config)?;
+        check_strictly()?;
         model::fit_applied(context, &mut new)?;
         let asked = text(config, "/metadata/resourceVersion");
         let rv = if asked.is_empty() { text(&old, "/metadata/resourceVersion") } else { asked };
-        crate::json::metadata(&mut new).insert("resourceVersion".into(), rv.into());
+        json::metadata(&mut new).insert("resourceVersion".into(), rv.into());
         Ok(new)
     })
     .await?;

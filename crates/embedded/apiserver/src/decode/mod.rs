@@ -1,10 +1,13 @@
 //! Decoding of request bodies.
 
+mod json;
+mod tracked;
+mod yaml;
+
 use std::fmt;
 
 use quintet_objects::{error::quoted, types};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{
     model,
@@ -14,162 +17,23 @@ use crate::{
     verbs::RequestContext,
 };
 
+pub(crate) use yaml::Yaml;
+
 /// The largest body of a request.
 pub(crate) const BODY_AT_MOST: usize = 3 << 20;
 
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const ACCEPTED_CUSTOM: &str = "application/json, application/yaml";
 
-/// No more duplicate fields are reported: a body can have very many, at very long paths.
-const DUPLICATES_AT_MOST: usize = 100;
-const PATH_AT_MOST: usize = 1024;
-
-/// Where in a document the reader is.
-struct JsonPath<'a> {
-    /// Nothing at the top.
-    outer: Option<&'a Self>,
-    step: Step<'a>,
-}
-
-enum Step<'a> {
-    Top,
-    Member(&'a str),
-    Item(usize),
-}
-
-impl fmt::Display for JsonPath<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(outer) = self.outer {
-            outer.fmt(f)?;
-        }
-        match self.step {
-            Step::Top => Ok(()),
-            Step::Item(index) => write!(f, "[{index}]"),
-            Step::Member(key) if self.outer.is_some_and(|outer| !matches!(outer.step, Step::Top)) => {
-                write!(f, ".{key}")
-            }
-            Step::Member(key) => f.write_str(key),
-        }
-    }
-}
-
-/// A JSON value, and the fields that were given more than once.
-struct Tracked<'a> {
-    path: JsonPath<'a>,
-    duplicates: &'a mut Vec<String>,
-}
-
-impl<'de> DeserializeSeed<'de> for Tracked<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Tracked<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        loop {
-            let path = JsonPath { outer: Some(&self.path), step: Step::Item(list.len()) };
-            match items.next_element_seed(Tracked { path, duplicates: self.duplicates })? {
-                Some(item) => list.push(item),
-                None => return Ok(list.into()),
-            }
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = members.next_key::<String>()? {
-            let path = JsonPath { outer: Some(&self.path), step: Step::Member(&key) };
-            if map.contains_key(&key) && self.duplicates.len() < DUPLICATES_AT_MOST {
-                self.duplicates.push(path.to_string().chars().take(PATH_AT_MOST).collect());
-            }
-            let value = members.next_value_seed(Tracked { path, duplicates: self.duplicates })?;
-            map.insert(key, value);
-        }
-        Ok(map.into())
-    }
-}
-
-/// Reads JSON; fields that are given twice are named.
-fn json(bytes: &[u8], duplicates: Option<&mut Vec<String>>) -> Result<Value, serde_json::Error> {
-    let Some(duplicates) = duplicates else { return serde_json::from_slice(bytes) };
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let path = JsonPath { outer: None, step: Step::Top };
-    let value = Tracked { path, duplicates }.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
-}
-
-/// As deep as JSON may be stored.
-const YAML_DEPTH: usize = 120;
-/// The YAML parser takes up to 32 KB for each level, which is more than threads usually have.
-const YAML_STACK: usize = 8 << 20;
-
-/// Reads YAML (and so JSON).
-pub(crate) fn yaml(bytes: &[u8]) -> Result<Value, Failure> {
-    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
-        && let Ok(value) = serde_json::from_slice(bytes)
-    {
-        return Ok(value);
-    }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|_| Failure::bad_request("error decoding YAML: the body is not UTF-8"))?;
-    let parse = || {
-        let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: YAML_DEPTH } };
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
-    };
-    let parsed = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("yaml".into()).stack_size(YAML_STACK);
-        thread.spawn_scoped(scope, parse).map(std::thread::ScopedJoinHandle::join)
-    });
-    let Ok(Ok(parsed)) = parsed else { return Err(Failure::internal("the YAML could not be read")) };
-    parsed.map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
-}
-
-/// Reads the body of a JSON or merge patch.
-pub(crate) fn patch_json(bytes: &[u8]) -> Result<Value, Failure> {
-    json(bytes, None).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
+/// Reads the body of a JSON, merge or strategic merge patch. Fields that are given twice are complaints.
+pub(crate) fn patch_json(context: &RequestContext, bytes: &[u8]) -> Result<(Value, Vec<String>), Failure> {
+    let mut duplicates = Vec::new();
+    let tracked = context.is_strict().then_some(&mut duplicates);
+    let patch = json::parse(bytes, tracked)
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    let prefix = if patch.is_array() { "json patch " } else { "" };
+    let complaints = duplicates.iter().map(|path| format!("{prefix}{}", duplicate(path))).collect();
+    Ok((patch, complaints))
 }
 
 /// The media type of a Content-Type header, without its parameters.
@@ -182,16 +46,32 @@ pub(crate) fn any(
     content_type: Option<&str>,
     bytes: &[u8],
     fallback: Option<(&str, &str)>,
-    duplicates: Option<&mut Vec<String>>,
+    duplicates: Option<&mut Duplicates>,
 ) -> Result<Value, Failure> {
     match media_type(content_type) {
         "" | "application/json" | "*/*" => {
-            json(bytes, duplicates).map_err(|error| Failure::bad_request(error.to_string()))
+            let fields = duplicates.map(|found| &mut found.fields);
+            json::parse(bytes, fields).map_err(|error| Failure::bad_request(error.to_string()))
         }
-        "application/yaml" | "application/x-yaml" | "text/yaml" => yaml(bytes),
+        "application/yaml" | "application/x-yaml" | "text/yaml" => {
+            let yaml = Yaml::parse(bytes)?;
+            if let Some(found) = duplicates {
+                found.yaml = yaml.duplicate_keys();
+            }
+            Ok(yaml.value)
+        }
         PROTOBUF => model::from_protobuf(bytes, fallback),
         _ => Err(Failure::unsupported_body(ACCEPTED)),
     }
+}
+
+/// What a body has more than once.
+#[derive(Default)]
+pub(crate) struct Duplicates {
+    /// Paths of fields in JSON.
+    fields: Vec<String>,
+    /// What Go's decoder says of keys in YAML.
+    yaml: Option<String>,
 }
 
 /// Reads the object of a POST or PUT: of the kind the request is for, with known fields only.
@@ -206,8 +86,8 @@ pub(crate) fn object(
     if is_custom && media_type(content_type) == PROTOBUF {
         return Err(Failure::unsupported_body(ACCEPTED_CUSTOM));
     }
-    let mut duplicates = Vec::new();
-    let tracked = (context.options.field_validation != FieldValidation::Ignore).then_some(&mut duplicates);
+    let mut duplicates = Duplicates::default();
+    let tracked = context.is_strict().then_some(&mut duplicates);
     let wanted = crate::resources::api_version(&group, &version);
     let mut object = any(content_type, bytes, Some((&wanted, &kind)), tracked).map_err(|failure| match failure.code() {
         400 => Failure::bad_request(format!(
@@ -259,7 +139,13 @@ pub(crate) fn object(
             quoted(&version)
         ))
     })?;
-    let complaints = complaints(&duplicates, &unknown);
+    let mut complaints: Vec<String> = duplicates.yaml.into_iter().collect();
+    complaints.extend(if is_custom || unknown.is_empty() || duplicates.fields.is_empty() {
+        // Custom resources are pruned after they are decoded.
+        complain(&duplicates.fields, &unknown)
+    } else {
+        json::in_document_order(bytes, &unknown)
+    });
     match context.options.field_validation {
         FieldValidation::Strict if !complaints.is_empty() => Err(Failure::bad_request(format!(
             "{kind} in version {} cannot be handled as a {kind}: strict decoding error: {}",
@@ -292,9 +178,20 @@ fn expected(context: &RequestContext) -> (String, String, String) {
     (resource.group.to_string(), resource.version.to_string(), resource.kind.to_string())
 }
 
-fn complaints(duplicates: &[String], unknown: &[String]) -> Vec<String> {
-    let duplicates = duplicates.iter().map(|path| format!("duplicate field {}", quoted(path)));
-    duplicates.chain(unknown.iter().map(|path| format!("unknown field {}", quoted(path)))).collect()
+fn complain(duplicates: &[String], unknown: &[String]) -> Vec<String> {
+    duplicates
+        .iter()
+        .map(|path| duplicate(path))
+        .chain(unknown.iter().map(|path| unknown_field(path)))
+        .collect()
+}
+
+fn duplicate(path: &str) -> String {
+    format!("duplicate field {}", quoted(path))
+}
+
+fn unknown_field(path: &str) -> String {
+    format!("unknown field {}", quoted(path))
 }
 
 /// Makes an object fit its kind; returns the fields that were dropped.
@@ -313,8 +210,12 @@ fn fit(
     }
 }
 
-/// Makes a patched object fit its kind.
-pub(crate) fn patched(context: &RequestContext, object: &mut Value) -> Result<(), Failure> {
+/// Makes a patched object fit its kind. The patch itself may have given rise to complaints.
+pub(crate) fn patched(
+    context: &RequestContext,
+    object: &mut Value,
+    mut complaints: Vec<String>,
+) -> Result<(), Failure> {
     let resource = &context.resource;
     let invalid = |shown: String, why: String| {
         let body = format!("Invalid value: {}: {why}", quoted(&shown));
@@ -326,7 +227,7 @@ pub(crate) fn patched(context: &RequestContext, object: &mut Value) -> Result<()
     };
     let unknown = fit(context, object, &resource.api_version, &resource.kind)
         .map_err(|error| invalid(object.to_string(), error))?;
-    let complaints = complaints(&[], &unknown);
+    complaints.extend(unknown.iter().map(|path| unknown_field(path)));
     match context.options.field_validation {
         FieldValidation::Strict if !complaints.is_empty() => {
             Err(invalid(object.to_string(), format!("strict decoding error: {}", complaints.join(", "))))
@@ -375,25 +276,4 @@ fn excerpt(bytes: &[u8]) -> String {
 fn full_excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.chars().take(256).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn duplicates_are_named() {
-        let mut duplicates = Vec::new();
-        let value = json(br#"{"a":{"b":1,"b":2},"l":[{"x":1,"x":2}]}"#, Some(&mut duplicates)).unwrap();
-        assert_eq!(duplicates, ["a.b", "l[0].x"]);
-        assert_eq!(value["a"]["b"], 2);
-    }
-
-    #[test]
-    fn deep_bodies_are_refused() {
-        let deep = "[".repeat(100_000);
-        assert!(json(deep.as_bytes(), Some(&mut Vec::new())).is_err());
-        assert!(json(deep.as_bytes(), None).is_err());
-        assert!(yaml(deep.as_bytes()).is_err());
-    }
 }
