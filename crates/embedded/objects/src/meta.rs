@@ -20,6 +20,8 @@ pub enum NameRule {
     PathSegment,
     /// A subdomain of at most so many bytes.
     ShortSubdomain(usize),
+    /// An IP address in its canonical form.
+    IpAddress,
 }
 
 impl NameRule {
@@ -28,6 +30,7 @@ impl NameRule {
             Self::Subdomain => names::dns_subdomain(name),
             Self::Label => names::dns_label(name),
             Self::PathSegment => names::path_segment(name),
+            Self::IpAddress => names::ip_address(name),
             Self::ShortSubdomain(max) => {
                 let mut problems = names::dns_subdomain(name);
                 if name.len() > max {

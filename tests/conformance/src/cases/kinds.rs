@@ -12,6 +12,10 @@ cases! { "kinds":
     "a pod without containers is refused" => pod_without_containers,
     "requests may not exceed limits" => requests_over_limits,
     "most of a pod cannot be changed" => pod_immutable,
+    "tolerations of a pod can be replaced: those of every pod are added again" => replaced_tolerations,
+    "names of kernel parameters are checked" => sysctl_names,
+    "a daemon set counts its templates" => daemon_set,
+    "an IPAddress is named by an address in canonical form" => ip_address,
     "a service gets an address, a headless one does not" => service_address,
     "a service cannot change its address" => service_immutable,
     "a deployment gets its defaults, and its selector stays" => deployment,
@@ -29,6 +33,7 @@ cases! { "kinds":
     "a binding names the pod of its path" => binding_name,
     "a priority class gives a pod its priority" => priority,
     "every namespace has a default service account" => service_account,
+    "the certificates in every namespace are restored" => root_authority,
     "a lease can be held and handed over" => lease,
     "events can be counted up" => events,
 }
@@ -104,6 +109,92 @@ async fn pod_immutable(world: World) -> anyhow::Result<()> {
 
 fn service(name: &str, spec: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": spec })
+}
+
+async fn replaced_tolerations(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let made = world.post(&world.core("pods"), &pod("p", json!({}))).await?.expect(201)?;
+    let default = made["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+    ensure!(default.len() == 2, "{made}");
+    let own = json!({ "key": "example.com/busy", "operator": "Exists", "effect": "NoSchedule" });
+    let patch = json!([{ "op": "replace", "path": "/spec/tolerations", "value": [own] }]);
+    let path = world.core("pods/p");
+    let changed = world.patch(&path, "json-patch+json", &patch).await?.expect(200)?;
+    let expected = json!([own, default[0], default[1]]);
+    ensure!(changed["spec"]["tolerations"] == expected, "{changed}");
+    let patch = json!([{ "op": "replace", "path": "/spec/tolerations/0/effect", "value": "NoExecute" }]);
+    let answer = world.patch(&path, "json-patch+json", &patch).await?;
+    let message =
+        "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds";
+    answer.expect_status(422, "Invalid", message)?;
+    Ok(())
+}
+
+async fn sysctl_names(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    let mut body = pod("p", json!({}));
+    let named = |name: &str| json!({ "name": name, "value": "1" });
+    body["spec"]["securityContext"] = json!({ "sysctls": [named("foo-"), named("kernel.shmmax"), named("safe-and-unsafe"), named("bar.."), named("")] });
+    let answer = world.post(&world.core("pods"), &body).await?;
+    let rule = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+    let at = |index: usize, name: &str| {
+        format!("spec.securityContext.sysctls[{index}].name: Invalid value: {name:?}: {rule}")
+    };
+    let message = format!(
+        "[{}, {}, spec.securityContext.sysctls[4].name: Required value]",
+        at(0, "foo-"),
+        at(3, "bar..")
+    );
+    answer.expect_status(422, "Invalid", &message)?;
+    Ok(())
+}
+
+async fn daemon_set(world: World) -> anyhow::Result<()> {
+    let path = world.path("apps/v1", "daemonsets");
+    let mut template = pod("unused", json!({}));
+    template["metadata"] = json!({ "labels": { "a": "b" } });
+    let body = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "d" }, "spec": {
+        "selector": { "matchLabels": { "a": "b" } },
+        "template": { "metadata": template["metadata"], "spec": template["spec"] },
+    } });
+    let generation = |object: &Value| {
+        object["metadata"]["annotations"]["deprecated.daemonset.template.generation"].clone()
+    };
+    let made = world.post(&path, &body).await?.expect(201)?;
+    ensure!(generation(&made) == "1", "{made}");
+    let path = format!("{path}/d");
+    let patch = json!({ "spec": { "template": { "metadata": { "labels": { "a": "b", "c": "d" } } } } });
+    let changed = world.patch(&path, "merge-patch+json", &patch).await?.expect(200)?;
+    ensure!(generation(&changed) == "2", "{changed}");
+    // Only the server counts, and only templates.
+    let patch = json!({ "metadata": { "annotations": { "deprecated.daemonset.template.generation": "7" } },
+        "spec": { "minReadySeconds": 3 } });
+    let changed = world.patch(&path, "merge-patch+json", &patch).await?.expect(200)?;
+    ensure!(generation(&changed) == "2" && changed["metadata"]["generation"] == 3, "{changed}");
+    Ok(())
+}
+
+async fn ip_address(world: World) -> anyhow::Result<()> {
+    let path = "/apis/networking.k8s.io/v1/ipaddresses?dryRun=All";
+    let body = |name: &str| {
+        json!({ "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": { "name": name }, "spec": {
+            "parentRef": { "resource": "services", "name": "s", "namespace": world.namespace },
+        } })
+    };
+    for (name, problem) in [
+        ("noip", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+        ("2001:0db8::1", "must be in canonical form (\"2001:db8::1\")"),
+        ("10.01.2.3", "must not have leading 0s"),
+        ("::ffff:1.2.3.4", "must not be an IPv4-mapped IPv6 address"),
+    ] {
+        let message = format!("metadata.name: Invalid value: {name:?}: {problem}");
+        world.post(path, &body(name)).await?.expect_status(422, "Invalid", &message)?;
+    }
+    world.post(path, &body("2001:db8::1")).await?.expect(201)?;
+    let mut lonely = body("192.0.2.7");
+    lonely["spec"] = json!({});
+    world.post(path, &lonely).await?.expect_status(422, "Invalid", "spec.parentRef: Required value")?;
+    Ok(())
 }
 
 async fn service_address(world: World) -> anyhow::Result<()> {
@@ -299,6 +390,18 @@ async fn service_account(world: World) -> anyhow::Result<()> {
     world
         .eventually(&path, "the cluster's certificate", |answer| answer.body["data"]["ca.crt"].is_string())
         .await?;
+    Ok(())
+}
+
+async fn root_authority(world: World) -> anyhow::Result<()> {
+    let path = world.core("configmaps/kube-root-ca.crt");
+    let is_there = |answer: &Answer| answer.body["data"]["ca.crt"].is_string();
+    let data = world.eventually(&path, "the cluster's certificate", is_there).await?.body["data"].take();
+    world.delete(&path, None).await?.expect(200)?;
+    world.eventually(&path, "a new ConfigMap", |answer| answer.body["data"] == data).await?;
+    let patch = json!({ "data": { "ca.crt": "another", "more": "text" } });
+    world.patch(&path, "merge-patch+json", &patch).await?.expect(200)?;
+    world.eventually(&path, "the old content", |answer| answer.body["data"] == data).await?;
     Ok(())
 }
 

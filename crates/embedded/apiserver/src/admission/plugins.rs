@@ -80,6 +80,8 @@ pub(super) fn mutate(
             tolerations(object);
             runtime_class(context, object)?;
         }
+        // Also when a client replaced them: tolerations can be added, but not removed.
+        ("", "pods") if matches!(operation, Operation::Update) => tolerations(object),
         ("", "nodes") if is_create => {
             let taints = json::child(json::as_map(object), "spec");
             let taints = taints.entry("taints").or_insert_with(|| json!([]));

@@ -54,14 +54,25 @@ pub(super) fn create(kind: &Kind, new: &mut Value) {
     match (kind.group, kind.kind) {
         ("batch", "Job") => job(new),
         ("", "PersistentVolumeClaim") => data_source(new),
-        ("apps", "DaemonSet") => {
-            if let Some(metadata) = object(new, "metadata")
-                && let Some(Value::Object(annotations)) = object(metadata, "annotations")
-            {
-                annotations.insert("deprecated.daemonset.template.generation".into(), json!("1"));
-            }
-        }
+        ("apps", "DaemonSet") => set_template_generation(new, template_generation(new).max(1)),
         _ => {}
+    }
+}
+
+/// Where `apps/v1` keeps what older versions had as `spec.templateGeneration`.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn template_generation(daemon_set: &Value) -> i64 {
+    let annotations = daemon_set.pointer("/metadata/annotations");
+    let annotation = annotations.and_then(|all| all.get(TEMPLATE_GENERATION)).and_then(Value::as_str);
+    annotation.and_then(|generation| generation.parse().ok()).unwrap_or(0)
+}
+
+fn set_template_generation(daemon_set: &mut Value, generation: i64) {
+    if let Some(metadata) = object(daemon_set, "metadata")
+        && let Some(Value::Object(annotations)) = object(metadata, "annotations")
+    {
+        annotations.insert(TEMPLATE_GENERATION.into(), generation.to_string().into());
     }
 }
 
@@ -153,6 +164,12 @@ pub(super) fn update(kind: &Kind, new: &mut Value, old: &Value) {
             }
         }
         ("", "PersistentVolumeClaim") => data_source(new),
+        // Only the server counts templates: what the client says is replaced.
+        ("apps", "DaemonSet") => {
+            let is_new = new.pointer("/spec/template") != old.pointer("/spec/template");
+            let before = template_generation(old);
+            set_template_generation(new, before.saturating_add(i64::from(is_new)));
+        }
         ("", "Secret") => {
             if let Value::Object(fields) = new {
                 fields.remove("stringData");

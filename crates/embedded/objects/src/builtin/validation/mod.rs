@@ -46,6 +46,7 @@ pub(super) fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Fie
         ("policy", "PodDisruptionBudget") => workload::disruption_budget(new, all),
         ("networking.k8s.io", "Ingress") => service::ingress(new, all),
         ("networking.k8s.io", "NetworkPolicy") => service::network_policy(new, all),
+        ("networking.k8s.io", "IPAddress") => service::ip_address(new, old, all),
         ("coordination.k8s.io", "Lease") => cluster::lease(new, all),
         ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class(new, old, all),
         ("storage.k8s.io", "StorageClass") => cluster::storage_class(new, old, all),
@@ -69,6 +70,7 @@ pub(super) fn name_rule(kind: &Kind) -> NameRule {
         ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) | ("policy", "PodDisruptionBudget") => {
             NameRule::PathSegment
         }
+        ("networking.k8s.io", "IPAddress") => NameRule::IpAddress,
         _ => NameRule::Subdomain,
     }
 }

@@ -14,6 +14,8 @@ use crate::path::Path;
 
 const UPDATE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
+const SYSCTL: &str = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+
 pub(super) fn pod(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     spec(new.get("spec").unwrap_or(&Value::Null), &Path::new("spec"), errors);
     if let Some(old) = old {
@@ -71,10 +73,29 @@ fn spec(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         ));
     }
     placement(spec, path, errors);
+    sysctls(spec, path, errors);
     let name = text(spec, "/serviceAccountName");
     if !name.is_empty() {
         for problem in names::dns_subdomain(name) {
             errors.push(FieldError::invalid(&path.field("serviceAccountName"), &json!(name), problem));
+        }
+    }
+}
+
+/// Kernel parameters.
+fn sysctls(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let security = path.field("securityContext");
+    let list = security.field("sysctls");
+    let mut seen = BTreeSet::new();
+    for (index, sysctl) in items(spec, "/securityContext/sysctls").iter().enumerate() {
+        let item = list.index(index);
+        let (at, name) = (item.field("name"), text(sysctl, "/name"));
+        if name.is_empty() {
+            errors.push(FieldError::required(&at, ""));
+        } else if !names::is_sysctl(name) {
+            errors.push(FieldError::invalid(&at, &json!(name), SYSCTL));
+        } else if !seen.insert(name) {
+            errors.push(FieldError::duplicate(&at, &json!(name)));
         }
     }
 }
@@ -285,9 +306,9 @@ fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         ));
     }
     let was_gated = !old_gates.is_empty();
-    let tolerations = |value: &Value| items(value, "/tolerations").to_vec();
-    let kept = tolerations(&changed);
-    if tolerations(before).iter().any(|one| !kept.iter().any(|new| new.get("key") == one.get("key"))) {
+    let is_kept =
+        |one: &Value| items(&changed, "/tolerations").iter().any(|kept| tolerates_the_same(kept, one));
+    if !items(before, "/tolerations").iter().all(is_kept) {
         errors.push(forbidden(
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
@@ -321,6 +342,11 @@ fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if changed != *before {
         errors.push(forbidden("spec", &format!("{UPDATE}\n{}", difference(before, &changed))));
     }
+}
+
+/// Whether two tolerations differ at most in how long they last.
+fn tolerates_the_same(one: &Value, other: &Value) -> bool {
+    ["key", "operator", "value", "effect"].into_iter().all(|field| one.get(field) == other.get(field))
 }
 
 /// A short account of what changed.

@@ -154,3 +154,30 @@ pub(super) fn endpoint_slice(new: &Value, errors: &mut Vec<FieldError>) {
         }
     }
 }
+
+/// What uses an address.
+pub(super) fn ip_address(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let spec = Path::new("spec");
+    let path = spec.field("parentRef");
+    let Some(parent) = new.pointer("/spec/parentRef") else {
+        errors.push(FieldError::required(&path, ""));
+        return;
+    };
+    let mut check = |field: &str, is_required: bool, problems: fn(&str) -> Vec<String>| {
+        let value = parent.get(field).and_then(Value::as_str).unwrap_or_default();
+        let at = path.field(field);
+        if !value.is_empty() {
+            let found = problems(value).into_iter();
+            errors.extend(found.map(|problem| FieldError::invalid(&at, &json!(value), problem)));
+        } else if is_required {
+            errors.push(FieldError::required(&at, ""));
+        }
+    };
+    check("group", false, names::dns_subdomain);
+    check("resource", true, names::path_segment);
+    check("name", true, names::path_segment);
+    check("namespace", false, names::path_segment);
+    if let Some(old) = old {
+        super::immutable(new, old, "/spec/parentRef", errors);
+    }
+}
