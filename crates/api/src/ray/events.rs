@@ -22,6 +22,8 @@ pub const DELETED_WORKER_POD: &str = "DeletedWorkerPod";
 pub const DELETED_POD: &str = "DeletedPod";
 /// The head Pod cannot be created.
 pub const FAILED_TO_CREATE_HEAD_POD: &str = "FailedToCreateHeadPod";
+/// A worker Pod cannot be created.
+pub const FAILED_TO_CREATE_WORKER_POD: &str = "FailedToCreateWorkerPod";
 /// The batch scheduler cannot be told of the cluster.
 pub const FAILED_TO_CREATE_POD_GROUP: &str = "FailedToCreatePodGroup";
 /// The Ingress was created.

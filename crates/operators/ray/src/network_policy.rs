@@ -86,23 +86,25 @@ impl Controller for PolicyController {
                 events::NETWORK_POLICY_NAME_COLLISION,
                 "Create",
                 format!(
-                    "NetworkPolicy {target} is owned by another controller; rename it, or the RayCluster"
+                    "NetworkPolicy {target} already exists and is not owned by this RayCluster, network isolation will \
+                     not be applied. Rename the existing NetworkPolicy or use a different RayCluster name to avoid \
+                     the collision"
                 ),
             ),
             Action::Create { .. } => Event::warning(
                 events::FAILED_TO_CREATE_NETWORK_POLICY,
                 "Create",
-                format!("Failed to create NetworkPolicy {target}, {error}"),
+                format!("Failed to create NetworkPolicy {target}: {}", error.cause()),
             ),
             Action::Delete { .. } => Event::warning(
                 events::FAILED_TO_DELETE_NETWORK_POLICY,
                 "Delete",
-                format!("Failed to delete NetworkPolicy {target}, {error}"),
+                format!("Failed to delete NetworkPolicy {target}: {}", error.cause()),
             ),
             _ => Event::warning(
                 events::FAILED_TO_UPDATE_NETWORK_POLICY,
                 "Update",
-                format!("Failed to update NetworkPolicy {target}, {error}"),
+                format!("Failed to update NetworkPolicy {target}: {}", error.cause()),
             ),
         };
         OnError { events: vec![event], ..OnError::default() }

@@ -25,8 +25,8 @@ pub struct PodView {
     pub ready: Option<Readiness>,
     /// Its address, or empty.
     pub ip: Box<str>,
-    /// Whether its containers stay down once they are down.
-    pub never_restarts: bool,
+    /// Whether its containers start again once they are down.
+    pub restart_policy: RestartPolicy,
     /// Its containers in the order of its spec; the first one runs Ray.
     pub containers: Vec<ContainerView>,
 }
@@ -46,6 +46,25 @@ pub enum Phase {
     /// The node does not answer.
     #[serde(other)]
     Unknown,
+}
+
+impl Phase {
+    /// Whether the kubelet starts nothing of it again.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// When the kubelet starts containers of a pod again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum RestartPolicy {
+    /// Whenever they have ended.
+    #[default]
+    Always,
+    /// When they have ended badly.
+    OnFailure,
+    /// Not at all.
+    Never,
 }
 
 /// What a pod's condition `Ready` says.
@@ -150,7 +169,7 @@ impl PodView {
 
 /// The shape of a pod on the wire, with nothing that is not needed.
 mod raw {
-    use super::{BTreeMap, Deserialize, Phase, Timestamp};
+    use super::{BTreeMap, Deserialize, Phase, RestartPolicy, Timestamp};
 
     #[derive(Deserialize)]
     pub(super) struct Pod {
@@ -183,7 +202,7 @@ mod raw {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     pub(super) struct Spec {
-        pub(super) restart_policy: Option<Box<str>>,
+        pub(super) restart_policy: Option<RestartPolicy>,
         pub(super) containers: Vec<Container>,
     }
 
@@ -290,7 +309,7 @@ impl From<raw::Pod> for PodView {
                 message: ready.message,
             }),
             ip: status.pod_ip,
-            never_restarts: spec.restart_policy.as_deref() == Some("Never"),
+            restart_policy: spec.restart_policy.unwrap_or_default(),
             containers: containers.collect(),
         }
     }
@@ -364,7 +383,7 @@ mod tests {
             },
         });
         let view = PodView::project(&pod.to_string()).unwrap();
-        assert!(view.is_head() && !view.is_worker() && view.never_restarts);
+        assert!(view.is_head() && !view.is_worker() && view.restart_policy == RestartPolicy::Never);
         assert!(!view.is_running_and_ready() && !view.runs_and_does_not_complain());
         assert_eq!(view.annotations.len(), 1);
         assert_eq!(view.controller.as_deref(), Some("u"));

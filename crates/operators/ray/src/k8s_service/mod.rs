@@ -1,5 +1,6 @@
 //! The Services in front of a Ray cluster. They are made once and left alone afterwards.
 
+pub(crate) mod events;
 pub(crate) mod update;
 
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! How a Service of a RayJob or RayService moves from one cluster to another.
 
 use k8s_openapi::api::core::v1::Service;
-use quintet_api::ray::events;
 use quintet_controller::{Action, ApiKind, Event, cache::Entry};
 use serde_json::{Value, json};
 
+use super::events;
 use crate::{labels, watches::ServiceView};
 
 /// The cluster whose pods a Service selects.
@@ -26,11 +26,8 @@ pub(crate) fn refuse_foreign(live: &Entry<ServiceView>, root: &str) -> Result<()
         _ => controller
             .map_or_else(|| "no object of Ray".to_owned(), |uid| format!("the object with UID {uid}")),
     };
-    let note = format!(
-        "Failed to update service {}: it belongs to {owner} and is left alone; rename one of the two",
-        live.key
-    );
-    Err(Event::warning(events::FAILED_TO_UPDATE_SERVICE, "Update", note))
+    let cause = format!("it belongs to {owner} and is left alone; rename one of the two");
+    Err(events::failed_to_update(&live.key, &cause))
 }
 
 /// Makes `live` be like `wanted` if it selects another cluster; otherwise it is left alone. Addresses are

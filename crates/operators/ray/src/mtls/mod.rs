@@ -195,7 +195,9 @@ impl Controller for MtlsController {
     }
 
     fn on_error(_: &Observed, action: &Action, error: &Error) -> OnError {
-        let note = format!("Failed to {action}, {error}");
+        let object = action.target().map(|key| key.to_string()).unwrap_or_default();
+        let kind = action.kind().map(|kind| kind.kind.to_string()).unwrap_or_default();
+        let note = format!("Failed to reconcile mTLS {kind} {object}: {}", error.cause());
         OnError {
             events: vec![Event::warning(events::MTLS_FAILED_TO_RECONCILE, "Reconcile", note)],
             ..OnError::default()
@@ -232,7 +234,7 @@ fn plan(observed: &Observed) -> Plan {
             None => plan.steps.push(Action::create(certificates::certificate_kind(), &leaf).into()),
             Some(live) if live.object.names != hosts || live.object.addresses != *addresses => {
                 let what = if role == Role::Head { "head" } else { "worker" };
-                let note = format!("Updated {what} certificate for {}", join(addresses));
+                let note = format!("Updated {what} certificate SANs (IPs: [{}])", join(addresses));
                 let apply = Action::apply(certificates::certificate_kind(), FIELD_MANAGER, &leaf);
                 plan.steps.push(apply.with_event(Event::normal(
                     events::MTLS_CERTIFICATES_UPDATED,
@@ -249,7 +251,7 @@ fn plan(observed: &Observed) -> Plan {
 }
 
 fn join(addresses: &BTreeSet<String>) -> String {
-    addresses.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+    addresses.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
 /// Secrets go with their certificates, and so with the cluster.
@@ -272,25 +274,24 @@ fn own_secrets(observed: &Observed, plan: &mut Plan) {
 }
 
 fn tell(observed: &Observed, plan: &mut Plan) {
-    let key = &observed.cluster.key;
     let latest = observed.certificates.iter().filter_map(|one| one.object.ready_since).max();
     let is_news = latest.is_some_and(|at| observed.now.duration_since(at) < SignedDuration::from_mins(1));
     if let Err(missing) = &observed.readiness {
-        let note = format!("TLS of RayCluster {key} is not ready: {missing}");
+        let note = "Waiting for cert-manager to issue mTLS certificates";
         plan.awaits.push(missing.clone());
         plan.events.push(Event::normal(events::MTLS_CERTS_NOT_READY, "Reconcile", note));
     } else if is_news {
-        let note = format!("TLS of RayCluster {key} is ready");
+        let note = "mTLS PKI is ready: CA, head, and worker certificates issued";
         plan.events.push(Event::normal(events::MTLS_PKI_READY, "Reconcile", note));
     }
     for certificate in &observed.certificates {
         let left = certificate.object.not_after.map(|end| end.duration_since(observed.now));
         if let Some(left) = left.filter(|left| *left < SOON) {
             let note = format!(
-                "Certificate {} ends in {} hours; Ray reads certificates only when it starts, so restart the pods \
-                 after it was renewed",
-                certificate.key,
-                left.as_hours().max(0)
+                "TLS certificate {} expires in {:.1} hours; Ray does not hot-reload certs so a pod restart will be needed \
+                 after renewal",
+                certificate.key.name(),
+                left.as_secs_f64().max(0.0) / 3600.0
             );
             plan.events.push(Event::warning(events::MTLS_CERTIFICATE_EXPIRING_SOON, "Reconcile", note));
         }

@@ -69,7 +69,7 @@ fn use_redis(
     cluster: &RayCluster,
     options: Option<&GcsFaultToleranceOptions>,
 ) {
-    let namespace = storage_namespace(cluster, options);
+    let namespace = storage_namespace(cluster);
     annotate(draft, labels::EXTERNAL_STORAGE_NAMESPACE, &namespace);
     let ray = draft.ray();
     environment::set_missing(ray, "RAY_external_storage_namespace", namespace);
@@ -95,7 +95,8 @@ fn use_redis(
 }
 
 /// What this cluster's keys in Redis begin with.
-fn storage_namespace(cluster: &RayCluster, options: Option<&GcsFaultToleranceOptions>) -> String {
+pub fn storage_namespace(cluster: &RayCluster) -> String {
+    let options = cluster.spec.gcs_fault_tolerance_options.as_ref();
     let by_option = options.and_then(|options| options.external_storage_namespace.clone());
     let annotations = cluster.metadata.annotations.as_ref();
     let by_annotation = || annotations.and_then(|all| all.get(labels::EXTERNAL_STORAGE_NAMESPACE).cloned());

@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, Pod, PodSpec, PodTemp
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quintet_api::ray::v1::{AutoscalerVersion, GcsBackend, RayCluster, RayClusterSpec, WorkerGroupSpec};
 
-pub use fault_tolerance::{claim_name, is_fault_tolerant};
+pub use fault_tolerance::{claim_name, is_fault_tolerant, storage_namespace};
 pub use redis_cleanup::cleanup_job;
 
 use crate::{

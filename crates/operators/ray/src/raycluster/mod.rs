@@ -1,5 +1,6 @@
 //! RayCluster: one head, groups of workers, and what leads to them.
 
+mod events;
 pub(crate) mod metrics;
 mod objects;
 mod observe;
@@ -12,10 +13,10 @@ pub mod validation;
 
 use std::sync::Arc;
 
+use quintet_api::ray::reasons;
 use quintet_api::ray::v1::RayCluster;
-use quintet_api::ray::{events, reasons};
 use quintet_controller::{
-    Action, Controller, Error, Event, NoCall, ObjectKey, OnError, Plan, Runtime, StatusPatch,
+    Action, Controller, Error, NoCall, ObjectKey, OnError, Plan, Runtime, StatusPatch,
     cache::{Entry, ObjectMetadata},
     clock::Clock,
 };
@@ -31,6 +32,7 @@ use crate::{
     settings::Settings,
     watches::{self, ServiceView},
 };
+use events::Deletion;
 use observe::{Caches, NewToken, Present};
 use pod_names::Memory;
 use status::Outcome;
@@ -181,32 +183,38 @@ fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
     let Some((kind, target)) = action.kind().zip(action.target()) else {
         return OnError::default();
     };
-    let verb = match action {
-        Action::Create { .. } => "Create",
-        Action::Delete { .. } => "Delete",
-        Action::Apply { .. } | Action::Patch { .. } | Action::Call(_) => "Update",
-    };
-    let is_head = match action {
-        Action::Create { object, .. } => object["metadata"]["labels"][labels::NODE_TYPE] == labels::HEAD,
-        _ => observed.heads().any(|head| head.key == target),
-    };
-    let is_suspending = plan::suspension(observed) == plan::Suspension::DeletesPods;
-    let (noun, phrase, marker) = match (&*kind.kind, verb) {
-        ("Pod", "Create") if is_head => ("HeadPod", "head Pod", Some(reasons::FAILED_CREATE_HEAD_POD)),
-        ("Pod", "Create") => ("WorkerPod", "worker Pod", Some(reasons::FAILED_CREATE_WORKER_POD)),
-        ("Pod", "Delete") if is_suspending => {
-            ("PodCollection", "Pods", Some(reasons::FAILED_DELETE_ALL_PODS))
+    let cause = error.cause();
+    let (event, marker) = match (action, observed.pods.iter().find(|pod| pod.key == target)) {
+        (Action::Create { object, .. }, _) if &*kind.kind == "Pod" => {
+            if object["metadata"]["labels"][labels::NODE_TYPE] == labels::HEAD {
+                let event = events::failed_to_create_head_pod(&target, &cause);
+                (event, Some(reasons::FAILED_CREATE_HEAD_POD))
+            } else {
+                let event = events::failed_to_create_worker_pod(observed.key(), &cause);
+                (event, Some(reasons::FAILED_CREATE_WORKER_POD))
+            }
         }
-        ("Pod", "Delete") if is_head => ("HeadPod", "head Pod", Some(reasons::FAILED_DELETE_HEAD_POD)),
-        ("Pod", "Delete") => ("WorkerPod", "worker Pod", Some(reasons::FAILED_DELETE_WORKER_POD)),
-        ("PersistentVolumeClaim", _) => ("PVC", "PVC", None),
-        ("Job", _) => ("RedisCleanupJob", "Redis cleanup Job", None),
-        (kind, _) => (kind, kind, None),
+        (Action::Delete { .. }, Some(pod)) if &*kind.kind == "Pod" => {
+            let why = Deletion::of(observed, pod);
+            let marker = match why {
+                Deletion::Suspension | Deletion::Recreation => reasons::FAILED_DELETE_ALL_PODS,
+                _ if pod.object.is_head() => reasons::FAILED_DELETE_HEAD_POD,
+                _ => reasons::FAILED_DELETE_WORKER_POD,
+            };
+            (events::failed_to_delete(observed.key(), pod, &why, &cause), Some(marker))
+        }
+        _ => {
+            let verb = match action {
+                Action::Create { .. } => "Create",
+                Action::Delete { .. } => "Delete",
+                Action::Apply { .. } if &*kind.kind == "Ingress" && observed.ingress.is_none() => "Create",
+                Action::Apply { .. } | Action::Patch { .. } | Action::Call(_) => "Update",
+            };
+            (events::failed_to_write(verb, &kind.kind, &target, &cause), None)
+        }
     };
-    let note = format!("Failed to {} {phrase} {target}, {error}", verb.to_lowercase());
-    let event = Event::warning(&events::failed_to(verb, noun), verb, note);
     let outcome = match marker {
-        Some(marker) => Outcome::PodsFailed { marker, cause: error.to_string() },
+        Some(marker) => Outcome::PodsFailed { marker, cause },
         None => Outcome::OtherFailed,
     };
     let status = status::compute(observed, &outcome)

@@ -1,18 +1,20 @@
 //! What a cluster needs besides pods. Made once and then left alone, except the Ingress, which follows the spec.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use quintet_api::ray::events;
+use quintet_api::quantity::Quantity;
+use quintet_api::ray::events as reasons;
 use quintet_api::ray::v1::{AuthMode, GcsStorage, GcsStorageDeletionPolicy, IngressPathType, RayCluster};
-use quintet_controller::{Action, ApiKind, Event, api::FIELD_MANAGER};
+use quintet_controller::{Action, ApiKind, ObjectKey, api::FIELD_MANAGER};
 use serde_json::{Value, json};
 
 use super::{
-    observe::{NewToken, Observed},
+    events,
+    observe::{ClaimView, NewToken, Observed},
     plan::{Draft, owned},
 };
 use crate::{
@@ -47,21 +49,20 @@ fn base_labels(observed: &Observed) -> BTreeMap<&'static str, &str> {
     ])
 }
 
-fn create(draft: &mut Draft<'_>, kind: ApiKind, noun: &str, object: &impl serde::Serialize) {
+fn create(draft: &mut Draft<'_>, kind: ApiKind, object: &impl serde::Serialize) {
     let observed = draft.observed;
     let object = owned(observed.object(), object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let note = format!("Created {noun} {}/{name}", observed.namespace());
-    let event = Event::normal(&events::created(noun), "Create", note);
-    draft.act_with_event(Action::ensure(kind, &object), event);
+    let created = events::created(&kind.kind, &ObjectKey::new(observed.namespace(), name));
+    draft.act_with_event(Action::ensure(kind, &object), created);
 }
 
 /// A Service that has to be ours: a foreign one leads elsewhere.
 fn create_own(draft: &mut Draft<'_>, service: &Service) {
     let name = service.metadata.name.as_deref().unwrap_or_default();
-    let note = format!("Created Service {}/{name}", draft.observed.namespace());
+    let created = events::created("Service", &ObjectKey::new(draft.observed.namespace(), name));
     let create = Action::create(ApiKind::of::<Service>(), &owned(draft.observed.object(), service));
-    draft.act_with_event(create, Event::normal(events::CREATED_SERVICE, "Create", note));
+    draft.act_with_event(create, created);
 }
 
 /// The rights the autoscaler needs in the head pod.
@@ -72,15 +73,7 @@ fn plan_rights(draft: &mut Draft<'_>) -> bool {
     let is_users = template.is_some_and(|pod| pod.service_account_name.as_deref() == Some(account));
     if is_users && !observed.present.service_account {
         draft.is_waiting = true;
-        draft.warn(
-            events::AUTOSCALER_SERVICE_ACCOUNT_NOT_FOUND,
-            "Validate",
-            format!(
-                "Failed to find the ServiceAccount {}/{account} that headGroupSpec names for the autoscaler; create \
-                 it, or remove serviceAccountName",
-                observed.namespace()
-            ),
-        );
+        draft.events.push(events::service_account_not_found(observed.key(), account));
         return false;
     }
     let name = names::object_name(observed.name());
@@ -88,7 +81,7 @@ fn plan_rights(draft: &mut Draft<'_>) -> bool {
     let metadata = |name: &str| json!({"name": name, "namespace": observed.namespace(), "labels": base_labels(observed)});
     if !observed.present.service_account {
         let object = json!({"metadata": metadata(&account)});
-        create(draft, ApiKind::of::<ServiceAccount>(), "ServiceAccount", &object);
+        create(draft, ApiKind::of::<ServiceAccount>(), &object);
     }
     if !observed.present.role {
         let rules = json!([
@@ -97,7 +90,7 @@ fn plan_rights(draft: &mut Draft<'_>) -> bool {
             {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": ["get", "patch"]},
         ]);
         let object = json!({"metadata": metadata(&name), "rules": rules});
-        create(draft, ApiKind::of::<Role>(), "Role", &object);
+        create(draft, ApiKind::of::<Role>(), &object);
     }
     if !observed.present.role_binding {
         let object = json!({
@@ -105,7 +98,7 @@ fn plan_rights(draft: &mut Draft<'_>) -> bool {
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": observed.namespace()}],
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
         });
-        create(draft, ApiKind::of::<RoleBinding>(), "RoleBinding", &object);
+        create(draft, ApiKind::of::<RoleBinding>(), &object);
     }
     true
 }
@@ -128,33 +121,27 @@ fn plan_ingress(draft: &mut Draft<'_>) {
     let observed = draft.observed;
     if observed.settings.platform.routes {
         if !observed.present.route {
-            create(draft, route_kind(), "Route", &route(observed));
+            create(draft, route_kind(), &route(observed));
         }
         return;
     }
     if let Some(other) = &observed.ingress
         && other.object.controller().is_none_or(|owner| *owner.uid != *observed.cluster.uid.as_str())
     {
-        let note = format!(
-            "Failed to create Ingress {}: one of that name is owned by another controller; delete it or rename the \
-             RayCluster",
-            other.key
-        );
-        draft.warn(events::FAILED_TO_CREATE_INGRESS, "Create", note);
+        draft.events.push(events::foreign_ingress(&other.key));
         return;
     }
-    let (reason, verb) = if observed.ingress.is_some() {
-        (events::UPDATED_INGRESS, "Update")
-    } else {
-        (events::CREATED_INGRESS, "Create")
+    let key = ObjectKey::new(observed.namespace(), &ingress_name(observed.name()));
+    let event = match observed.ingress {
+        Some(_) => events::updated_ingress(&key),
+        None => events::created("Ingress", &key),
     };
-    let note = format!("{verb}d Ingress {}/{}", observed.namespace(), ingress_name(observed.name()));
     let apply = Action::apply(
         ApiKind::of::<Ingress>(),
         FIELD_MANAGER,
         &owned(observed.object(), &ingress(observed.object())),
     );
-    draft.act_with_event(apply, Event::normal(reason, verb, note));
+    draft.act_with_event(apply, event);
 }
 
 fn ingress(cluster: &RayCluster) -> Value {
@@ -276,7 +263,7 @@ fn plan_services(draft: &mut Draft<'_>) {
         }
         Ok(_) => {}
         // A cluster without Serve is better than none.
-        Err(error) => draft.warn(events::FAILED_TO_CREATE_SERVICE, "Create", error),
+        Err(error) => draft.warn(reasons::FAILED_TO_CREATE_SERVICE, "Create", error),
     }
 }
 
@@ -288,15 +275,11 @@ fn plan_claim(draft: &mut Draft<'_>) {
     let is_users = storage.claim_name.as_deref().is_some_and(|name| !name.is_empty());
     match &observed.claim {
         None if is_users => {
-            let note = format!(
-                "Failed to find the PersistentVolumeClaim {}/{name} that gcsFaultToleranceOptions names; create it",
-                observed.namespace()
-            );
-            draft.warn(events::FAILED_TO_CREATE_PVC, "Validate", note);
+            draft.events.push(events::claim_not_found(&ObjectKey::new(observed.namespace(), &name)));
         }
         None => make_claim(draft, &name, &storage),
         Some(_) if is_users => {}
-        Some(_) => keep_claim(draft, &name, &storage),
+        Some(_) => keep_claim(draft, &storage),
     }
 }
 
@@ -323,28 +306,42 @@ fn make_claim(draft: &mut Draft<'_>, name: &str, storage: &GcsStorage) {
     if !keeps(storage) {
         claim = owned(observed.object(), &claim);
     }
-    let note = format!("Created PVC {}/{name}", observed.namespace());
-    let event = Event::normal(events::CREATED_PVC, "Create", note);
-    draft.act_with_event(Action::ensure(ApiKind::of::<PersistentVolumeClaim>(), &claim), event);
+    let kind = ApiKind::of::<PersistentVolumeClaim>();
+    let created = events::created(&kind.kind, &ObjectKey::new(observed.namespace(), name));
+    draft.act_with_event(Action::ensure(kind, &claim), created);
+}
+
+/// How a claim differs from what the spec asks for. What it does not ask for is as it may be.
+fn drift(storage: &GcsStorage, live: &ClaimView) -> Vec<String> {
+    let mut all = Vec::new();
+    let size = storage.size.as_ref().map(|size| size.0.as_str());
+    let (wanted, current) = (size.unwrap_or_default(), live.size.as_deref().unwrap_or_default());
+    let amount = |text: &str| text.parse::<Quantity>().map_err(|_| text.to_owned());
+    if size.is_some() && amount(wanted) != amount(current) {
+        all.push(format!("requested size {wanted} != current {current}"));
+    }
+    if storage.storage_class_name.is_some() && storage.storage_class_name != live.storage_class {
+        let wanted = storage.storage_class_name.as_deref().unwrap_or_default();
+        let current = live.storage_class.as_deref().unwrap_or("<default>");
+        all.push(format!("storageClassName {wanted} != current {current}"));
+    }
+    let modes: BTreeSet<_> = storage.access_modes.iter().flatten().cloned().collect();
+    if storage.access_modes.is_some() && live.access_modes != modes {
+        let list = |modes: &BTreeSet<String>| modes.iter().cloned().collect::<Vec<_>>().join(" ");
+        all.push(format!("accessModes [{}] != current [{}]", list(&modes), list(&live.access_modes)));
+    }
+    all
 }
 
 /// A claim cannot be changed, but whether it goes with the cluster can.
-fn keep_claim(draft: &mut Draft<'_>, name: &str, storage: &GcsStorage) {
+fn keep_claim(draft: &mut Draft<'_>, storage: &GcsStorage) {
     let observed = draft.observed;
     let Some(claim) = &observed.claim else {
         return;
     };
-    let differs = |wanted: Option<&str>, live: Option<&str>| wanted.is_some() && wanted != live;
-    let modes = storage.access_modes.iter().flatten().cloned().collect();
-    let drifts = differs(storage.size.as_ref().map(|size| size.0.as_str()), claim.object.size.as_deref())
-        || differs(storage.storage_class_name.as_deref(), claim.object.storage_class.as_deref())
-        || (storage.access_modes.is_some() && claim.object.access_modes != modes);
-    if drifts {
-        let note = format!(
-            "Failed to change PVC {}/{name}: size, class and access modes of an existing claim stay as they are",
-            observed.namespace()
-        );
-        draft.warn(events::FAILED_TO_CREATE_PVC, "Update", note);
+    let drift = drift(storage, &claim.object);
+    if !drift.is_empty() {
+        draft.events.push(events::claim_differs(&claim.key, &drift.join("; ")));
     }
     let uid = observed.cluster.uid.as_str();
     let is_owned = claim.object.owners.iter().any(|owner| owner.uid == uid);

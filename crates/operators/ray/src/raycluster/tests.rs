@@ -303,7 +303,7 @@ fn an_autoscaler_needs_rights() {
     let plan = scene.plan();
     assert!(plan.steps.is_empty());
     assert_eq!(plan.events[0].reason, "AutoscalerServiceAccountNotFound");
-    assert!(plan.events[0].note.contains("create it, or remove serviceAccountName"));
+    assert!(plan.events[0].note.contains("ServiceAccount mine is not found. Please create one."));
 }
 
 #[test]
@@ -613,12 +613,15 @@ fn a_refused_pod_is_told_in_status_and_events() {
     let error = Error::new(Class::Invalid, "cannot create Pod", "exceeded quota");
     let on_error = on_error(&observed, &plan.steps[0].action, &error);
     assert_eq!(on_error.events[0].reason, "FailedToCreateWorkerPod");
-    assert!(on_error.events[0].note.starts_with("Failed to create worker Pod ns/demo-small-worker-"));
+    assert_eq!(
+        on_error.events[0].note,
+        "Failed to create worker Pod for the cluster ns/demo, exceeded quota"
+    );
     let patch = on_error.status.unwrap().status;
     let conditions = patch["conditions"].as_array().unwrap();
     let failure = conditions.iter().find(|one| one["type"] == "ReplicaFailure").unwrap();
     assert_eq!(failure["reason"], "FailedCreateWorkerPod");
-    assert_eq!(failure["message"], "FailedCreateWorkerPod\ncannot create Pod: exceeded quota");
+    assert_eq!(failure["message"], "FailedCreateWorkerPod\nexceeded quota");
     let healed = scene.set("/status", json!({"conditions": conditions}));
     assert_eq!(healed.condition("ReplicaFailure"), None, "gone when nothing fails");
 }
@@ -750,4 +753,50 @@ fn a_new_token_is_redacted_in_a_stored_state() {
     assert!(!stored.contains("hunter2") && stored.contains("redacted"), "{stored}");
     let read: Observed = serde_json::from_str(&stored).unwrap();
     assert!(read.new_token.is_some(), "that there is one is part of the state");
+}
+
+#[test]
+fn a_pod_that_cannot_be_deleted_is_told_with_the_reason_for_its_deletion() {
+    let told = |scene: Scene| {
+        let observed = scene.observed();
+        let plan = replayed::<ClusterController>(&observed);
+        let delete = plan.steps.iter().find(|step| matches!(step.action, Action::Delete { .. })).unwrap();
+        let error = Error::new(Class::Invalid, "cannot delete Pod ns/w0", "no");
+        let on_error = on_error(&observed, &delete.action, &error);
+        let conditions = on_error.status.unwrap().status["conditions"].as_array().unwrap().clone();
+        let failure = conditions.iter().find(|one| one["type"] == "ReplicaFailure").unwrap();
+        let event = &on_error.events[0];
+        (event.reason.clone(), event.note.clone(), failure["message"].as_str().unwrap().to_owned())
+    };
+    let row = |reason: &str, note: &str, marker: &str| {
+        (reason.to_owned(), note.to_owned(), format!("{marker}\nno"))
+    };
+    let suspending = json!({"conditions": [{"type": "RayClusterSuspending", "status": "True", "reason": "r",
+                                            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    assert_eq!(
+        told(Scene::new().complete().set("/status", suspending)),
+        row(
+            "FailedToDeletePodCollection",
+            "Failed deleting Pods due to suspension for RayCluster ns/demo, no",
+            "FailedDeleteAllPods"
+        )
+    );
+    assert_eq!(
+        told(Scene::new().complete().group("suspend", json!(true))),
+        row(
+            "FailedToDeleteWorkerPodCollection",
+            "Failed deleting worker Pods for suspended group small in RayCluster ns/demo, no",
+            "FailedDeleteWorkerPod"
+        )
+    );
+    assert_eq!(
+        told(Scene::new().complete().group("scaleStrategy", json!({"workersToDelete": ["w1"]}))),
+        row("FailedToDeleteWorkerPod", "Failed deleting pod ns/w1, no", "FailedDeleteWorkerPod")
+    );
+    assert_eq!(
+        told(Scene::new().complete().group("replicas", json!(1))),
+        row("FailedToDeleteWorkerPod", "Failed deleting Pod ns/w1, no", "FailedDeleteWorkerPod")
+    );
+    let failed = Scene::new().head(json!({"/status/phase": "Failed"}));
+    assert_eq!(told(failed).2, "FailedDeleteHeadPod\nno");
 }

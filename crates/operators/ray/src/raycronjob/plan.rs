@@ -25,11 +25,11 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let valid = validation::validate(cron, &observed.settings);
     let (schedule, zone) = match (valid, &observed.zone) {
         (Ok(schedule), Zone::Known(zone)) => (schedule, zone),
-        (Err(error), _) => return complain(error),
-        (_, Zone::Unknown(error)) => return complain(error.clone()),
+        (Err(error), _) => return complain(observed, error),
+        (_, Zone::Unknown(error)) => return complain(observed, error.clone()),
     };
     if cron.spec.suspend == Some(true) {
-        let note = format!("The RayCronJob {} is suspended", observed.cron.key);
+        let note = "RayCronJob suspended, no new RayJobs will be created";
         return Plan {
             events: vec![Event::normal(events::SUSPENDED_RAY_CRON_JOB, "Suspend", note)],
             awaits: vec!["spec.suspend to be false".to_owned()],
@@ -46,7 +46,10 @@ pub(super) fn plan(observed: &Observed) -> Plan {
                 next: wait(observed.now, tick),
                 ..Plan::default()
             },
-            None => complain(format!("schedule {:?} matches no time within five years", cron.spec.schedule)),
+            None => {
+                let error = format!("schedule {:?} matches no time within five years", cron.spec.schedule);
+                complain(observed, error)
+            }
         };
     };
     let mut events = Vec::new();
@@ -69,11 +72,11 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     }
 }
 
-fn complain(error: String) -> Plan {
-    let awaits = vec![error.clone()];
+fn complain(observed: &Observed, error: String) -> Plan {
+    let note = format!("{}: {error}", observed.cron.key);
     Plan {
-        events: vec![Event::warning(events::INVALID_RAY_CRON_JOB_SPEC, "Validate", error)],
-        awaits,
+        events: vec![Event::warning(events::INVALID_RAY_CRON_JOB_SPEC, "Validate", note)],
+        awaits: vec![error],
         ..Plan::default()
     }
 }

@@ -64,17 +64,16 @@ impl FromStr for Schedule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("empty spec string".to_owned());
+        }
         if let Some(word) = text.strip_prefix('@') {
-            return from_word(word).ok_or_else(|| {
-                format!("{text:?} is not known; use @yearly, @monthly, @weekly, @daily, @hourly or @every DURATION")
-            });
+            return from_word(word);
         }
         let fields: Vec<_> = text.split_whitespace().collect();
         let &[minute, hour, day, month, weekday] = fields.as_slice() else {
-            return Err(format!(
-                "expected exactly 5 fields (minute, hour, day of month, month, day of week), found {}: {text:?}",
-                fields.len()
-            ));
+            let (found, fields) = (fields.len(), fields.join(" "));
+            return Err(format!("expected exactly 5 fields, found {found}: [{fields}]"));
         };
         let (minute, _) = MINUTE.read(minute)?;
         let (hour, _) = HOUR.read(hour)?;
@@ -85,12 +84,14 @@ impl FromStr for Schedule {
     }
 }
 
-fn from_word(word: &str) -> Option<Schedule> {
-    if let Some(duration) = word.strip_prefix("every ") {
-        let duration: GoDuration = duration.parse().ok()?;
+fn from_word(word: &str) -> Result<Schedule, String> {
+    if let Some(text) = word.strip_prefix("every ") {
+        let duration: GoDuration = text
+            .parse()
+            .map_err(|_| format!("failed to parse duration @{word}: time: invalid duration {text:?}"))?;
         // Seconds are the smallest step there is.
-        let seconds = i64::try_from(duration.0.as_secs()).ok()?.max(1);
-        return Some(Schedule::Every(SignedDuration::from_secs(seconds)));
+        let seconds = i64::try_from(duration.0.as_secs()).unwrap_or(i64::MAX).max(1);
+        return Ok(Schedule::Every(SignedDuration::from_secs(seconds)));
     }
     let fields = match word {
         "yearly" | "annually" => "0 0 1 1 *",
@@ -98,9 +99,9 @@ fn from_word(word: &str) -> Option<Schedule> {
         "weekly" => "0 0 * * 0",
         "daily" | "midnight" => "0 0 * * *",
         "hourly" => "0 * * * *",
-        _ => return None,
+        _ => return Err(format!("unrecognized descriptor: @{word}")),
     };
-    fields.parse().ok()
+    fields.parse()
 }
 
 impl Field {
@@ -109,8 +110,7 @@ impl Field {
         let mut bits = 0;
         let mut is_star = false;
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            let (part_bits, part_is_star) =
-                self.read_range(part).map_err(|error| format!("{}: {error}: {part}", self.name))?;
+            let (part_bits, part_is_star) = self.read_range(part)?;
             bits |= part_bits;
             is_star |= part_is_star;
         }
@@ -125,12 +125,12 @@ impl Field {
         let range = parts.next().unwrap_or_default();
         let step = parts.next();
         if parts.next().is_some() {
-            return Err("too many slashes".to_owned());
+            return Err(format!("too many slashes: {text}"));
         }
         let mut ends = range.split('-');
         let (low, high) = (ends.next().unwrap_or_default(), ends.next());
         if ends.next().is_some() {
-            return Err("too many hyphens".to_owned());
+            return Err(format!("too many hyphens: {text}"));
         }
         let is_star = low == "*" || low == "?";
         let (start, end) = if is_star {
@@ -146,17 +146,17 @@ impl Field {
         };
         let step = step.map(number).transpose()?.unwrap_or(1);
         if start < self.min {
-            return Err(format!("{start} is below the minimum {}", self.min));
+            return Err(format!("beginning of range ({start}) below minimum ({}): {text}", self.min));
         }
         if end > self.max {
-            return Err(format!("{end} is above the maximum {}", self.max));
+            return Err(format!("end of range ({end}) above maximum ({}): {text}", self.max));
         }
         if start > end {
-            return Err(format!("the range begins at {start} and ends before, at {end}"));
+            return Err(format!("beginning of range ({start}) beyond end of range ({end}): {text}"));
         }
         let step_size = usize::try_from(step).unwrap_or_default();
         if step_size == 0 {
-            return Err("the step must be a positive number".to_owned());
+            return Err(format!("step of range should be a positive number: {text}"));
         }
         let bits = (start..=end).step_by(step_size).fold(0, |bits, value| bits | 1 << value);
         Ok((bits, is_star && step == 1))
@@ -172,7 +172,14 @@ impl Field {
 }
 
 fn number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number"))
+    match text.parse::<i64>() {
+        Ok(number) if number < 0 => Err(format!("negative number ({number}) not allowed: {text}")),
+        // What is larger is above every maximum.
+        Ok(number) => Ok(u32::try_from(number).unwrap_or(u32::MAX)),
+        Err(_) => {
+            Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))
+        }
+    }
 }
 
 impl Schedule {
@@ -287,7 +294,6 @@ impl Fields {
 pub fn zone(name: Option<&str>) -> Result<TimeZone, String> {
     match name {
         None | Some("" | "Local") => Ok(TimeZone::try_system().unwrap_or(TimeZone::UTC)),
-        Some(name) => TimeZone::get(name)
-            .map_err(|_| format!("unknown time zone {name:?}; use an IANA name such as Europe/Berlin")),
+        Some(name) => TimeZone::get(name).map_err(|_| format!("invalid time zone: unknown time zone {name}")),
     }
 }

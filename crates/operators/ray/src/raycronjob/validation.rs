@@ -15,19 +15,23 @@ use crate::{
 pub fn validate(cron: &RayCronJob, settings: &Settings) -> Result<Schedule, String> {
     let name = cron.metadata.name.as_deref().unwrap_or_default();
     if name.len() > MAX_CRON_JOB_NAME {
-        return Err(format!(
-            "The RayCronJob metadata is invalid: name should be no more than {MAX_CRON_JOB_NAME} characters, \
-             since 11 more are appended for the RayJobs it makes"
-        ));
+        return Err(format!("RayCronJob name should be no more than {MAX_CRON_JOB_NAME} characters"));
     }
-    let wrong = |text: String| format!("The RayCronJob spec is invalid: {text}");
     let spec = &cron.spec;
     if spec.schedule.contains("TZ") {
-        return Err(wrong("schedule must not contain TZ or CRON_TZ; set timeZone instead".to_owned()));
+        return Err("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
     }
-    let schedule: Schedule = spec.schedule.parse().map_err(|error| wrong(format!("schedule: {error}")))?;
-    zone(spec.time_zone.as_deref()).map_err(|error| wrong(format!("timeZone: {error}")))?;
+    let schedule: Schedule =
+        spec.schedule.parse().map_err(|error| format!("invalid cron schedule: {error}"))?;
+    if spec.time_zone.as_deref() == Some("") {
+        return Err(
+            "timeZone must not be empty string, omit the field to use the local time zone of the KubeRay \
+                    operator"
+                .to_owned(),
+        );
+    }
+    zone(spec.time_zone.as_deref())?;
     rayjob::validate_spec(&spec.job_template, &BTreeMap::new(), settings)
-        .map_err(|error| wrong(format!("invalid RayJob template: {error}")))?;
+        .map_err(|error| format!("invalid RayJob template: {error}"))?;
     Ok(schedule)
 }

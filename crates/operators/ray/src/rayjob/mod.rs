@@ -1,6 +1,7 @@
 //! RayJob: a cluster for a job, the job on it, and the cleaning up afterwards.
 
 mod command;
+mod events;
 mod metrics;
 mod objects;
 mod observe;
@@ -14,10 +15,9 @@ pub mod validation;
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use quintet_api::ray::events;
 use quintet_api::ray::v1::{RayCluster, RayJob};
 use quintet_controller::{
-    Action, Controller, Error, Event, ObjectKey, OnError, Runtime, StatusPatch,
+    Action, Controller, Error, ObjectKey, OnError, Runtime, StatusPatch,
     cache::{Cache, Entry, WatchSpec},
     clock::Clock,
     metrics::MetricsRegistry,
@@ -31,6 +31,7 @@ pub use status::State;
 use crate::{
     Context,
     dashboard::{Dashboard, DashboardError, JobPoll, JobRequest, Poller, Pollers},
+    k8s_service::events as service_events,
     pod_view::PodView,
     settings::Settings,
     watches::{self, JobView, ServiceView},
@@ -187,19 +188,21 @@ fn on_error(observed: &Observed, action: &Action<JobRequest>, error: &Error) -> 
         after.job_status_check_failure_start_time.get_or_insert(Time(observed.now));
         return OnError { status: StatusPatch::between(&observed.job, &before, &after), events: Vec::new() };
     }
-    let noun = match action.kind().map(|kind| kind.kind.as_ref()) {
-        Some("RayCluster") => "RayCluster",
-        Some("Job") => "RayJobSubmitter",
-        Some("Service") => "Service",
+    let Some((kind, target)) = action.kind().zip(action.target()) else {
+        return OnError::default();
+    };
+    let (target, cause) = (&target, error.cause());
+    let event = match (&*kind.kind, action) {
+        ("RayCluster", Action::Create { .. }) => events::failed_to_create_cluster(target, &cause),
+        ("RayCluster", Action::Delete { .. }) => events::failed_to_delete_cluster(target, &cause),
+        ("RayCluster", _) => events::failed_to_suspend_workers(target, &cause),
+        ("Job", Action::Create { .. }) => events::failed_to_create_submitter(target, &cause),
+        ("Job", _) => events::failed_to_delete_submitter(target, &cause),
+        ("Service", Action::Create { .. }) => service_events::failed_to_create(target, &cause),
+        ("Service", _) => service_events::failed_to_update(target, &cause),
         _ => return OnError::default(),
     };
-    let verb = match action {
-        Action::Create { .. } => "Create",
-        Action::Delete { .. } => "Delete",
-        _ => "Update",
-    };
-    let note = format!("Failed to {} {noun} of RayJob {}: {error}", verb.to_lowercase(), observed.job.key);
     // The Service comes last: all that the status tells has happened.
-    let status = if noun == "Service" { plan::plan(observed).status } else { None };
-    OnError { status, events: vec![Event::warning(&events::failed_to(verb, noun), verb, note)] }
+    let status = if &*kind.kind == "Service" { plan::plan(observed).status } else { None };
+    OnError { status, events: vec![event] }
 }

@@ -1,11 +1,12 @@
 //! What a RayJob must be like. Errors are sentences for the user, in upstream's words where tools look for
 //! them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use quintet_api::ray::events;
 use quintet_api::ray::v1::{
-    DeletionPolicyType, DeletionRule, DeletionStrategy, RayClusterSpec, RayJob, RayJobSpec,
+    DeletionJobStatus, DeletionPolicy, DeletionPolicyType, DeletionRule, DeletionStrategy, RayClusterSpec,
+    RayJob, RayJobSpec,
 };
 
 use crate::{labels, names, raycluster::validation as raycluster, settings::Settings, validation::metadata};
@@ -31,10 +32,16 @@ pub fn validate(job: &RayJob, settings: &Settings) -> Result<(), Invalid> {
 /// The rules for `metadata`, which a webhook can check before anything is stored.
 pub fn validate_metadata(job: &RayJob) -> Result<(), String> {
     metadata::name("RayJob", job.metadata.name.as_deref().unwrap_or_default(), names::MAX_WORKLOAD_NAME)
+        .map_err(|error| format!("The RayJob metadata is invalid: {error}"))
 }
 
-fn wrong(text: impl AsRef<str>) -> Result<(), String> {
-    Err(format!("The RayJob spec is invalid: {}", text.as_ref()))
+fn wrong(text: &str) -> Result<(), String> {
+    Err(format!("The RayJob spec is invalid: {text}"))
+}
+
+/// Some of upstream's errors do not say what is invalid.
+fn bare(text: &str) -> Result<(), String> {
+    Err(text.to_owned())
 }
 
 /// The rules for `spec`.
@@ -47,18 +54,15 @@ pub fn validate_spec(
     let suspended = spec.suspend == Some(true);
     let mode = Mode::of(spec);
     if suspended && !shuts_down {
-        return wrong(
-            "a RayJob with shutdownAfterJobFinishes set to false is not allowed to be suspended; set \
-             shutdownAfterJobFinishes to true",
-        );
+        return wrong("a RayJob with shutdownAfterJobFinishes set to false is not allowed to be suspended");
     }
     let ttl = spec.ttl_seconds_after_finished.unwrap_or_default();
     if ttl < 0 {
-        return wrong("ttlSecondsAfterFinished must be a non-negative integer");
+        return wrong("TTLSecondsAfterFinished must be a non-negative integer");
     }
     if ttl > 0 && !shuts_down {
         return wrong(
-            "a RayJob with shutdownAfterJobFinishes set to false cannot have ttlSecondsAfterFinished",
+            "a RayJob with shutdownAfterJobFinishes set to false cannot have TTLSecondsAfterFinished",
         );
     }
     if let Some(strategy) = &spec.deletion_strategy {
@@ -69,25 +73,22 @@ pub fn validate_spec(
         return wrong("the ClusterSelector mode doesn't support the suspend operation");
     }
     if spec.ray_cluster_spec.is_none() && selector.is_none() {
-        return wrong("one of rayClusterSpec or clusterSelector must be set");
+        return wrong("one of RayClusterSpec or ClusterSelector must be set");
     }
     let retries = spec.backoff_limit.unwrap_or_default();
     if let Some(selector) = selector {
         if selector.get(labels::CLUSTER).is_none_or(String::is_empty) {
-            return wrong(format!(
-                "cluster name in clusterSelector should not be empty; name the RayCluster under {}",
-                labels::CLUSTER
-            ));
+            return bare("cluster name in ClusterSelector should not be empty");
         }
         if mode == Mode::Sidecar {
-            return wrong("ClusterSelector is not supported in SidecarMode");
+            return bare("ClusterSelector is not supported in SidecarMode");
         }
         if retries > 0 {
-            return wrong("backoffLimit is incompatible with ClusterSelector mode");
+            return wrong("BackoffLimit is incompatible with ClusterSelector mode");
         }
     }
     if mode == Mode::Interactive && retries > 0 {
-        return wrong("backoffLimit is incompatible with InteractiveMode");
+        return wrong("BackoffLimit is incompatible with InteractiveMode");
     }
     if mode == Mode::Sidecar {
         validate_sidecar(spec)?;
@@ -95,7 +96,7 @@ pub fn validate_spec(
     if let Some(cluster_spec) = &spec.ray_cluster_spec {
         validate_cluster(cluster_spec, annotations, settings)?;
     }
-    runtime_env(spec).map_err(|error| format!("The RayJob spec is invalid: {error}"))?;
+    runtime_env(spec)?;
     if spec.active_deadline_seconds.is_some_and(|seconds| seconds <= 0) {
         return wrong("activeDeadlineSeconds must be a positive integer");
     }
@@ -103,7 +104,7 @@ pub fn validate_spec(
         return wrong("preRunningDeadlineSeconds must be a positive integer");
     }
     if retries < 0 {
-        return wrong("backoffLimit must be a non-negative integer");
+        return wrong("backoffLimit must be a positive integer");
     }
     Ok(())
 }
@@ -114,7 +115,7 @@ fn validate_cluster(
     settings: &Settings,
 ) -> Result<(), String> {
     if spec.auth_options.as_ref().is_some_and(|options| options.enable_k8s_token_auth == Some(true)) {
-        return wrong("authOptions.enableK8sTokenAuth is not supported for RayJob");
+        return wrong("K8s token auth mode is currently not supported for RayJob");
     }
     raycluster::validate_spec(spec, annotations, settings)
         .map_err(|error| format!("The RayJob spec is invalid: {error}"))
@@ -122,10 +123,10 @@ fn validate_cluster(
 
 fn validate_sidecar(spec: &RayJobSpec) -> Result<(), String> {
     if spec.submitter_pod_template.is_some() {
-        return wrong("submitterPodTemplate is not supported in SidecarMode");
+        return bare("Currently, SidecarMode doesn't support SubmitterPodTemplate");
     }
     if spec.submitter_config.is_some() {
-        return wrong("submitterConfig is not supported in SidecarMode");
+        return bare("Currently, SidecarMode doesn't support SubmitterConfig");
     }
     let head = spec
         .ray_cluster_spec
@@ -133,7 +134,7 @@ fn validate_sidecar(spec: &RayJobSpec) -> Result<(), String> {
         .and_then(|cluster| cluster.head_group_spec.template.spec.as_ref()?.restart_policy.as_deref());
     match head {
         None | Some("" | "Never") => Ok(()),
-        Some(_) => wrong("restartPolicy for head Pod should be Never or unset when using SidecarMode"),
+        Some(_) => bare("restartPolicy for head Pod should be Never or unset when using SidecarMode"),
     }
 }
 
@@ -188,13 +189,12 @@ pub fn runtime_env(spec: &RayJobSpec) -> Result<Option<serde_json::Map<String, s
     match serde_saphyr::from_str::<serde_json::Value>(text) {
         Ok(serde_json::Value::Object(map)) => Ok(Some(map)),
         Ok(serde_json::Value::Null) => Ok(None),
-        Ok(_) => {
-            Err("failed to parse runtimeEnvYAML: it must be a YAML mapping, such as `pip: [torch]`"
-                .to_owned())
-        }
+        Ok(_) => Err("failed to unmarshal RuntimeEnvYAML: it must be a YAML mapping, such as `pip: [torch]`"
+            .to_owned()),
+        // Upstream quotes all of it; it may hold secrets.
         Err(error) => {
             let text = error.to_string();
-            Err(format!("failed to parse runtimeEnvYAML: {}", text.lines().next().unwrap_or_default()))
+            Err(format!("failed to unmarshal RuntimeEnvYAML: {}", text.lines().next().unwrap_or_default()))
         }
     }
 }
@@ -205,9 +205,7 @@ fn validate_deletion(
     settings: &Settings,
 ) -> Result<(), String> {
     if !settings.gates.job_deletion_policy {
-        return wrong(
-            "RayJobDeletionPolicy feature gate must be enabled to use the DeletionStrategy feature",
-        );
+        return bare("RayJobDeletionPolicy feature gate must be enabled to use DeletionStrategy");
     }
     let rules = strategy.deletion_rules.as_deref().unwrap_or_default();
     let has_legacy = strategy.on_success.is_some() || strategy.on_failure.is_some();
@@ -221,7 +219,8 @@ fn validate_deletion(
             wrong("Cannot use both legacy onSuccess/onFailure fields and deletionRules simultaneously")
         }
         (true, false) => wrong(
-            "deletionStrategy requires either BOTH onSuccess and onFailure fields (legacy) OR deletionRules",
+            "DeletionStrategy requires either BOTH onSuccess and onFailure, OR the deletionRules field (cannot be \
+             empty)",
         ),
         (true, true) => validate_legacy(spec, strategy),
         (false, false) => validate_rules(spec, rules),
@@ -238,84 +237,103 @@ fn selects_cluster(spec: &RayJobSpec) -> bool {
 
 fn validate_legacy(spec: &RayJobSpec, strategy: &DeletionStrategy) -> Result<(), String> {
     use DeletionPolicyType::{DeleteCluster, DeleteNone, DeleteWorkers};
-    let policy =
-        |side: &Option<quintet_api::ray::v1::DeletionPolicy>| side.as_ref().and_then(|side| side.policy);
-    let (Some(success), Some(failure)) = (policy(&strategy.on_success), policy(&strategy.on_failure)) else {
-        return wrong(
-            "both deletionStrategy.onSuccess.policy and deletionStrategy.onFailure.policy must be set",
+    let (Some(success), Some(failure)) = (&strategy.on_success, &strategy.on_failure) else {
+        return bare(
+            "both DeletionStrategy.OnSuccess and DeletionStrategy.OnFailure must be set when using the legacy deletion \
+             policy fields of DeletionStrategy",
         );
     };
-    let either = |wanted: &[DeletionPolicyType]| wanted.contains(&success) || wanted.contains(&failure);
-    if selects_cluster(spec) && either(&[DeleteCluster, DeleteWorkers]) {
-        return wrong(
-            "the ClusterSelector mode doesn't support DeletionStrategy=DeleteCluster or DeleteWorkers",
-        );
+    let policy = |side: &DeletionPolicy, name: &str| {
+        side.policy.ok_or_else(|| {
+            format!(
+                "the DeletionPolicyType field of DeletionStrategy.{name} cannot be unset when DeletionStrategy is \
+                 enabled"
+            )
+        })
+    };
+    let (success, failure) = (policy(success, "OnSuccess")?, policy(failure, "OnFailure")?);
+    for (policy, outcome) in [(success, "success"), (failure, "failure")] {
+        if selects_cluster(spec) && matches!(policy, DeleteCluster | DeleteWorkers) {
+            return Err(format!(
+                "the ClusterSelector mode doesn't support DeletionStrategy={policy:?} on {outcome}"
+            ));
+        }
     }
-    if autoscales(spec) && either(&[DeleteWorkers]) {
-        return wrong(
+    let either = |wanted: DeletionPolicyType| success == wanted || failure == wanted;
+    if autoscales(spec) && either(DeleteWorkers) {
+        return bare(
             "DeletionStrategy=DeleteWorkers currently does not support RayCluster with autoscaling enabled",
         );
     }
-    if spec.shutdown_after_job_finishes == Some(true) && either(&[DeleteNone]) {
-        return wrong(
-            "shutdownAfterJobFinishes is set to true while deletion policy is DeleteNone; choose one of them",
-        );
+    if spec.shutdown_after_job_finishes == Some(true) && either(DeleteNone) {
+        // Upstream's spelling.
+        return wrong("shutdownAfterJobFinshes is set to 'true' while deletion policy is 'DeleteNone'");
     }
     Ok(())
 }
 
-/// All that is wrong with the rules at once: they are fixed together.
+/// All that is wrong with the rules at once, one to a line: they are fixed together.
 fn validate_rules(spec: &RayJobSpec, rules: &[DeletionRule]) -> Result<(), String> {
-    use DeletionPolicyType::{DeleteCluster, DeleteWorkers};
     let mut errors = Vec::new();
-    let mut observed = BTreeSet::new();
     let mut due: BTreeMap<&str, BTreeMap<DeletionPolicyType, i32>> = BTreeMap::new();
     for (index, rule) in rules.iter().enumerate() {
-        let mut complain = |text: String| errors.push(format!("deletionRules[{index}]: {text}"));
-        let condition = &rule.condition;
-        let policy = rule.policy;
-        let status = match (condition.job_status, condition.job_deployment_status) {
-            (Some(_), Some(_)) => {
-                complain("jobStatus and jobDeploymentStatus cannot be used together".to_owned());
-                continue;
+        match validate_rule(spec, rule, &due) {
+            Ok(status) => {
+                let ttl = rule.condition.ttl_seconds.unwrap_or_default();
+                due.entry(status).or_default().insert(rule.policy, ttl);
             }
-            (None, None) => {
-                complain("exactly one of jobStatus and jobDeploymentStatus must be set".to_owned());
-                continue;
-            }
-            (Some(quintet_api::ray::v1::DeletionJobStatus::Succeeded), None) => "jobStatus SUCCEEDED",
-            (Some(quintet_api::ray::v1::DeletionJobStatus::Failed), None) => "jobStatus FAILED",
-            (None, Some(_)) => "jobDeploymentStatus Failed",
-        };
-        let ttl = condition.ttl_seconds.unwrap_or_default();
-        if ttl < 0 {
-            complain("ttlSeconds must be non-negative".to_owned());
+            Err(error) => errors.push(format!("deletionRules[{index}]: {error}")),
         }
-        if selects_cluster(spec) && matches!(policy, DeleteCluster | DeleteWorkers) {
-            complain(format!("{policy:?} is not supported when using clusterSelector"));
-        }
-        if autoscales(spec) && policy == DeleteWorkers {
-            complain("DeleteWorkers is not supported with autoscaling enabled".to_owned());
-        }
-        if !observed.insert((policy, status)) {
-            complain(format!("duplicate rule for {policy:?} and {status}"));
-        }
-        due.entry(status).or_default().insert(policy, ttl);
     }
     for (status, ttls) in due {
         errors.extend(out_of_order(status, &ttls));
     }
-    if errors.is_empty() { Ok(()) } else { wrong(errors.join("; ")) }
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+}
+
+/// The status that a rule is about, unless something is wrong with it alone or beside the rules before it.
+fn validate_rule(
+    spec: &RayJobSpec,
+    rule: &DeletionRule,
+    before: &BTreeMap<&str, BTreeMap<DeletionPolicyType, i32>>,
+) -> Result<&'static str, String> {
+    use DeletionPolicyType::{DeleteCluster, DeleteWorkers};
+    let (condition, policy) = (&rule.condition, rule.policy);
+    let status = match (condition.job_status, condition.job_deployment_status) {
+        (Some(_), Some(_)) => {
+            return Err("cannot set both JobStatus and JobDeploymentStatus at the same time".to_owned());
+        }
+        (None, None) => {
+            return Err("exactly one of JobStatus and JobDeploymentStatus must be set".to_owned());
+        }
+        (Some(DeletionJobStatus::Succeeded), None) => "JobStatus 'SUCCEEDED'",
+        (Some(DeletionJobStatus::Failed), None) => "JobStatus 'FAILED'",
+        (None, Some(_)) => "JobDeploymentStatus 'Failed'",
+    };
+    if condition.ttl_seconds.unwrap_or_default() < 0 {
+        return Err("TTLSeconds must be non-negative".to_owned());
+    }
+    if selects_cluster(spec) && matches!(policy, DeleteCluster | DeleteWorkers) {
+        return Err(format!("DeletionPolicyType '{policy:?}' not supported when ClusterSelector is set"));
+    }
+    if autoscales(spec) && policy == DeleteWorkers {
+        return Err("DeletionPolicyType 'DeleteWorkers' not supported with autoscaling enabled".to_owned());
+    }
+    if before.get(status).is_some_and(|ttls| ttls.contains_key(&policy)) {
+        return Err(format!("duplicate rule for DeletionPolicyType '{policy:?}' and {status}"));
+    }
+    Ok(status)
 }
 
 /// What is deleted first must not be due after what contains it.
 fn out_of_order(status: &str, ttls: &BTreeMap<DeletionPolicyType, i32>) -> Vec<String> {
     use DeletionPolicyType::{DeleteCluster, DeleteSelf, DeleteWorkers};
-    let pairs = [(DeleteWorkers, DeleteCluster), (DeleteCluster, DeleteSelf), (DeleteWorkers, DeleteSelf)];
-    let wrong = pairs.into_iter().filter_map(|(first, last)| {
-        let (sooner, later) = (*ttls.get(&first)?, *ttls.get(&last)?);
-        (sooner > later)
-            .then(|| format!("for {status}: {last:?} TTL ({later}) must be >= {first:?} TTL ({sooner})"))
-    });
-    wrong.collect()
+    let order = [DeleteWorkers, DeleteCluster, DeleteSelf];
+    let given: Vec<_> = order.iter().filter_map(|policy| Some((policy, *ttls.get(policy)?))).collect();
+    let pairs = given.iter().zip(given.iter().skip(1)).filter(|((_, sooner), (_, later))| sooner > later);
+    pairs
+        .map(|((first, sooner), (last, later))| {
+            format!("for {status}: {last:?} TTL ({later}) must be >= {first:?} TTL ({sooner})")
+        })
+        .collect()
 }

@@ -1,13 +1,13 @@
 //! The Gateway and HTTPRoute that split traffic between two clusters.
 
-use quintet_api::ray::events;
 use quintet_api::{
     owners::controller_reference,
     ray::v1::{RayCluster, RayService},
 };
-use quintet_controller::{Action, ApiKind, Event, cache::Entry, plan::PatchKind};
+use quintet_controller::{Action, ApiKind, ObjectKey, cache::Entry, plan::PatchKind};
 use serde_json::{Value, json};
 
+use super::events;
 use crate::{k8s_service, names};
 
 /// Gateways of the Gateway API.
@@ -112,12 +112,11 @@ pub(super) fn is_ours(object: &Value, service: &Entry<RayService>) -> bool {
 /// Makes an object be there as wanted; `None` if it is. Only what we manage is compared, since others fill in
 /// the rest.
 pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value) -> Option<super::Step> {
-    let noun = kind.kind.to_string();
     let Some(live) = live else {
-        let text = |path: &str| wanted.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let note = format!("Created {noun} {}/{}", text("/metadata/namespace"), text("/metadata/name"));
-        let event = Event::normal(&events::created(&noun), "Create", note);
-        return Some(Action::create(kind, wanted).with_event(event));
+        let text = |path: &str| wanted.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let key = ObjectKey::new(text("/metadata/namespace"), text("/metadata/name"));
+        let created = events::created_routing(&kind.kind, &key);
+        return Some(Action::create(kind, wanted).with_event(created));
     };
     if managed(&live.object) == managed(wanted) {
         return None;
@@ -126,10 +125,10 @@ pub(super) fn ensure(kind: ApiKind, live: Option<&Entry<Value>>, wanted: &Value)
         { "op": "replace", "path": "/metadata/resourceVersion", "value": live.version.to_string() },
         { "op": "replace", "path": "/spec", "value": wanted.get("spec") },
     ]);
-    let note = format!("Updated {noun} {}", live.key);
+    let updated = events::updated_routing(&kind.kind, &live.key);
     let action =
         Action::Patch { kind, key: live.key.clone(), subresource: None, patch_kind: PatchKind::Json, patch };
-    Some(action.with_event(Event::normal(&events::updated(&noun), "Update", note)))
+    Some(action.with_event(updated))
 }
 
 /// The fields that are ours.

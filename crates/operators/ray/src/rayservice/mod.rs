@@ -1,5 +1,6 @@
 //! RayService: Serve applications on a cluster, moved to another one without a pause.
 
+mod events;
 mod gateway;
 mod metrics;
 mod objects;
@@ -19,10 +20,9 @@ use std::{
 };
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use quintet_api::ray::events;
 use quintet_api::ray::v1::{RayCluster, RayService};
 use quintet_controller::{
-    Action, ApiKind, Controller, Error, Event, ObjectKey, OnError, Runtime,
+    Action, ApiKind, Controller, Error, ObjectKey, OnError, Runtime,
     cache::{Cache, Entry, Selector, WatchSpec},
     clock::Clock,
     metrics::MetricsRegistry,
@@ -35,11 +35,14 @@ pub use preview::preview;
 use crate::{
     Context,
     dashboard::{Dashboard, HealthPoll, Poller, Pollers, ServeChange, ServePoll, ServeRequest},
-    names,
+    k8s_service::events as service_events,
+    labels, names,
     pod_view::PodView,
     settings::Settings,
     watches::{self, ServiceView},
 };
+use events::Deletion;
+use upgrade::Side;
 
 /// How often Ray is polled: `ServiceDefaultRequeueDuration` in KubeRay's rayservice_controller.go.
 const POLL: Duration = Duration::from_secs(2);
@@ -238,27 +241,43 @@ impl Controller for ServiceController {
 }
 
 fn on_error(observed: &Observed, action: &Action<ServeRequest>, error: &Error) -> OnError {
-    let root = &observed.service.key;
     // Users go on learning how the service is.
     let mut status = plan::status_after_failure(observed);
-    let (reason, verb) = match (action, action.kind().map(|kind| kind.kind.as_ref())) {
-        (Action::Call(ServeRequest::DeployServeConfig { change, .. }), _) => {
-            let reason = match change {
-                ServeChange::Applications => {
-                    // Ray is told last: all else has been done.
-                    status = plan::plan(observed).status;
-                    events::FAILED_TO_UPDATE_SERVE_APPLICATIONS
-                }
-                ServeChange::TargetCapacity => events::FAILED_TO_UPDATE_TARGET_CAPACITY,
-            };
-            (reason.to_owned(), "Update")
+    let cause = error.cause();
+    let event = if let Action::Call(ServeRequest::DeployServeConfig { change, cluster, .. }) = action {
+        match change {
+            ServeChange::Applications => {
+                // Ray is told last: all else has been done.
+                status = plan::plan(observed).status;
+                events::failed_to_update_applications(cluster, &cause)
+            }
+            ServeChange::TargetCapacity => events::failed_to_update_capacity(cluster, &cause),
         }
-        (_, Some("Pod")) => (events::FAILED_TO_UPDATE_HEAD_POD_SERVE_LABEL.to_owned(), "Update"),
-        (Action::Create { .. }, Some(kind)) => (events::failed_to("Create", kind), "Create"),
-        (Action::Delete { .. }, Some(kind)) => (events::failed_to("Delete", kind), "Delete"),
-        (_, Some("RayService") | None) => return OnError::default(),
-        (_, Some(kind)) => (events::failed_to("Update", kind), "Update"),
+    } else {
+        let Some((kind, target)) = action.kind().zip(action.target()) else {
+            return OnError::default();
+        };
+        let why = if plan::is_suspending(observed) { Deletion::Suspension } else { Deletion::Unused };
+        match (&*kind.kind, action) {
+            (kind, Action::Delete { .. }) => events::failed_to_delete(kind, &target, why, &cause),
+            ("RayCluster", Action::Create { .. }) => events::failed_to_create_cluster(&target, &cause),
+            ("RayCluster", _) => {
+                let is_active = observed.active.cluster.as_ref().is_some_and(|one| one.key == target);
+                let side = if is_active { Side::Active } else { Side::Pending };
+                events::failed_to_update_cluster(side, &target, &cause)
+            }
+            ("Service", Action::Create { .. }) => service_events::failed_to_create(&target, &cause),
+            ("Service", _) => service_events::failed_to_update(&target, &cause),
+            ("Pod", Action::Patch { patch, .. }) => {
+                let label = patch["metadata"]["labels"][labels::SERVE].as_str().unwrap_or_default();
+                events::failed_to_update_serve_label(&target, label, &cause)
+            }
+            ("Gateway" | "HTTPRoute", Action::Create { .. }) => {
+                events::failed_to_create_routing(&kind.kind, &target, &cause)
+            }
+            ("Gateway" | "HTTPRoute", _) => events::failed_to_update_routing(&kind.kind, &target, &cause),
+            _ => return OnError::default(),
+        }
     };
-    let note = format!("RayService {root}: {error}");
-    OnError { status, events: vec![Event::warning(&reason, verb, note)] }
+    OnError { status, events: vec![event] }
 }

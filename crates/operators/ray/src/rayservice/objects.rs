@@ -36,8 +36,8 @@ pub(super) fn cluster_metadata(
     let config = &service.spec.ray_cluster_config;
     let mut given = service.metadata.labels.clone().unwrap_or_default();
     given.extend(behalf(service).labels());
-    let groups = config.worker_group_specs.as_ref().map_or(0, Vec::len);
     let mut annotations = service.metadata.annotations.clone().unwrap_or_default();
+    let groups = config.worker_group_specs.as_ref().map_or(0, Vec::len);
     annotations.extend([
         (labels::UPGRADE_HASH.to_owned(), upgrade_hash(config)),
         (labels::NUM_WORKER_GROUPS.to_owned(), groups.to_string()),
@@ -134,14 +134,14 @@ fn no_serve_port(cluster: &RayCluster) -> String {
 }
 
 /// The Service that takes requests for one of the clusters between which traffic is split. It goes with its
-/// cluster.
+/// cluster, but is made for a RayService.
 pub(super) fn cluster_serve_service(cluster: &RayCluster) -> Result<Service, String> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let ports = k8s_service::serve_ports(&cluster.spec);
     if ports.is_empty() {
         return Err(no_serve_port(cluster));
     }
-    let mut own = Behalf { kind: "RayCluster", name }.labels();
+    let mut own = Behalf { kind: "RayService", name }.labels();
     own.insert(labels::SERVE.to_owned(), names::identifier(name, k8s_service::SERVE));
     Ok(Service {
         metadata: ObjectMeta {

@@ -52,17 +52,17 @@ pub(super) fn remove(status: &mut RayServiceStatus, type_: &str) {
 }
 
 /// A service that is new, or begins anew.
-pub(super) fn begin(status: &mut RayServiceStatus, now: Timestamp) {
+pub(super) fn begin(status: &mut RayServiceStatus, now: Timestamp, message: &str) {
     for type_ in [READY, UPGRADING] {
         remove(status, type_);
-        set(status, now, type_, Some(false), INITIALIZING, "RayService is initializing");
+        set(status, now, type_, Some(false), INITIALIZING, message);
     }
 }
 
 /// What the endpoints and clusters say.
 pub(super) fn conclude(status: &mut RayServiceStatus, now: Timestamp) {
     if status.conditions.as_ref().is_none_or(Vec::is_empty) {
-        begin(status, now);
+        begin(status, now, "RayService is initializing");
     }
     if status.num_serve_endpoints.unwrap_or_default() > 0 {
         let message = "Number of serve endpoints is greater than 0";
@@ -87,7 +87,7 @@ pub(super) fn conclude(status: &mut RayServiceStatus, now: Timestamp) {
             set(status, now, UPGRADING, Some(false), reasons::NO_PENDING_CLUSTER, message);
         }
         (false, _) if !starts => {
-            let message = "No active Ray cluster exists";
+            let message = "No active Ray cluster exists, and the RayService is not initializing.";
             set(status, now, UPGRADING, None, reasons::NO_ACTIVE_CLUSTER, message);
         }
         (false, _) => {}

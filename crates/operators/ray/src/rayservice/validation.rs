@@ -9,12 +9,11 @@ use crate::{
 
 /// The rules for `metadata`, which a webhook can check before anything is stored.
 pub fn validate_metadata(service: &RayService) -> Result<(), String> {
-    metadata::name(
-        "RayService",
-        service.metadata.name.as_deref().unwrap_or_default(),
-        names::MAX_WORKLOAD_NAME,
-    )?;
-    initializing_timeout(service).map(|_| ())
+    let name = service.metadata.name.as_deref().unwrap_or_default();
+    let wrong = |error| format!("The RayService metadata is invalid: {error}");
+    metadata::name("RayService", name, names::MAX_WORKLOAD_NAME).map_err(wrong)?;
+    let timeout = initializing_timeout(service);
+    timeout.map(|_| ()).map_err(|error| wrong(format!("RayService annotations is invalid: {error}")))
 }
 
 /// How long the first cluster may take, if there is a limit.
@@ -26,15 +25,21 @@ pub fn initializing_timeout(service: &RayService) -> Result<Option<std::time::Du
     if text.is_empty() {
         return Ok(None);
     }
-    let parsed = match text.parse::<u64>() {
-        Ok(seconds) => Some(std::time::Duration::from_secs(seconds)),
-        Err(_) => text.parse::<GoDuration>().ok().map(|duration| duration.0),
-    };
-    match parsed {
-        Some(timeout) if !timeout.is_zero() => Ok(Some(timeout)),
-        _ => Err(format!(
-            "annotation {} is {text:?}; it must be a positive duration such as 30m, or a positive number of seconds",
-            labels::INITIALIZING_TIMEOUT
+    let annotation = labels::INITIALIZING_TIMEOUT;
+    let size = text.strip_prefix('-').unwrap_or(text);
+    if let Ok(GoDuration(duration)) = size.parse() {
+        return if size == text && !duration.is_zero() {
+            Ok(Some(duration))
+        } else {
+            Err(format!("annotation {annotation} must be a positive duration, got: {text}"))
+        };
+    }
+    match text.parse::<i64>().map(u64::try_from) {
+        Ok(Ok(seconds)) if seconds > 0 => Ok(Some(std::time::Duration::from_secs(seconds))),
+        Ok(_) => Err(format!("annotation {annotation} must be a positive integer (seconds), got: {text}")),
+        Err(_) => Err(format!(
+            "annotation {annotation} has invalid format: {text}. Expected Go duration format (e.g., '5m', '1h') or \
+             positive integer seconds"
         )),
     }
 }
@@ -48,7 +53,7 @@ pub fn validate_spec(service: &RayService, settings: &Settings) -> Result<(), St
     let spec = &service.spec;
     let config = &spec.ray_cluster_config;
     if config.auth_options.as_ref().is_some_and(|options| options.enable_k8s_token_auth == Some(true)) {
-        return wrong("authOptions.enableK8sTokenAuth is not supported for RayService");
+        return wrong("K8s token auth mode is currently not supported for RayService");
     }
     let annotations = service.metadata.annotations.clone().unwrap_or_default();
     raycluster::validate_spec(config, &annotations, settings)
@@ -64,12 +69,16 @@ pub fn validate_spec(service: &RayService, settings: &Settings) -> Result<(), St
         && !upgrade::TYPES.contains(&kind)
     {
         return wrong(format!(
-            "spec.upgradeStrategy.type value {kind} is invalid, valid options are {}",
-            upgrade::TYPES.join(", ")
+            "Spec.UpgradeStrategy.Type value {kind} is invalid, valid options are {}, {}, or {}",
+            upgrade::INCREMENTAL,
+            upgrade::NEW_CLUSTER,
+            upgrade::NONE
         ));
     }
-    if spec.ray_cluster_deletion_delay_seconds.is_some_and(|seconds| seconds < 0) {
-        return wrong("spec.rayClusterDeletionDelaySeconds should be a non-negative integer");
+    if let Some(seconds) = spec.ray_cluster_deletion_delay_seconds.filter(|seconds| *seconds < 0) {
+        return wrong(format!(
+            "Spec.RayClusterDeletionDelaySeconds should be a non-negative integer, got {seconds}"
+        ));
     }
     if kind == Some(upgrade::INCREMENTAL) { validate_incremental(service) } else { Ok(()) }
 }
@@ -80,7 +89,7 @@ fn validate_incremental(service: &RayService) -> Result<(), String> {
     }
     let strategy = service.spec.upgrade_strategy.as_ref();
     let Some(options) = strategy.and_then(|strategy| strategy.cluster_upgrade_options.as_ref()) else {
-        return wrong("clusterUpgradeOptions are required for NewClusterWithIncrementalUpgrade");
+        return wrong("ClusterUpgradeOptions are required for NewClusterWithIncrementalUpgrade");
     };
     let surge = options.max_surge_percent.unwrap_or(100);
     if !(0..=100).contains(&surge) {

@@ -45,7 +45,8 @@ pub fn release_job<C>(job: &RayJob, cluster: Option<&RayCluster>, settings: &Set
         return None;
     }
     let action = volcano::pod_group_of_job(job, cluster, None).ok()?;
-    let note = format!("Cleaned up batch scheduler resources of RayJob {}", job.metadata.name.as_deref()?);
+    let (namespace, name) = (job.metadata.namespace.as_deref()?, job.metadata.name.as_deref()?);
+    let note = format!("Cleaned up batch scheduler resources for RayJob {namespace}/{name}");
     Some(action.with_event(Event::normal(events::BATCH_SCHEDULER_CLEANED_UP, "Cleanup", note)))
 }
 

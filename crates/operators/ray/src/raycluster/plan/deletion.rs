@@ -1,15 +1,15 @@
 //! Letting a cluster go. Its children go with it by their owner references; only Redis has to be cleared first.
 
 use k8s_openapi::api::batch::v1::Job;
-use quintet_api::ray::events;
-use quintet_controller::{Action, ApiKind, Event, Next, Plan};
+use quintet_api::duration::GoDuration;
+use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, Plan};
 use std::time::Duration;
 
 use super::{Draft, owned, pod_kind, set_finalizers};
 use crate::{
     labels,
-    pod::{Blueprint, cleanup_job, is_embedded_storage, is_fault_tolerant},
-    raycluster::observe::Observed,
+    pod::{Blueprint, cleanup_job, is_embedded_storage, is_fault_tolerant, storage_namespace},
+    raycluster::{events, observe::Observed},
 };
 
 /// Seconds after which a cluster loses its finalizer although Redis may not be cleared.
@@ -33,15 +33,9 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     let waited = waited_seconds(observed);
     let patience = patience(observed);
     if waited >= patience {
-        let note = format!(
-            "Removed the finalizer of RayCluster {} after {waited} seconds without knowing that Redis is cleared; look for keys of its \
-             storage namespace",
-            observed.key()
-        );
-        return finalize(
-            observed,
-            vec![Event::warning(events::FORCE_DELETED_STUCK_CLUSTER, "Cleanup", note)],
-        );
+        let waited = GoDuration::from_secs(u64::try_from(waited).unwrap_or_default()).to_string();
+        let event = events::force_deleted(&waited, &storage_namespace(observed.object()));
+        return finalize(observed, vec![event]);
     }
     let wait = u64::try_from(patience - waited).unwrap_or(1);
     let again = Next::After(Duration::from_secs(wait));
@@ -61,9 +55,9 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
         None => {
             let job = cleanup_job(&Blueprint::new(observed.object(), &observed.settings));
             let name = job.metadata.name.clone().unwrap_or_default();
-            let note = format!("Created Redis cleanup Job {}/{name}", observed.namespace());
+            let created = events::created("Job", &ObjectKey::new(observed.namespace(), &name));
             let create = Action::create(ApiKind::of::<Job>(), &owned(observed.object(), &job));
-            draft.act_with_event(create, Event::normal(events::CREATED_REDIS_CLEANUP_JOB, "Create", note));
+            draft.act_with_event(create, created);
             Plan { steps: draft.steps, awaits, next: again, ..Plan::default() }
         }
     }

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quintet_api::ray::events;
 use quintet_api::ray::v1::WorkerGroupSpec;
-use quintet_controller::{Action, Event};
+use quintet_controller::{Action, ObjectKey};
 
 use super::{
     Draft, owned, pod_kind,
-    pods::{delete, is_over, termination},
+    pods::{delete, delete_together, is_over},
 };
 use crate::{
     labels,
     pod::{Blueprint, Place, is_autoscaling},
     raycluster::{
+        events::{self, Deletion},
         observe::{Pod, hosts, wanted_pods},
         pod_names::Slot,
     },
@@ -24,10 +24,7 @@ use crate::{
 pub(crate) fn plan(draft: &mut Draft<'_>, group: &WorkerGroupSpec) {
     let pods: Vec<_> = draft.observed.workers_of(&group.group_name).cloned().collect();
     if group.suspend == Some(true) {
-        for pod in &pods {
-            delete_worker(draft, pod, "its group is suspended");
-        }
-        return;
+        return delete_together(draft, &pods, &Deletion::SuspendedGroup(&group.group_name));
     }
     if hosts(group) > 1 && draft.observed.settings.gates.multi_host_indexing {
         plan_replicas(draft, group, &pods);
@@ -36,12 +33,16 @@ pub(crate) fn plan(draft: &mut Draft<'_>, group: &WorkerGroupSpec) {
     }
 }
 
-/// Pods that the autoscaler, or a user, wants gone. Only pods of this group: a name alone is no reason to delete
-/// foreign pod.
-fn named(group: &WorkerGroupSpec) -> BTreeSet<&str> {
+/// Names of pods that the autoscaler, or a user, wants gone.
+fn named(group: &WorkerGroupSpec) -> &[String] {
     let strategy = group.scale_strategy.as_ref();
-    let names = strategy.and_then(|strategy| strategy.workers_to_delete.as_deref()).unwrap_or_default();
-    names.iter().map(String::as_str).collect()
+    strategy.and_then(|strategy| strategy.workers_to_delete.as_deref()).unwrap_or_default()
+}
+
+/// Whether the autoscaler, or a user, wants this pod of the group gone. Only pods of the group are asked about: a
+/// name alone is no reason to delete a foreign pod.
+pub(crate) fn is_named(group: &WorkerGroupSpec, pod: &Pod) -> bool {
+    named(group).iter().any(|name| name == pod.key.name())
 }
 
 /// Whether surplus pods are ours to choose: with an autoscaler they are its own.
@@ -49,20 +50,14 @@ fn chooses_surplus(draft: &Draft<'_>) -> bool {
     !is_autoscaling(&draft.observed.object().spec) || draft.observed.settings.random_pod_delete
 }
 
-fn delete_worker(draft: &mut Draft<'_>, pod: &Pod, why: &str) {
-    let note = format!("Deleted worker Pod {}: {why}", pod.key);
-    delete(draft, pod, events::DELETED_WORKER_POD, note);
-}
-
 fn plan_pods(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
-    let named = named(group);
+    let named: BTreeSet<_> = named(group).iter().map(String::as_str).collect();
     let mut living = Vec::new();
     for pod in pods.iter().filter(|pod| !pod.deleting) {
         if is_over(&pod.object) {
-            let note = format!("Deleted worker {}", termination(pod));
-            delete(draft, pod, events::DELETED_WORKER_POD, note);
+            delete(draft, pod, &Deletion::Over);
         } else if named.contains(pod.key.name()) {
-            delete_worker(draft, pod, "it is listed in workersToDelete");
+            delete(draft, pod, &Deletion::Named);
         } else {
             living.push(pod);
         }
@@ -74,7 +69,7 @@ fn plan_pods(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
     if living.len() > wanted && chooses_surplus(draft) {
         living.sort_by_key(|pod| std::cmp::Reverse(attachment(pod)));
         for pod in living.into_iter().skip(wanted) {
-            delete_worker(draft, pod, "the group has more Pods than wanted");
+            delete(draft, pod, &Deletion::Surplus);
         }
     }
 }
@@ -113,15 +108,14 @@ fn make(draft: &mut Draft<'_>, group: &WorkerGroupSpec, place: &Place) {
     draft.take_name(&name);
     let mut pod = blueprint.worker_pod(group, place, &name);
     schedulers::mark(&mut pod, &group.group_name, observed.object(), &observed.settings);
-    let note = format!("Created worker Pod {}/{name}", observed.namespace());
-    let create = Action::create(pod_kind(), &owned(observed.object(), &pod));
-    draft.act_with_event(create, Event::normal(events::CREATED_WORKER_POD, "Create", note));
+    let created = events::created_worker_pod(&ObjectKey::new(observed.namespace(), &name));
+    draft.act_with_event(Action::create(pod_kind(), &owned(observed.object(), &pod)), created);
 }
 
 /// Replicas of several hosts are made and deleted as a whole: a slice of accelerators works only complete.
 fn plan_replicas(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
     let hosts = usize::try_from(hosts(group)).unwrap_or(1);
-    let named = named(group);
+    let named: BTreeSet<_> = named(group).iter().map(String::as_str).collect();
     let mut replicas: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
     for pod in pods {
         let name = pod.object.label(labels::REPLICA_NAME);
@@ -131,17 +125,17 @@ fn plan_replicas(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
     }
     let mut living = Vec::new();
     for (name, members) in &replicas {
-        let why = if members.iter().any(|pod| is_over(&pod.object)) {
-            Some("one of its hosts is over")
+        let why = if let Some(over) = members.iter().find(|pod| is_over(&pod.object)) {
+            Some(events::replica_over(over))
         } else if members.len() < hosts || members.iter().any(|pod| pod.deleting) {
-            Some("one of its hosts is missing")
+            Some("cleanup of incomplete multi-host group".to_owned())
         } else if members.iter().any(|pod| named.contains(pod.key.name())) {
-            Some("one of its hosts is listed in workersToDelete")
+            Some("autoscaler scale-down request".to_owned())
         } else {
             None
         };
         match why {
-            Some(why) => delete_replica(draft, name, members, why),
+            Some(why) => delete_replica(draft, group, members, why),
             None => living.push((*name, members.clone())),
         }
     }
@@ -159,15 +153,17 @@ fn plan_replicas(draft: &mut Draft<'_>, group: &WorkerGroupSpec, pods: &[Pod]) {
             let least = members.iter().map(|pod| attachment(pod)).min();
             std::cmp::Reverse(least)
         });
-        for (name, members) in living.into_iter().skip(wanted) {
-            delete_replica(draft, name, &members, "the group has more replicas than wanted");
+        for (_, members) in living.into_iter().skip(wanted) {
+            delete_replica(draft, group, &members, "scaling down".to_owned());
         }
     }
 }
 
-fn delete_replica(draft: &mut Draft<'_>, name: &str, members: &[&Pod], why: &str) {
+/// Deletes all hosts of a replica.
+fn delete_replica(draft: &mut Draft<'_>, group: &WorkerGroupSpec, members: &[&Pod], why: String) {
+    let why = Deletion::Replica(&group.group_name, why);
     for pod in members {
-        delete_worker(draft, pod, &format!("replica {name} goes as a whole, because {why}"));
+        delete(draft, pod, &why);
     }
 }
 

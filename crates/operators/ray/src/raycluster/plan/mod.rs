@@ -6,23 +6,24 @@ mod groups;
 mod pods;
 
 pub(crate) use awaits::progress;
+pub(super) use groups::is_named;
+pub(super) use pods::{is_outdated, is_over};
 
 use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::core::v1 as core;
 use quintet_api::owners::controller_reference;
-use quintet_api::ray::events;
 use quintet_api::ray::v1::RayCluster;
 use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step};
 use serde_json::{Value, json};
 
 use super::{
-    objects,
+    events, objects,
     observe::Observed,
     status::{self, Outcome, has},
     validation as rules,
 };
-use crate::{labels, pod, validation::Verdict};
+use crate::{labels, pod};
 
 /// What a step that is part of ordinary work waits for before it is tried again.
 const SOON: Duration = Duration::from_secs(10);
@@ -122,10 +123,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         return Plan { steps: vec![set_finalizers(observed, finalizers).into()], ..Plan::default() };
     }
     let mut draft = Draft::new(observed);
-    draft.events.extend(
-        rules::restart_warning(&cluster.spec)
-            .map(|note| Event::warning(events::INVALID_RAY_CLUSTER_SPEC, "Validate", note)),
-    );
+    let warning = rules::restart_warning(&cluster.spec);
+    draft.events.extend(warning.map(|warning| events::questionable_spec(observed.key(), &warning)));
     if objects::plan(&mut draft) {
         pods::plan(&mut draft);
     }
@@ -137,30 +136,18 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 }
 
 fn validate(observed: &Observed) -> Result<(), Event> {
-    let cluster = observed.object();
+    let (key, cluster) = (observed.key(), observed.object());
     let annotations = cluster.metadata.annotations.clone().unwrap_or_default();
-    let told = |reason: &str, what: &str, verdict: Verdict| {
-        verdict.map_err(|error| {
-            let note = format!("The RayCluster {what} is invalid {}: {error}", observed.key());
-            Event::warning(reason, "Validate", note)
-        })
-    };
-    told(events::INVALID_RAY_CLUSTER_METADATA, "metadata", rules::validate_metadata(cluster))?;
-    let spec = events::INVALID_RAY_CLUSTER_SPEC;
-    told(spec, "spec", rules::validate_spec(&cluster.spec, &annotations, &observed.settings))?;
-    let is_missing = pod::tls::is_enabled(&cluster.spec) && !observed.settings.platform.cert_manager;
-    let tls = if is_missing {
-        Err("tlsOptions needs cert-manager, which is not installed in this cluster".to_owned())
-    } else {
-        Ok(())
-    };
-    told(spec, "spec", tls)?;
-    told(spec, "spec", rules::validate_upgrade_strategy(cluster))?;
-    let status = observed.status();
-    let is_both = has(&status, status::SUSPENDING) && has(&status, status::SUSPENDED);
-    let wrong =
-        || Err("it cannot be suspending and suspended at once; remove one of the conditions".to_owned());
-    told(events::INVALID_RAY_CLUSTER_STATUS, "status", if is_both { wrong() } else { Ok(()) })
+    rules::validate_metadata(cluster).map_err(|error| events::invalid_metadata(key, &error))?;
+    rules::validate_spec(&cluster.spec, &annotations, &observed.settings)
+        .map_err(|error| events::invalid_spec(key, &error))?;
+    if pod::tls::is_enabled(&cluster.spec) && !observed.settings.platform.cert_manager {
+        let error = "tlsOptions requires cert-manager, but cert-manager is not installed";
+        return Err(events::invalid_spec(key, error));
+    }
+    rules::validate_upgrade_strategy(cluster)
+        .map_err(|error| events::invalid_upgrade_strategy(key, &error))?;
+    rules::validate_status(&observed.status()).map_err(|error| events::invalid_status(key, &error))
 }
 
 /// Whether the pods of a cluster are being deleted, or have been and are not wanted back.

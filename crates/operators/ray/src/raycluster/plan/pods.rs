@@ -1,16 +1,17 @@
 //! Which pods are made and which are deleted.
 
-use quintet_api::ray::events;
+use quintet_api::ray::events as reasons;
 use quintet_api::ray::v1::RayClusterUpgradeType;
-use quintet_controller::{Action, Event};
+use quintet_controller::{Action, ObjectKey};
 use serde_json::json;
 
 use super::{Draft, Suspension, groups, owned, pod_kind, suspension};
 use crate::{
     labels,
     pod::{Blueprint, tls},
-    pod_view::{ContainerState, Phase, PodView},
+    pod_view::{ContainerState, Phase, PodView, RestartPolicy},
     raycluster::{
+        events::{self, Deletion},
         observe::{Observed, Pod},
         pod_names::Slot,
         status::{self, has},
@@ -26,18 +27,19 @@ use crate::{
 pub(crate) fn plan(draft: &mut Draft<'_>) {
     let observed = draft.observed;
     match suspension(observed) {
-        Suspension::DeletesPods => return delete_all(draft),
+        Suspension::DeletesPods => return delete_together(draft, &observed.pods, &Deletion::Suspension),
         Suspension::MakesNone => return,
         Suspension::None => {}
     }
-    if wants_recreation(draft) {
-        return delete_all(draft);
+    mark_foreign_head(draft);
+    if is_outdated(observed) {
+        return delete_together(draft, &observed.pods, &Deletion::Recreation);
     }
     match schedulers::prepare(observed.object(), &observed.settings) {
         Ok(steps) => draft.steps.extend(steps),
         Err(error) => {
             draft.is_waiting = true;
-            return draft.warn(events::FAILED_TO_CREATE_POD_GROUP, "Create", error);
+            return draft.warn(reasons::FAILED_TO_CREATE_POD_GROUP, "Create", error);
         }
     }
     if !prepare_gang(draft) {
@@ -75,7 +77,7 @@ fn prepare_gang(draft: &mut Draft<'_>) -> bool {
         }
         Preparation::Taken(error) => {
             draft.is_waiting = true;
-            draft.warn(events::FAILED_TO_CREATE_POD_GROUP, "Create", error);
+            draft.warn(reasons::FAILED_TO_CREATE_POD_GROUP, "Create", error);
             false
         }
     }
@@ -87,34 +89,22 @@ pub(crate) fn is_over(pod: &PodView) -> bool {
     match pod.phase {
         Phase::Failed | Phase::Succeeded => true,
         // The kubelet would not start it again, and the pod would stay for the sake of its sidecars.
-        Phase::Running => pod.never_restarts && ray_has_ended(),
+        Phase::Running => pod.restart_policy == RestartPolicy::Never && ray_has_ended(),
         Phase::Pending | Phase::Unknown => false,
     }
 }
 
-/// Why a pod that is over is deleted, for people.
-pub(crate) fn termination(pod: &Pod) -> String {
-    let view = &pod.object;
-    let ray = view.containers.first().map(|ray| &ray.state);
-    let how = match ray {
-        Some(ContainerState::Terminated { exit_code, reason, .. }) => {
-            format!("; its Ray container ended with exit code {exit_code} ({reason})")
-        }
-        _ => String::new(),
-    };
-    format!("Pod {} is {:?}{how}", pod.key, view.phase)
-}
-
 /// Deletes a pod, unless its deletion is in progress.
-pub(crate) fn delete(draft: &mut Draft<'_>, pod: &Pod, reason: &str, note: String) {
+pub(crate) fn delete(draft: &mut Draft<'_>, pod: &Pod, why: &Deletion<'_>) {
     if !pod.deleting && draft.takes_room() {
-        draft.act_with_event(Action::delete(pod_kind(), pod), Event::normal(reason, "Delete", note));
+        let event = events::deleted(draft.observed.key(), pod, why);
+        draft.act_with_event(Action::delete(pod_kind(), pod), event);
     }
 }
 
-fn delete_all(draft: &mut Draft<'_>) {
-    let observed = draft.observed;
-    let living = observed.pods.iter().filter(|pod| !pod.deleting);
+/// Deletes pods that go for one reason, and reports them with one event.
+pub(crate) fn delete_together(draft: &mut Draft<'_>, pods: &[Pod], why: &Deletion<'_>) {
+    let living = pods.iter().filter(|pod| !pod.deleting);
     let living: Vec<_> = living.take_while(|_| draft.takes_room()).collect();
     let Some((last, others)) = living.split_last() else {
         return;
@@ -122,35 +112,41 @@ fn delete_all(draft: &mut Draft<'_>) {
     for pod in others {
         draft.act(Action::delete(pod_kind(), pod));
     }
-    let note = format!("Deleted {} Pods of RayCluster {}", living.len(), observed.key());
-    draft
-        .act_with_event(Action::delete(pod_kind(), last), Event::normal(events::DELETED_POD, "Delete", note));
+    let event = events::deleted(draft.observed.key(), last, why);
+    draft.act_with_event(Action::delete(pod_kind(), last), event);
 }
 
-/// Whether the spec has changed since the head was made, and the user wants other pods then. A head of another
-/// operator is marked as ours: its hash says nothing.
-fn wants_recreation(draft: &mut Draft<'_>) -> bool {
+/// The head of a cluster whose pods are made again when its spec changes.
+fn recreated_head(observed: &Observed) -> Option<&Pod> {
+    let strategy = observed.object().spec.upgrade_strategy.as_ref().and_then(|strategy| strategy.type_);
+    observed.heads().next().filter(|_| strategy == Some(RayClusterUpgradeType::Recreate))
+}
+
+/// Whether another operator made a head: its hash means nothing to us.
+fn is_foreign(observed: &Observed, head: &Pod) -> bool {
+    let maker = head.object.annotations.get(labels::OPERATOR_VERSION).map_or("", String::as_str);
+    !maker.is_empty() && maker != observed.settings.version
+}
+
+/// Marks the head of another operator as ours.
+fn mark_foreign_head(draft: &mut Draft<'_>) {
     let observed = draft.observed;
-    let spec = &observed.object().spec;
-    let strategy = spec.upgrade_strategy.as_ref().and_then(|strategy| strategy.type_);
-    if strategy != Some(RayClusterUpgradeType::Recreate) {
-        return false;
-    }
-    let Some(head) = observed.heads().next() else {
-        return false;
+    let Some(head) = recreated_head(observed).filter(|head| is_foreign(observed, head)) else {
+        return;
     };
-    let annotation = |name| head.object.annotations.get(name).map_or("", String::as_str);
-    let (maker, made_from, hash) =
-        (annotation(labels::OPERATOR_VERSION), annotation(labels::RECREATE_HASH), recreate_hash(spec));
-    if !maker.is_empty() && maker != observed.settings.version {
-        let ours = json!({"metadata": {"annotations": {
-            labels::OPERATOR_VERSION: observed.settings.version,
-            labels::RECREATE_HASH: hash,
-        }}});
-        draft.act(Action::merge(pod_kind(), head.key.clone(), ours));
-        return false;
-    }
-    !made_from.is_empty() && made_from != hash
+    let ours = json!({"metadata": {"annotations": {
+        labels::OPERATOR_VERSION: observed.settings.version,
+        labels::RECREATE_HASH: recreate_hash(&observed.object().spec),
+    }}});
+    draft.act(Action::merge(pod_kind(), head.key.clone(), ours));
+}
+
+/// Whether the spec has changed since the head was made, and the user wants other pods then.
+pub(crate) fn is_outdated(observed: &Observed) -> bool {
+    recreated_head(observed).filter(|head| !is_foreign(observed, head)).is_some_and(|head| {
+        let made_from = head.object.annotations.get(labels::RECREATE_HASH).map_or("", String::as_str);
+        !made_from.is_empty() && made_from != recreate_hash(&observed.object().spec)
+    })
 }
 
 fn plan_head(draft: &mut Draft<'_>) {
@@ -159,8 +155,7 @@ fn plan_head(draft: &mut Draft<'_>) {
     match heads.as_slice() {
         [] if may_be_made(observed) && !draft.makes_none => make_head(draft),
         [head] if is_over(&head.object) => {
-            let note = format!("Deleted head {}", termination(head));
-            delete(draft, head, events::DELETED_HEAD_POD, note);
+            delete(draft, head, &Deletion::Over);
         }
         [] | [_] => {}
         several => keep_one(draft, several),
@@ -180,7 +175,7 @@ fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
     if ours.len() < heads.len() {
         let names: Vec<_> = heads.iter().map(|head| head.key.name()).collect();
         draft.warn(
-            events::FAILED_TO_CREATE_HEAD_POD,
+            reasons::FAILED_TO_CREATE_HEAD_POD,
             "Reconcile",
             format!(
                 "RayCluster {} has {} head Pods ({}) and can have only one; delete the others",
@@ -192,8 +187,7 @@ fn keep_one(draft: &mut Draft<'_>, heads: &[&Pod]) {
     }
     if let [kept, others @ ..] = ours.as_slice() {
         for head in others {
-            let note = format!("Deleted head Pod {}, because the head is {}", head.key, kept.key);
-            delete(draft, head, events::DELETED_HEAD_POD, note);
+            delete(draft, head, &Deletion::SecondHead(kept.key.clone()));
         }
     }
 }
@@ -212,8 +206,8 @@ fn make_head(draft: &mut Draft<'_>) {
     });
     let mut pod = blueprint.head_pod(&name);
     schedulers::mark(&mut pod, labels::HEAD_GROUP, observed.object(), &observed.settings);
-    let note = format!("Created head Pod {}/{name}", observed.namespace());
+    let created = events::created_head_pod(&ObjectKey::new(observed.namespace(), &name));
     let create = Action::create(pod_kind(), &owned(observed.object(), &pod));
     // Before all workers, which are of no use without it: a quota may have room for a few only.
-    draft.steps.push(create.with_event(Event::normal(events::CREATED_HEAD_POD, "Create", note)).sequential());
+    draft.steps.push(create.with_event(created).sequential());
 }

@@ -26,41 +26,44 @@ pub(crate) fn validate(
     if let Some(options) = &spec.gcs_fault_tolerance_options {
         ensure(by_annotation.is_empty(), || {
             format!(
-                "the annotation {} and gcsFaultToleranceOptions are both set; remove the annotation",
+                "{} annotation and GcsFaultToleranceOptions are both set. Please use only GcsFaultToleranceOptions \
+                 to configure GCS fault tolerance",
                 labels::FT_ENABLED
             )
         })?;
         ensure(param("redis-password").is_empty(), || {
-            "redis-password cannot be set in rayStartParams; use gcsFaultToleranceOptions.redisPassword"
-                .to_owned()
+            use_option("`redis-password` in rayStartParams", "RedisPassword")
         })?;
-        for (variable, field) in [("REDIS_PASSWORD", "redisPassword"), ("RAY_REDIS_ADDRESS", "redisAddress")]
+        for (variable, field) in [("REDIS_PASSWORD", "RedisPassword"), ("RAY_REDIS_ADDRESS", "RedisAddress")]
         {
             ensure(!has_env(head, variable), || {
-                format!(
-                    "{variable} cannot be set in the head's environment; use gcsFaultToleranceOptions.{field}"
-                )
+                use_option(&format!("`{variable}` env var in head Pod"), field)
             })?;
         }
         ensure(annotation(labels::EXTERNAL_STORAGE_NAMESPACE).is_empty(), || {
-            format!(
-                "the annotation {} cannot be set; use gcsFaultToleranceOptions.externalStorageNamespace",
-                labels::EXTERNAL_STORAGE_NAMESPACE
-            )
+            let what = format!("`{}` annotation", labels::EXTERNAL_STORAGE_NAMESPACE);
+            use_option(&what, "ExternalStorageNamespace")
         })?;
         validate_backend(spec, options, head, settings)?;
     } else if !by_annotation.eq_ignore_ascii_case("true") {
         ensure(!has_env(head, "RAY_REDIS_ADDRESS"), || {
-            "RAY_REDIS_ADDRESS in the head's environment turns GCS fault tolerance on behind the operator's back; \
-             use gcsFaultToleranceOptions"
+            "RAY_REDIS_ADDRESS is set which implicitly enables GCS fault tolerance, but GcsFaultToleranceOptions is \
+             not set. Please set GcsFaultToleranceOptions to enable GCS fault tolerance"
                 .to_owned()
         })?;
     }
     ensure(param("redis-username").is_empty() && !has_env(head, "REDIS_USERNAME"), || {
-        "the Redis user cannot be set in rayStartParams or the environment; use \
-         gcsFaultToleranceOptions.redisUsername"
+        "cannot set redis username in rayStartParams or environment variables - use \
+         GcsFaultToleranceOptions.RedisUsername instead"
             .to_owned()
     })
+}
+
+/// What the options replace is set beside them.
+fn use_option(what: &str, field: &str) -> String {
+    format!(
+        "cannot set {what} when GcsFaultToleranceOptions is enabled - use GcsFaultToleranceOptions.{field} instead"
+    )
 }
 
 fn validate_backend(
@@ -71,46 +74,51 @@ fn validate_backend(
 ) -> Verdict {
     if !is_embedded_storage(spec) {
         return ensure(options.storage.is_none(), || {
-            "gcsFaultToleranceOptions.storage belongs to backend rocksdb; remove it or choose that backend"
+            "cannot set GcsFaultToleranceOptions.Storage when backend is 'redis' - it only applies to the 'rocksdb' \
+             backend"
                 .to_owned()
         });
     }
     ensure(settings.gates.embedded_storage, || {
-        "gcsFaultToleranceOptions.backend rocksdb needs the feature gate GCSFaultToleranceEmbeddedStorage"
+        "the embedded RocksDB GCS fault tolerance backend (GcsFaultToleranceOptions.Backend: 'rocksdb') requires the \
+         GCSFaultToleranceEmbeddedStorage feature gate to be enabled"
             .to_owned()
     })?;
     let is_given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     for (field, is_set) in [
-        ("redisAddress", is_given(&options.redis_address)),
-        ("redisUsername", options.redis_username.is_some()),
-        ("redisPassword", options.redis_password.is_some()),
-        ("externalStorageNamespace", is_given(&options.external_storage_namespace)),
+        ("RedisAddress", is_given(&options.redis_address)),
+        ("RedisUsername", options.redis_username.is_some()),
+        ("RedisPassword", options.redis_password.is_some()),
+        ("ExternalStorageNamespace", is_given(&options.external_storage_namespace)),
     ] {
-        ensure(!is_set, || {
-            format!("gcsFaultToleranceOptions.{field} belongs to backend redis; remove it for rocksdb")
-        })?;
+        ensure(!is_set, || format!("cannot set GcsFaultToleranceOptions.{field} when backend is 'rocksdb'"))?;
     }
     if let Some(storage) = &options.storage {
         let describes = storage.size.is_some()
             || storage.storage_class_name.is_some()
             || storage.access_modes.as_ref().is_some_and(|modes| !modes.is_empty());
         ensure(!(is_given(&storage.claim_name) && describes), || {
-            "gcsFaultToleranceOptions.storage.claimName names an existing claim and excludes size, \
-             storageClassName and accessModes"
+            "GcsFaultToleranceOptions.Storage.ClaimName is mutually exclusive with size, storageClassName, and \
+             accessModes"
                 .to_owned()
         })?;
     }
-    for variable in ["RAY_gcs_storage", "RAY_gcs_storage_path"] {
-        ensure(!has_env(head, variable), || {
-            format!("{variable} cannot be set in the head's environment with backend rocksdb, which sets it")
-        })?;
-    }
+    let managed = |what: &str, place: &str| {
+        format!("cannot set {what} in {place} when the embedded GCS FT backend is used - ")
+    };
+    ensure(!has_env(head, "RAY_gcs_storage") && !has_env(head, "RAY_gcs_storage_path"), || {
+        managed("`RAY_gcs_storage` or `RAY_gcs_storage_path` env var", "head Pod")
+            + "these are managed by KubeRay"
+    })?;
     let mounts = head.volume_mounts.as_deref().unwrap_or_default();
     let is_taken = mounts.iter().any(|mount| mount.name == "gcs-storage" || mount.mount_path == "/data/gcs");
+    ensure(!is_taken, || {
+        let what = "a volume mount named \"gcs-storage\" or mounted at /data/gcs";
+        managed(what, "the head container") + "it is managed by KubeRay"
+    })?;
     let volumes = spec.head_group_spec.template.spec.as_ref().and_then(|pod| pod.volumes.as_deref());
     let has_volume = volumes.unwrap_or_default().iter().any(|volume| volume.name == "gcs-storage");
-    ensure(!is_taken && !has_volume, || {
-        "the volume gcs-storage and the path /data/gcs of the head belong to backend rocksdb; choose others"
-            .to_owned()
+    ensure(!has_volume, || {
+        managed("a volume named \"gcs-storage\"", "the head Pod") + "it is managed by KubeRay"
     })
 }

@@ -10,6 +10,8 @@ use crate::{
 };
 
 const CONTAINER: &str = "ray-history-collector";
+const AZURE_CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
+const AZURE_ACCOUNT: &str = "AZURE_STORAGE_ACCOUNT_URL";
 /// Variables of the collector that the operator sets.
 const RESERVED: [&str; 8] = [
     "POD_IP",
@@ -27,18 +29,22 @@ pub(crate) fn validate(spec: &RayClusterSpec, settings: &Settings) -> Verdict {
         return Ok(());
     };
     ensure(settings.gates.history_server, || {
-        "historyServerOptions needs the feature gate RayClusterHistoryServer".to_owned()
+        "RayClusterHistoryServer feature gate is not enabled".to_owned()
     })?;
     let Some(collector) = &options.collector_options else {
         return Err("historyServerOptions.collectorOptions must be set".to_owned());
     };
     validate_collector(collector)?;
-    let head = [("head", &spec.head_group_spec.template)];
-    let workers = groups(spec).iter().map(|group| (group.group_name.as_str(), &group.template));
+    let head = [("head".to_owned(), &spec.head_group_spec.template)];
+    let workers =
+        groups(spec).iter().map(|group| (format!("worker group {}", group.group_name), &group.template));
     for (name, template) in head.into_iter().chain(workers) {
         let containers = template.spec.iter().flat_map(|pod| &pod.containers);
         ensure(!containers.into_iter().any(|container| container.name == CONTAINER), || {
-            format!("the template of {name} must not have a container named {CONTAINER}; one is added")
+            format!(
+                "{name} pod template must not define a container with name '{CONTAINER}' when history server \
+                 collector options are enabled"
+            )
         })?;
     }
     Ok(())
@@ -56,27 +62,38 @@ fn validate_collector(options: &CollectorOptions) -> Verdict {
         })
     };
     if let Some(name) = RESERVED.iter().find(|name| find(name).is_some()) {
-        return Err(format!("collectorOptions.env must not contain {name}, which is set by the operator"));
+        return Err(format!(
+            "historyServerOptions.collectorOptions.env must not contain {name}: it is managed by KubeRay and injected \
+             automatically into the collector container"
+        ));
     }
     let literal = |name: &str| find(name).and_then(|variable| variable.value.as_deref()).unwrap_or_default();
     let backend = literal("STORAGE_BACKEND").to_uppercase();
     ensure(!backend.is_empty(), || {
-        "collectorOptions.env must contain STORAGE_BACKEND with a literal value, such as S3 or GCS".to_owned()
+        "STORAGE_BACKEND environment variable must be set with a literal string value in \
+         historyServerOptions.collectorOptions.env"
+            .to_owned()
     })?;
-    let needed: &[&str] = match backend.as_str() {
-        "GCS" => &["GCS_BUCKET"],
-        "S3" => &["S3_REGION"],
-        "ALIYUNOSS" => &["OSS_BUCKET", "OSS_ENDPOINT", "OSS_REGION"],
-        "AZUREBLOB" => match literal("AZURE_STORAGE_AUTH_MODE") {
-            "connection_string" => &["AZURE_STORAGE_CONNECTION_STRING"],
-            "workload_identity" | "default" => &["AZURE_STORAGE_ACCOUNT_URL"],
-            _ if is_set("AZURE_STORAGE_ACCOUNT_URL") => &[],
-            _ => &["AZURE_STORAGE_CONNECTION_STRING"],
-        },
-        _ => &[],
-    };
-    match needed.iter().find(|name| !is_set(name)) {
-        Some(name) => Err(format!("collectorOptions.env must contain {name} for STORAGE_BACKEND {backend}")),
+    let mode = literal("AZURE_STORAGE_AUTH_MODE").trim().to_lowercase();
+    let needs = |names: &[&str], why: &str| match names.iter().find(|name| !is_set(name)) {
+        Some(name) => {
+            Err(format!("{name} environment variable must be set when STORAGE_BACKEND is {backend}{why}"))
+        }
         None => Ok(()),
+    };
+    let by_mode = format!(" and AZURE_STORAGE_AUTH_MODE is {mode}");
+    match (backend.as_str(), mode.as_str()) {
+        ("GCS", _) => needs(&["GCS_BUCKET"], ""),
+        ("S3", _) => needs(&["S3_REGION"], ""),
+        ("ALIYUNOSS", _) => needs(&["OSS_BUCKET", "OSS_ENDPOINT", "OSS_REGION"], ""),
+        ("AZUREBLOB", "connection_string") => needs(&[AZURE_CONNECTION], &by_mode),
+        ("AZUREBLOB", "workload_identity" | "default") => needs(&[AZURE_ACCOUNT], &by_mode),
+        ("AZUREBLOB", _) => ensure(is_set(AZURE_CONNECTION) || is_set(AZURE_ACCOUNT), || {
+            format!(
+                "either {AZURE_CONNECTION} or {AZURE_ACCOUNT} environment variable must be set when STORAGE_BACKEND \
+                 is AZUREBLOB"
+            )
+        }),
+        _ => Ok(()),
     }
 }

@@ -9,8 +9,14 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
-use quintet_api::names::{is_label_value, is_qualified_name};
-use quintet_api::ray::v1::{AutoscalerVersion, RayCluster, RayClusterSpec, WorkerGroupSpec};
+use quintet_api::names::problems;
+use quintet_api::{
+    conditions::is_true,
+    ray::{
+        conditions,
+        v1::{AutoscalerVersion, RayCluster, RayClusterSpec, RayClusterStatus, WorkerGroupSpec},
+    },
+};
 
 use crate::{
     names::MAX_CLUSTER_NAME,
@@ -50,10 +56,18 @@ pub fn validate_upgrade_strategy(cluster: &RayCluster) -> Verdict {
     let strategy = cluster.spec.upgrade_strategy.as_ref().and_then(|strategy| strategy.type_);
     let origin = Origin::of(cluster);
     ensure(strategy.is_none() || origin == Origin::RayCluster, || {
-        format!(
-            "upgradeStrategy cannot be set when RayCluster is created by {}; remove it there",
-            origin.kind()
-        )
+        format!("upgradeStrategy cannot be set when RayCluster is created by {}", origin.kind())
+    })
+}
+
+/// Whether the conditions can all be true.
+pub fn validate_status(status: &RayClusterStatus) -> Verdict {
+    let all = status.conditions.as_deref().unwrap_or_default();
+    let holds = |type_| is_true(all, type_);
+    ensure(!(holds(conditions::RAY_CLUSTER_SUSPENDING) && holds(conditions::RAY_CLUSTER_SUSPENDED)), || {
+        "invalid RayCluster State: rayv1.RayClusterSuspending and rayv1.RayClusterSuspended conditions should not be \
+         both true"
+            .to_owned()
     })
 }
 
@@ -79,13 +93,12 @@ pub fn validate_spec(spec: &RayClusterSpec, annotations: &Annotations, settings:
 /// Not a mistake, but probably not what was meant: pods that restart under an autoscaler that replaces them.
 pub fn restart_warning(spec: &RayClusterSpec) -> Option<String> {
     let is_v1 = is_autoscaling(spec) && autoscaler_version(spec) == Some(AutoscalerVersion::V1);
-    let restarts = |group: &&WorkerGroupSpec| !is_never(&group.template);
-    let group = groups(spec).iter().find(restarts).filter(|_| is_v1)?;
-    Some(format!(
-        "restartPolicy of worker group {} should be Never or unset with the autoscaler, which replaces \
-         workers by itself",
-        group.group_name
-    ))
+    let restarts = groups(spec).iter().filter(|group| !is_never(&group.template));
+    let names: Vec<_> = restarts.map(|group| group.group_name.as_str()).collect();
+    (is_v1 && !names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!("restartPolicy for worker groups [{names}] should be Never or unset when using autoscaler V1")
+    })
 }
 
 pub(crate) fn groups(spec: &RayClusterSpec) -> &[WorkerGroupSpec] {
@@ -118,34 +131,39 @@ fn validate_flags(
 ) -> Verdict {
     let param = |name: &str| params.and_then(|params| params.get(name));
     let is_set = |name: &&str| param(name).is_some_and(|value| !value.is_empty());
-    let both = ["num-cpus", "num-gpus", "memory", "resources"].iter().find(|name| is_set(name));
-    if let Some(flag) = both.filter(|_| resources.is_some_and(|resources| !resources.is_empty())) {
-        return Err(format!(
-            "resource fields should not be set in both rayStartParams and resources for {group} group; \
-             remove {flag} or resources"
-        ));
-    }
-    ensure(param("labels").is_none(), || {
-        format!("rayStartParams['labels'] is not supported for {group} group; use the field labels instead")
+    let has_flags = ["num-cpus", "num-gpus", "memory", "resources"].iter().any(|name| is_set(name));
+    let has_resources = resources.is_some_and(|resources| !resources.is_empty());
+    ensure(!(has_flags && has_resources), || {
+        format!(
+            "resource fields should not be set in both rayStartParams and Resources for {group} group; please use \
+             only one"
+        )
     })?;
-    for (key, value) in labels.into_iter().flatten() {
-        ensure(is_qualified_name(key), || {
-            format!("invalid label key for {group} group: {key:?} must look like name or domain/name")
-        })?;
-        ensure(is_label_value(value), || {
-            format!(
-                "invalid label value for key {key:?} in {group} group: {value:?} must be at most 63 letters, digits, \
-                 '-', '_' or '.', and begin and end with a letter or digit"
-            )
-        })?;
-    }
-    Ok(())
+    ensure(param("labels").is_none(), || {
+        format!(
+            "rayStartParams['labels'] is not supported for {group} group; please use the top-level Labels field \
+             instead"
+        )
+    })?;
+    let wrong: Vec<_> =
+        labels.into_iter().flatten().flat_map(|(key, value)| label_problems(group, key, value)).collect();
+    ensure(wrong.is_empty(), || wrong.join("; "))
+}
+
+fn label_problems(group: &str, key: &str, value: &str) -> Vec<String> {
+    let of_key = problems::qualified_name(key)
+        .into_iter()
+        .map(|problem| format!("invalid label key for {group} group: '{key}', error: {problem}"));
+    let of_value = problems::label_value(value).into_iter().map(|problem| {
+        format!("invalid label value for key '{key}' in {group} group: '{value}', error: {problem}")
+    });
+    of_key.chain(of_value).collect()
 }
 
 fn validate_group(group: &WorkerGroupSpec, spec: &RayClusterSpec, head: &Container) -> Verdict {
     let name = &group.group_name;
     ensure(first_container(&group.template).is_some(), || {
-        format!("worker group {name} should have at least one container")
+        "workerGroupSpec should have at least one container".to_owned()
     })?;
     let (min, max) = (group.min_replicas, group.max_replicas);
     ensure(is_autoscaling(spec) || (min.is_some() && max.is_some()), || {
@@ -160,21 +178,33 @@ fn validate_group(group: &WorkerGroupSpec, spec: &RayClusterSpec, head: &Contain
             format!("worker group {name} has minReplicas {min} greater than maxReplicas {max}")
         })?;
     }
+    // Upstream takes it and reports negative desired resources.
+    let hosts = group.num_of_hosts.unwrap_or(1);
+    ensure(hosts >= 0, || format!("worker group {name} has negative numOfHosts {hosts}"))?;
     let params = group.ray_start_params.as_ref();
     validate_flags(name, params, group.resources.as_ref(), group.labels.as_ref())?;
     let is_v2 = is_autoscaler_v2(spec, head);
     if let Some(seconds) = group.idle_timeout_seconds {
         ensure(seconds >= 0, || {
-            format!("worker group {name} has negative idleTimeoutSeconds {seconds}; use 0 or more")
+            format!("worker group {name}: idleTimeoutSeconds must be non-negative, got {seconds}")
         })?;
         ensure(is_v2, || {
-            format!("idleTimeoutSeconds of worker group {name} needs autoscalerOptions.version: v2")
+            format!(
+                "worker group {name}: idleTimeoutSeconds is set, but autoscaler v2 is not enabled. Please set \
+                 .spec.autoscalerOptions.version to 'v2' (or set {AUTOSCALER_ENV} environment variable to 'true' in \
+                 the head pod if using KubeRay < 1.4.0)"
+            )
         })?;
     }
-    if group.priority.is_some_and(|priority| priority != 0) {
-        ensure(is_v2, || format!("priority of worker group {name} needs autoscalerOptions.version: v2"))?;
-        let what = format!("priority of worker group {name}");
+    if let Some(priority) = group.priority.filter(|priority| *priority != 0) {
+        let what = format!("worker group {name}: priority is set,");
         needs_version(&what, spec.ray_version.as_deref(), PRIORITIES_SINCE)?;
+        ensure(is_v2, || {
+            format!(
+                "worker group {name}: priority is set to {priority}, but autoscaler v2 is not enabled. Priority is \
+                 only supported with autoscaler v2 enabled"
+            )
+        })?;
     }
     Ok(())
 }
@@ -187,10 +217,13 @@ fn is_autoscaler_v2(spec: &RayClusterSpec, head: &Container) -> bool {
 
 fn needs_version(what: &str, given: Option<&str>, since: RayVersion) -> Verdict {
     let given = given.unwrap_or_default();
-    ensure(!given.is_empty(), || format!("{what} needs rayVersion {since} or later, and none is given"))?;
-    let version: RayVersion =
-        given.parse().map_err(|error| format!("{what} needs rayVersion {since} or later: {error}"))?;
-    ensure(version >= since, || format!("{what} needs rayVersion {since} or later, got {given}"))
+    ensure(!given.is_empty(), || {
+        format!("{what} but RayVersion was not specified. Ray version {since} or later is required")
+    })?;
+    let version: RayVersion = given
+        .parse()
+        .map_err(|error| format!("{what} but RayVersion format is invalid: {given}, {error}"))?;
+    ensure(version >= since, || format!("{what} but minimum Ray version is {since}, got {given}"))
 }
 
 fn validate_group_suspension(spec: &RayClusterSpec, settings: &Settings) -> Verdict {
@@ -199,10 +232,12 @@ fn validate_group_suspension(spec: &RayClusterSpec, settings: &Settings) -> Verd
     };
     let name = &group.group_name;
     ensure(settings.gates.job_deletion_policy, || {
-        format!("worker group {name} can be suspended only with the feature gate RayJobDeletionPolicy")
+        format!(
+            "worker group {name} can be suspended only when the RayJobDeletionPolicy feature gate is enabled"
+        )
     })?;
     ensure(!is_autoscaling(spec), || {
-        format!("worker group {name} cannot be suspended while enableInTreeAutoscaling is true")
+        format!("worker group {name} cannot be suspended with Autoscaler enabled")
     })
 }
 
@@ -212,7 +247,8 @@ fn validate_autoscaling(spec: &RayClusterSpec, head: &Container) -> Verdict {
     if is_autoscaling(spec) {
         ensure(autoscaler_version(spec).is_none() || env.is_none(), || {
             format!(
-                "autoscalerOptions.version and the head's variable {AUTOSCALER_ENV} are both set; remove the variable"
+                "both .spec.autoscalerOptions.version and head Pod env var {AUTOSCALER_ENV} are set, please only use \
+                 the former"
             )
         })?;
         if autoscaler_version(spec) == Some(AutoscalerVersion::V2) {
@@ -228,10 +264,12 @@ fn validate_autoscaling(spec: &RayClusterSpec, head: &Container) -> Verdict {
             })?;
         }
     } else {
-        ensure(!matches!(env, Some("1" | "true")), || {
+        let asked = env.filter(|value| matches!(*value, "1" | "true"));
+        ensure(asked.is_none(), || {
+            let value = asked.unwrap_or_default();
             format!(
-                "the head's variable {AUTOSCALER_ENV} asks for an autoscaler; set enableInTreeAutoscaling: true \
-                 to have one"
+                "environment variable {AUTOSCALER_ENV} cannot be set to '{value}' when enableInTreeAutoscaling is \
+                 false. Please set enableInTreeAutoscaling: true to use autoscaler v2"
             )
         })?;
     }
@@ -240,7 +278,8 @@ fn validate_autoscaling(spec: &RayClusterSpec, head: &Container) -> Verdict {
     let own = options.and_then(|options| options.env.as_deref()).unwrap_or_default();
     ensure(!own.iter().any(|variable| variable.name == AUTOSCALER_COMMAND_ENV), || {
         format!(
-            "autoscalerOptions.env must not contain {AUTOSCALER_COMMAND_ENV}, which is set by the operator"
+            "autoscalerOptions.env must not contain {AUTOSCALER_COMMAND_ENV}: it is managed by KubeRay and \
+             injected automatically into the autoscaler container"
         )
     })
 }
@@ -250,16 +289,16 @@ fn validate_auth(spec: &RayClusterSpec) -> Verdict {
     let takes_kubernetes_tokens = auth::takes_kubernetes_tokens(options);
     if !auth::is_enabled(spec) {
         return ensure(!takes_kubernetes_tokens, || {
-            "authOptions.enableK8sTokenAuth needs authOptions.mode: token".to_owned()
+            "authOptions.enableK8sTokenAuth is enabled but authOptions.mode not set to 'token'".to_owned()
         });
     }
     let version = spec.ray_version.as_deref();
-    needs_version("authOptions.mode token", version, TOKENS_SINCE)?;
+    needs_version("authOptions.mode is 'token'", version, TOKENS_SINCE)?;
     if takes_kubernetes_tokens {
-        needs_version("authOptions.enableK8sTokenAuth", version, KUBERNETES_TOKENS_SINCE)?;
+        needs_version("authOptions.enableK8sTokenAuth is enabled", version, KUBERNETES_TOKENS_SINCE)?;
         let secret = options.and_then(|options| options.secret_name.as_deref()).unwrap_or_default();
         ensure(secret.is_empty(), || {
-            "authOptions.enableK8sTokenAuth and authOptions.secretName exclude each other".to_owned()
+            "authOptions.enableK8sTokenAuth is enabled and authOptions.secretName is also set".to_owned()
         })?;
     }
     Ok(())

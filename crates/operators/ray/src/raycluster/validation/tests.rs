@@ -58,7 +58,7 @@ fn message(changes: &[(String, Value)], settings: &Settings) -> String {
 }
 
 #[test]
-fn every_rule_says_what_to_mend() {
+fn every_rule_has_kuberays_words() {
     let v2 = ("/autoscalerOptions".to_owned(), json!({"version": "v2"}));
     let on = ("/enableInTreeAutoscaling".to_owned(), json!(true));
     let cases: Vec<(Vec<(String, Value)>, &str)> = vec![
@@ -68,107 +68,123 @@ fn every_rule_says_what_to_mend() {
         ),
         (
             vec![(at(GROUP, "template/spec/containers"), json!([]))],
-            "worker group small should have at least one container",
+            "workerGroupSpec should have at least one container",
         ),
         (
             vec![
                 (at(HEAD, "resources"), json!({"CPU": "1"})),
                 (at(HEAD, "rayStartParams"), json!({"num-cpus": "1"})),
             ],
-            "both rayStartParams and resources for Head group; remove num-cpus or resources",
+            "resource fields should not be set in both rayStartParams and Resources for Head group; please use only one",
         ),
-        (vec![(at(GROUP, "rayStartParams"), json!({"labels": "a=b"}))], "use the field labels instead"),
-        (vec![(at(GROUP, "labels"), json!({"a b": "c"}))], "invalid label key for small group"),
+        (
+            vec![(at(GROUP, "rayStartParams"), json!({"labels": "a=b"}))],
+            "rayStartParams['labels'] is not supported for small group; please use the top-level Labels field instead",
+        ),
+        (
+            vec![(at(GROUP, "labels"), json!({"a b": "c"}))],
+            "invalid label key for small group: 'a b', error: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+        ),
         (
             vec![(at(GROUP, "labels"), json!({"a": "c/d"}))],
-            "invalid label value for key \"a\" in small group",
+            "invalid label value for key 'a' in small group: 'c/d', error: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
         ),
         (
             vec![(at(GROUP, "minReplicas"), Value::Null)],
-            "must set both minReplicas and maxReplicas when autoscaling is disabled",
+            "worker group small must set both minReplicas and maxReplicas when autoscaling is disabled",
         ),
         (vec![(at(GROUP, "minReplicas"), json!(-1))], "worker group small has negative minReplicas -1"),
         (vec![(at(GROUP, "maxReplicas"), json!(-1))], "worker group small has negative maxReplicas -1"),
-        (vec![(at(GROUP, "minReplicas"), json!(6))], "minReplicas 6 greater than maxReplicas 5"),
+        (
+            vec![(at(GROUP, "minReplicas"), json!(6))],
+            "worker group small has minReplicas 6 greater than maxReplicas 5",
+        ),
+        (vec![(at(GROUP, "numOfHosts"), json!(-2))], "worker group small has negative numOfHosts -2"),
         (
             vec![(at(GROUP, "idleTimeoutSeconds"), json!(-1)), v2.clone()],
-            "negative idleTimeoutSeconds -1; use 0 or more",
+            "worker group small: idleTimeoutSeconds must be non-negative, got -1",
         ),
-        (vec![(at(GROUP, "idleTimeoutSeconds"), json!(1))], "needs autoscalerOptions.version: v2"),
+        (
+            vec![(at(GROUP, "idleTimeoutSeconds"), json!(1))],
+            "worker group small: idleTimeoutSeconds is set, but autoscaler v2 is not enabled. Please set .spec.autoscalerOptions.version to 'v2' (or set RAY_enable_autoscaler_v2 environment variable to 'true' in the head pod if using KubeRay < 1.4.0)",
+        ),
         (
             vec![(at(GROUP, "priority"), json!(1))],
-            "priority of worker group small needs autoscalerOptions.version: v2",
+            "worker group small: priority is set to 1, but autoscaler v2 is not enabled. Priority is only supported with autoscaler v2 enabled",
         ),
         (
             vec![(at(GROUP, "priority"), json!(1)), v2.clone(), ("/rayVersion".into(), json!("2.55.9"))],
-            "priority of worker group small needs rayVersion 2.56.0 or later, got 2.55.9",
+            "worker group small: priority is set, but minimum Ray version is 2.56.0, got 2.55.9",
         ),
-        (vec![(HEAD_ENV.into(), json!({"name": "RAY_REDIS_ADDRESS"}))], "use gcsFaultToleranceOptions"),
+        (
+            vec![(HEAD_ENV.into(), json!({"name": "RAY_REDIS_ADDRESS"}))],
+            "RAY_REDIS_ADDRESS is set which implicitly enables GCS fault tolerance, but GcsFaultToleranceOptions is not set. Please set GcsFaultToleranceOptions to enable GCS fault tolerance",
+        ),
         (
             vec![
                 ("/gcsFaultToleranceOptions".into(), json!({})),
                 (at(HEAD, "rayStartParams"), json!({"redis-password": "x"})),
             ],
-            "use gcsFaultToleranceOptions.redisPassword",
+            "cannot set `redis-password` in rayStartParams when GcsFaultToleranceOptions is enabled - use GcsFaultToleranceOptions.RedisPassword instead",
         ),
         (
             vec![
                 ("/gcsFaultToleranceOptions".into(), json!({})),
                 (HEAD_ENV.into(), json!({"name": "REDIS_PASSWORD"})),
             ],
-            "REDIS_PASSWORD cannot be set",
+            "cannot set `REDIS_PASSWORD` env var in head Pod when GcsFaultToleranceOptions is enabled - use GcsFaultToleranceOptions.RedisPassword instead",
         ),
         (
             vec![
                 ("/gcsFaultToleranceOptions".into(), json!({})),
                 (HEAD_ENV.into(), json!({"name": "RAY_REDIS_ADDRESS"})),
             ],
-            "use gcsFaultToleranceOptions.redisAddress",
+            "cannot set `RAY_REDIS_ADDRESS` env var in head Pod when GcsFaultToleranceOptions is enabled - use GcsFaultToleranceOptions.RedisAddress instead",
         ),
         (
             vec![("/gcsFaultToleranceOptions".into(), json!({"storage": {}}))],
-            "storage belongs to backend rocksdb",
+            "cannot set GcsFaultToleranceOptions.Storage when backend is 'redis' - it only applies to the 'rocksdb' backend",
         ),
         (
             vec![("/gcsFaultToleranceOptions".into(), json!({"backend": "rocksdb", "redisAddress": "x"}))],
-            "redisAddress belongs to backend redis",
+            "cannot set GcsFaultToleranceOptions.RedisAddress when backend is 'rocksdb'",
         ),
         (
             vec![(
                 "/gcsFaultToleranceOptions".into(),
                 json!({"backend": "rocksdb", "storage": {"claimName": "a", "size": "1Gi"}}),
             )],
-            "claimName names an existing claim",
+            "GcsFaultToleranceOptions.Storage.ClaimName is mutually exclusive with size, storageClassName, and accessModes",
         ),
         (
             vec![
                 ("/gcsFaultToleranceOptions".into(), json!({"backend": "rocksdb"})),
                 (HEAD_ENV.into(), json!({"name": "RAY_gcs_storage"})),
             ],
-            "RAY_gcs_storage cannot be set",
+            "cannot set `RAY_gcs_storage` or `RAY_gcs_storage_path` env var in head Pod when the embedded GCS FT backend is used - these are managed by KubeRay",
         ),
         (
             vec![
                 ("/gcsFaultToleranceOptions".into(), json!({"backend": "rocksdb"})),
                 (HEAD_MOUNT.into(), json!({"name": "a", "mountPath": "/data/gcs"})),
             ],
-            "the path /data/gcs of the head belong to backend rocksdb",
+            "cannot set a volume mount named \"gcs-storage\" or mounted at /data/gcs in the head container when the embedded GCS FT backend is used - it is managed by KubeRay",
         ),
         (
             vec![(at(HEAD, "rayStartParams"), json!({"redis-username": "x"}))],
-            "use gcsFaultToleranceOptions.redisUsername",
+            "cannot set redis username in rayStartParams or environment variables - use GcsFaultToleranceOptions.RedisUsername instead",
         ),
         (
             vec![(HEAD_ENV.into(), json!({"name": "REDIS_USERNAME"}))],
-            "use gcsFaultToleranceOptions.redisUsername",
+            "cannot set redis username in rayStartParams or environment variables - use GcsFaultToleranceOptions.RedisUsername instead",
         ),
         (
             vec![(at(GROUP, "suspend"), json!(true)), on.clone()],
-            "cannot be suspended while enableInTreeAutoscaling is true",
+            "worker group small cannot be suspended with Autoscaler enabled",
         ),
         (
             vec![(HEAD_ENV.into(), json!({"name": "RAY_enable_autoscaler_v2", "value": "1"}))],
-            "set enableInTreeAutoscaling: true",
+            "environment variable RAY_enable_autoscaler_v2 cannot be set to '1' when enableInTreeAutoscaling is false. Please set enableInTreeAutoscaling: true to use autoscaler v2",
         ),
         (
             vec![
@@ -176,7 +192,7 @@ fn every_rule_says_what_to_mend() {
                 v2.clone(),
                 on.clone(),
             ],
-            "are both set; remove the variable",
+            "both .spec.autoscalerOptions.version and head Pod env var RAY_enable_autoscaler_v2 are set, please only use the former",
         ),
         (
             vec![
@@ -184,106 +200,124 @@ fn every_rule_says_what_to_mend() {
                 v2.clone(),
                 on.clone(),
             ],
-            "restartPolicy for head Pod should be Never or unset",
+            "restartPolicy for head Pod should be Never or unset when using autoscaler V2",
         ),
         (
             vec![(at(GROUP, "template/spec/restartPolicy"), json!("Always")), v2.clone(), on.clone()],
-            "restartPolicy for worker group small should be Never or unset",
+            "restartPolicy for worker group small should be Never or unset when using autoscaler V2",
         ),
         (
             vec![("/autoscalerOptions".into(), json!({"idleTimeoutSeconds": -1}))],
-            "must be non-negative, got -1",
+            "autoscalerOptions.idleTimeoutSeconds must be non-negative, got -1",
         ),
         (
             vec![(
                 "/autoscalerOptions".into(),
                 json!({"env": [{"name": "KUBERAY_GEN_AUTOSCALER_START_CMD"}]}),
             )],
-            "must not contain KUBERAY_GEN_AUTOSCALER_START_CMD",
+            "autoscalerOptions.env must not contain KUBERAY_GEN_AUTOSCALER_START_CMD: it is managed by KubeRay and injected automatically into the autoscaler container",
         ),
-        (vec![("/historyServerOptions".into(), json!({}))], "collectorOptions must be set"),
+        (
+            vec![("/historyServerOptions".into(), json!({}))],
+            "historyServerOptions.collectorOptions must be set",
+        ),
         (
             vec![("/historyServerOptions".into(), json!({"collectorOptions": {}}))],
-            "collectorOptions.image must be set",
+            "historyServerOptions.collectorOptions.image must be set",
         ),
-        (vec![collector(&json!([{"name": "POD_IP"}]))], "must not contain POD_IP"),
-        (vec![collector(&json!([]))], "must contain STORAGE_BACKEND"),
-        (vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "gcs"}]))], "must contain GCS_BUCKET"),
-        (vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "s3"}]))], "must contain S3_REGION"),
+        (
+            vec![collector(&json!([{"name": "POD_IP"}]))],
+            "historyServerOptions.collectorOptions.env must not contain POD_IP: it is managed by KubeRay and injected automatically into the collector container",
+        ),
+        (
+            vec![collector(&json!([]))],
+            "STORAGE_BACKEND environment variable must be set with a literal string value in historyServerOptions.collectorOptions.env",
+        ),
+        (
+            vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "gcs"}]))],
+            "GCS_BUCKET environment variable must be set when STORAGE_BACKEND is GCS",
+        ),
+        (
+            vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "s3"}]))],
+            "S3_REGION environment variable must be set when STORAGE_BACKEND is S3",
+        ),
         (
             vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "AliyunOSS"}]))],
-            "must contain OSS_BUCKET",
+            "OSS_BUCKET environment variable must be set when STORAGE_BACKEND is ALIYUNOSS",
         ),
         (
             vec![collector(&json!([{"name": "STORAGE_BACKEND", "value": "AzureBlob"}]))],
-            "AZURE_STORAGE_CONNECTION_STRING",
+            "either AZURE_STORAGE_CONNECTION_STRING or AZURE_STORAGE_ACCOUNT_URL environment variable must be set when STORAGE_BACKEND is AZUREBLOB",
         ),
         (
             vec![collector(&json!([
                 {"name": "STORAGE_BACKEND", "value": "AzureBlob"},
                 {"name": "AZURE_STORAGE_AUTH_MODE", "value": "workload_identity"},
             ]))],
-            "AZURE_STORAGE_ACCOUNT_URL",
+            "AZURE_STORAGE_ACCOUNT_URL environment variable must be set when STORAGE_BACKEND is AZUREBLOB and AZURE_STORAGE_AUTH_MODE is workload_identity",
         ),
         (
             vec![
                 collector(&json!([{"name": "STORAGE_BACKEND", "value": "local"}])),
                 (at(GROUP, "template/spec/containers/1"), json!({"name": "ray-history-collector"})),
             ],
-            "the template of small must not have a container named ray-history-collector",
+            "worker group small pod template must not define a container with name 'ray-history-collector' when history server collector options are enabled",
         ),
         (
             vec![("/authOptions".into(), json!({"mode": "token"})), ("/rayVersion".into(), Value::Null)],
-            "authOptions.mode token needs rayVersion 2.52.0 or later, and none is given",
+            "authOptions.mode is 'token' but RayVersion was not specified. Ray version 2.52.0 or later is required",
         ),
         (
             vec![("/authOptions".into(), json!({"mode": "token"})), ("/rayVersion".into(), json!("new"))],
-            "could not parse \"new\" as version",
+            "authOptions.mode is 'token' but RayVersion format is invalid: new, could not parse \"new\" as version",
         ),
         (
             vec![("/authOptions".into(), json!({"mode": "token"})), ("/rayVersion".into(), json!("2.51.9"))],
-            "needs rayVersion 2.52.0 or later, got 2.51.9",
+            "authOptions.mode is 'token' but minimum Ray version is 2.52.0, got 2.51.9",
         ),
         (
             vec![
                 ("/authOptions".into(), json!({"mode": "token", "enableK8sTokenAuth": true})),
                 ("/rayVersion".into(), json!("2.54.0")),
             ],
-            "needs rayVersion 2.55.0 or later",
+            "authOptions.enableK8sTokenAuth is enabled but minimum Ray version is 2.55.0, got 2.54.0",
         ),
         (
             vec![(
                 "/authOptions".into(),
                 json!({"mode": "token", "enableK8sTokenAuth": true, "secretName": "s"}),
             )],
-            "exclude each other",
+            "authOptions.enableK8sTokenAuth is enabled and authOptions.secretName is also set",
         ),
-        (vec![("/authOptions".into(), json!({"enableK8sTokenAuth": true}))], "needs authOptions.mode: token"),
+        (
+            vec![("/authOptions".into(), json!({"enableK8sTokenAuth": true}))],
+            "authOptions.enableK8sTokenAuth is enabled but authOptions.mode not set to 'token'",
+        ),
         (
             vec![("/networkPolicy".into(), json!({"mode": "DenyAllEgress", "head": {"ingressRules": [{}]}}))],
-            "networkPolicy.head.ingressRules has no effect in mode DenyAllEgress",
+            "networkPolicy.head.ingressRules cannot be set when mode is \"DenyAllEgress\" (ingress is not restricted)",
         ),
         (
             vec![(
                 "/networkPolicy".into(),
                 json!({"mode": "DenyAllIngress", "worker": {"egressRules": [{}]}}),
             )],
-            "networkPolicy.worker.egressRules has no effect in mode DenyAllIngress",
+            "networkPolicy.worker.egressRules cannot be set when mode is \"DenyAllIngress\" (egress is not restricted)",
         ),
         (
             vec![("/networkPolicy".into(), json!({"workerGroups": [{"groupName": "other"}]}))],
-            "networkPolicy.workerGroups[other] does not match any group name",
+            "networkPolicy.workerGroups[\"other\"] does not match any group name in workerGroupSpecs",
         ),
         (
             vec![("/networkPolicy".into(), json!({})), (at(GROUP, "groupName"), json!("Upper"))],
-            "worker group name \"Upper\" becomes part of a NetworkPolicy's name",
+            "worker group name \"Upper\" must be a valid DNS1123 label when networkPolicy is enabled (it is embedded in the NetworkPolicy name): [a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')]",
         ),
         (
             vec![
                 ("/tlsOptions".into(), json!({"enabled": true})),
                 (HEAD_ENV.into(), json!({"name": "RAY_USE_TLS"})),
             ],
-            "RAY_USE_TLS cannot be set in the head",
+            "cannot set RAY_USE_TLS environment variable in head Pod when tlsOptions is set - the operator manages TLS configuration automatically",
         ),
         (
             vec![
@@ -293,19 +327,18 @@ fn every_rule_says_what_to_mend() {
                     json!({"name": "ray-tls", "mountPath": "/x"}),
                 ),
             ],
-            "cannot be used in worker group small",
+            "cannot use volume mount named \"ray-tls\" in worker group \"small\" when tlsOptions is set - the operator manages TLS configuration automatically",
         ),
         (
             vec![
                 ("/tlsOptions".into(), json!({"enabled": true})),
                 ("/autoscalerOptions".into(), json!({"env": [{"name": "RAY_TLS_CA_CERT"}]})),
             ],
-            "RAY_TLS_CA_CERT cannot be set in autoscalerOptions",
+            "cannot set RAY_TLS_CA_CERT environment variable in autoscalerOptions.env when tlsOptions is set - the operator manages TLS configuration for the autoscaler automatically",
         ),
     ];
     for (changes, expected) in cases {
-        let message = message(&changes, &every_gate());
-        assert!(message.contains(expected), "{changes:?}\n  {message:?}\n  {expected:?}");
+        assert_eq!(message(&changes, &every_gate()), expected, "{changes:?}");
     }
 }
 
@@ -346,19 +379,29 @@ fn what_is_right_passes() {
 
 #[test]
 fn what_needs_a_gate_names_it() {
-    for (field, value, gate) in [
-        ("/historyServerOptions", json!({}), "RayClusterHistoryServer"),
-        ("/networkPolicy", json!({}), "RayClusterNetworkPolicy"),
-        ("/tlsOptions", json!({}), "RayClusterMTLS"),
-        ("/gcsFaultToleranceOptions", json!({"backend": "rocksdb"}), "GCSFaultToleranceEmbeddedStorage"),
+    for (field, value, expected) in [
+        ("/historyServerOptions", json!({}), "RayClusterHistoryServer feature gate is not enabled"),
+        (
+            "/networkPolicy",
+            json!({}),
+            "spec.networkPolicy requires the RayClusterNetworkPolicy feature gate to be enabled",
+        ),
+        ("/tlsOptions", json!({}), "spec.tlsOptions requires the RayClusterMTLS feature gate to be enabled"),
+        (
+            "/gcsFaultToleranceOptions",
+            json!({"backend": "rocksdb"}),
+            "the embedded RocksDB GCS fault tolerance backend (GcsFaultToleranceOptions.Backend: 'rocksdb') requires the \
+             GCSFaultToleranceEmbeddedStorage feature gate to be enabled",
+        ),
     ] {
-        let message = message(&[(field.to_owned(), value)], &Settings::default());
-        assert!(message.contains(gate), "{message}");
+        assert_eq!(message(&[(field.to_owned(), value)], &Settings::default()), expected);
     }
     let mut settings = Settings::default();
     settings.gates.job_deletion_policy = false;
-    let message = message(&[(at(GROUP, "suspend"), json!(true))], &settings);
-    assert!(message.contains("RayJobDeletionPolicy"), "{message}");
+    assert_eq!(
+        message(&[(at(GROUP, "suspend"), json!(true))], &settings),
+        "worker group small can be suspended only when the RayJobDeletionPolicy feature gate is enabled"
+    );
 }
 
 #[test]
@@ -368,8 +411,16 @@ fn annotations_of_fault_tolerance_exclude_the_options() {
         let spec = spec(&[("/gcsFaultToleranceOptions", options)]);
         validate_spec(&spec, &annotations, &Settings::default()).err().unwrap_or_default()
     };
-    assert!(with("ray.io/ft-enabled", "false", json!({})).contains("remove the annotation"));
-    assert!(with("ray.io/external-storage-namespace", "a", json!({})).contains("externalStorageNamespace"));
+    assert_eq!(
+        with("ray.io/ft-enabled", "false", json!({})),
+        "ray.io/ft-enabled annotation and GcsFaultToleranceOptions are both set. Please use only \
+         GcsFaultToleranceOptions to configure GCS fault tolerance"
+    );
+    assert_eq!(
+        with("ray.io/external-storage-namespace", "a", json!({})),
+        "cannot set `ray.io/external-storage-namespace` annotation when GcsFaultToleranceOptions is enabled - use \
+         GcsFaultToleranceOptions.ExternalStorageNamespace instead"
+    );
     assert_eq!(with("ray.io/ft-enabled", "true", Value::Null), "");
 }
 
@@ -381,9 +432,15 @@ fn names_leave_room_for_what_is_appended() {
         validate_metadata(&cluster).err().unwrap_or_default()
     };
     assert_eq!(named(&"a".repeat(53)), "");
-    assert!(named(&"a".repeat(54)).contains("no more than 53 characters"));
-    assert!(named("1a").contains("DNS1035"));
-    assert!(named("a.b").contains("DNS1035"));
+    assert_eq!(named(&"a".repeat(54)), "RayCluster name should be no more than 53 characters");
+    for name in ["1a", "a.b"] {
+        assert_eq!(
+            named(name),
+            "RayCluster name should be a valid DNS1035 label: [a DNS-1035 label must consist of lower case alphanumeric \
+             characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. \
+             'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')]"
+        );
+    }
 }
 
 #[test]
@@ -403,7 +460,10 @@ fn upgrades_are_decided_by_the_owner() {
     };
     assert!(validate_upgrade_strategy(&cluster).is_ok());
     cluster.metadata.labels = Some([("ray.io/originated-from-crd".to_owned(), "RayJob".to_owned())].into());
-    assert!(validate_upgrade_strategy(&cluster).unwrap_err().contains("created by RayJob"));
+    assert_eq!(
+        validate_upgrade_strategy(&cluster).unwrap_err(),
+        "upgradeStrategy cannot be set when RayCluster is created by RayJob"
+    );
 }
 
 #[test]
@@ -413,7 +473,10 @@ fn pods_that_restart_under_the_old_autoscaler_are_worth_a_warning() {
         ("/autoscalerOptions", json!({"version": "v1"})),
         ("/workerGroupSpecs/0/template/spec/restartPolicy", json!("Always")),
     ];
-    assert!(restart_warning(&spec(&changes)).unwrap().contains("worker group small"));
+    assert_eq!(
+        restart_warning(&spec(&changes)).unwrap(),
+        "restartPolicy for worker groups [small] should be Never or unset when using autoscaler V1"
+    );
     changes.pop();
     assert_eq!(restart_warning(&spec(&changes)), None);
 }

@@ -89,24 +89,63 @@ fn mistakes_are_told() {
     for (spec, expected) in [
         (
             json!({"schedule": "CRON_TZ=UTC * * * * *"}),
-            "schedule must not contain TZ or CRON_TZ; set timeZone instead",
+            "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
         ),
-        (json!({"schedule": "61 * * * *"}), "schedule: minute: 61 is above the maximum 59"),
-        (json!({"timeZone": "Mars/Olympus"}), "timeZone: unknown time zone \"Mars/Olympus\""),
+        (json!({"schedule": ""}), "invalid cron schedule: empty spec string"),
+        (
+            json!({"schedule": "* * * *"}),
+            "invalid cron schedule: expected exactly 5 fields, found 4: [* * * *]",
+        ),
+        (
+            json!({"schedule": "61 * * * *"}),
+            "invalid cron schedule: end of range (61) above maximum (59): 61",
+        ),
+        (
+            json!({"schedule": "* * 0 * *"}),
+            "invalid cron schedule: beginning of range (0) below minimum (1): 0",
+        ),
+        (
+            json!({"schedule": "9-5 * * * *"}),
+            "invalid cron schedule: beginning of range (9) beyond end of range (5): 9-5",
+        ),
+        (
+            json!({"schedule": "*/0 * * * *"}),
+            "invalid cron schedule: step of range should be a positive number: */0",
+        ),
+        (json!({"schedule": "1-2-3 * * * *"}), "invalid cron schedule: too many hyphens: 1-2-3"),
+        (json!({"schedule": "*/1/2 * * * *"}), "invalid cron schedule: too many slashes: */1/2"),
+        (
+            json!({"schedule": "x * * * *"}),
+            "invalid cron schedule: failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax",
+        ),
+        (json!({"schedule": "*/-5 * * * *"}), "invalid cron schedule: negative number (-5) not allowed: -5"),
+        (json!({"schedule": "@often"}), "invalid cron schedule: unrecognized descriptor: @often"),
+        (
+            json!({"schedule": "@every now"}),
+            "invalid cron schedule: failed to parse duration @every now: time: invalid duration \"now\"",
+        ),
+        (json!({"timeZone": "Mars/Olympus"}), "invalid time zone: unknown time zone Mars/Olympus"),
+        (
+            json!({"timeZone": ""}),
+            "timeZone must not be empty string, omit the field to use the local time zone of the KubeRay operator",
+        ),
         (
             json!({"jobTemplate": {"activeDeadlineSeconds": 0}}),
-            "invalid RayJob template: The RayJob spec is invalid: activeDeadlineSeconds",
+            "invalid RayJob template: The RayJob spec is invalid: activeDeadlineSeconds must be a positive integer",
         ),
     ] {
         let plan = replayed::<CronController>(&observed(spec, Value::Null));
         assert!(plan.steps.is_empty() && plan.status.is_none(), "{expected}");
         let event = &plan.events[0];
         assert_eq!(event.reason, "InvalidRayCronJobSpec");
-        assert!(event.note.contains(expected), "{}", event.note);
+        let (_, told) = event.note.split_once(": ").unwrap();
+        assert_eq!(told, expected);
+        assert!(event.note.starts_with("ns/"), "{}", event.note);
     }
     let mut long = observed(json!({}), Value::Null);
     let mut object = long.cron.object.clone();
     object.metadata.name = Some("n".repeat(37));
     long.cron = std::sync::Arc::new(entry("ns", &"n".repeat(37), object));
-    assert!(replayed::<CronController>(&long).events[0].note.contains("no more than 36 characters"));
+    let told = &replayed::<CronController>(&long).events[0].note;
+    assert!(told.ends_with(": RayCronJob name should be no more than 36 characters"), "{told}");
 }

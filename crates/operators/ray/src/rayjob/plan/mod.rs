@@ -14,14 +14,14 @@ pub(super) mod submission;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
-use quintet_api::ray::events;
+use quintet_api::ray::events as event_reasons;
 use quintet_api::ray::reasons;
 use quintet_api::ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus};
-use quintet_controller::{Action, ApiKind, Event, Next, StatusPatch, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, StatusPatch, cache::Entry};
 use serde_json::json;
 
 use super::{
-    Observed, Plan, Step, objects,
+    Observed, Plan, Step, events, objects,
     status::State,
     validation::{Invalid, Mode, validate},
 };
@@ -111,6 +111,12 @@ impl<'a> Draft<'a> {
 
     pub(super) fn job(&self) -> &'a RayJob {
         self.observed.object()
+    }
+
+    /// The cluster of this attempt.
+    pub(super) fn cluster_key(&self) -> ObjectKey {
+        let namespace = self.observed.job.key.namespace().unwrap_or_default();
+        ObjectKey::new(namespace, self.status.ray_cluster_name.as_deref().unwrap_or_default())
     }
 
     /// The time `seconds` after this attempt began.
@@ -220,7 +226,7 @@ fn finalize(observed: &Observed) -> Plan {
                 STOPPING.as_mins(),
                 cluster.key
             );
-            events.push(Event::warning(events::FAILED_TO_STOP_RAY_JOB, "Delete", note));
+            events.push(Event::warning(event_reasons::FAILED_TO_STOP_RAY_JOB, "Delete", note));
         } else {
             let stop = JobRequest::StopJob { at: Address::of(&cluster.object, &host), id };
             steps.push(Action::Call(stop).into());
@@ -238,7 +244,7 @@ fn refuse(observed: &Observed, state: State, invalid: &Invalid) -> Plan {
     if is_known {
         return Plan::awaiting(invalid.message.clone());
     }
-    draft.events.push(Event::warning(invalid.reason, "Validate", invalid.message.clone()));
+    draft.events.push(events::invalid(&observed.job.key, invalid));
     if state.is_terminal() {
         return draft.done(Next::AwaitChange);
     }
@@ -338,7 +344,7 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
     match prepare_scheduler(&draft) {
         Ok(steps) => draft.steps.extend(steps),
         Err(error) => {
-            let event = Event::warning(events::FAILED_TO_CREATE_RAY_CLUSTER, "Create", error);
+            let event = events::failed_to_create_cluster(&draft.cluster_key(), &error);
             return Plan { events: vec![event], next, ..Plan::default() };
         }
     }
@@ -366,6 +372,8 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
         return draft.done(next);
     };
     draft.status.dashboard_url = Some(host);
+    // What clients read of the cluster is that it is ready: nothing before the first answer of Ray would say so.
+    draft.status.ray_cluster_status = cluster_status.cloned();
     match Mode::of(&job.spec) {
         Mode::Interactive => return draft.transition(State::Waiting),
         Mode::K8sJob => match ensure_submitter(&mut draft, &cluster.object) {
@@ -397,21 +405,15 @@ fn prepare_scheduler(draft: &Draft<'_>) -> Result<Vec<Step>, String> {
 /// Makes the cluster, unless the user has to make it.
 pub(super) fn ensure_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
     let (observed, job) = (draft.observed, draft.job());
-    let namespace = observed.job.key.namespace().unwrap_or_default();
     if let Some(name) = selected_cluster(job) {
-        let note = format!(
-            "RayCluster {namespace}/{name} set in the clusterSelector is not found. It must be created manually"
-        );
-        return Err(Event::warning(events::RAY_CLUSTER_NOT_FOUND, "Validate", note));
+        let namespace = observed.job.key.namespace().unwrap_or_default();
+        return Err(events::cluster_not_found(&ObjectKey::new(namespace, name)));
     }
-    let name = draft.status.ray_cluster_name.clone().unwrap_or_default();
-    let cluster = objects::cluster(job, &name, &observed.settings).map_err(|error| {
-        let note = format!("Failed to create RayCluster {namespace}/{name}: {error}");
-        Event::warning(events::FAILED_TO_CREATE_RAY_CLUSTER, "Create", note)
-    })?;
-    let note = format!("Created RayCluster {namespace}/{name}");
+    let key = draft.cluster_key();
+    let cluster = objects::cluster(job, key.name(), &observed.settings)
+        .map_err(|error| events::failed_to_create_cluster(&key, &error))?;
     let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
-    draft.steps.push(create.with_event(Event::normal(events::CREATED_RAY_CLUSTER, "Create", note)));
+    draft.steps.push(create.with_event(events::created_cluster(&key)));
     Ok(())
 }
 
@@ -419,10 +421,7 @@ pub(super) fn ensure_cluster(draft: &mut Draft<'_>) -> Result<(), Event> {
 /// making it again does not submit twice.
 pub(super) fn ensure_submitter(draft: &mut Draft<'_>, cluster: &RayCluster) -> Result<bool, Event> {
     let observed = draft.observed;
-    let refusal = |error: &str| {
-        let note = format!("Failed to create new Kubernetes Job {}: {error}", observed.job.key);
-        Event::warning(events::FAILED_TO_CREATE_RAY_JOB_SUBMITTER, "Create", note)
-    };
+    let refusal = |error: &str| events::failed_to_create_submitter(&observed.job.key, error);
     if observed.own_submitter().is_some_and(|submitter| !submitter.deleting) {
         return Ok(true);
     }
@@ -434,15 +433,20 @@ pub(super) fn ensure_submitter(draft: &mut Draft<'_>, cluster: &RayCluster) -> R
     }
     let submitter = objects::submitter(draft.job(), &draft.status, cluster, &observed.settings);
     let submitter = submitter.map_err(|error| refusal(&error))?;
-    let note = format!("Created Kubernetes Job {}", observed.job.key);
     let create = Action::create(ApiKind::of::<Job>(), &submitter);
-    draft.steps.push(create.with_event(Event::normal(events::CREATED_RAY_JOB_SUBMITTER, "Create", note)));
+    draft.steps.push(create.with_event(events::created_submitter(&observed.job.key)));
     Ok(true)
+}
+
+/// When this attempt began, as upstream's messages give it.
+fn started(draft: &Draft<'_>) -> String {
+    let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
+    start.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string()
 }
 
 pub(super) fn miss_deadline(draft: Draft<'_>) -> Plan {
     let seconds = draft.job().spec.active_deadline_seconds.unwrap_or_default();
-    let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
+    let start = started(&draft);
     let message = format!(
         "The RayJob has passed the activeDeadlineSeconds. StartTime: {start}. ActiveDeadlineSeconds: {seconds}"
     );
@@ -451,7 +455,7 @@ pub(super) fn miss_deadline(draft: Draft<'_>) -> Plan {
 
 fn miss_pre_running_deadline(draft: Draft<'_>) -> Plan {
     let seconds = draft.job().spec.pre_running_deadline_seconds.unwrap_or_default();
-    let start = draft.status.start_time.as_ref().map(|time| time.0).unwrap_or_default();
+    let start = started(&draft);
     let message = format!(
         "The RayJob has passed the preRunningDeadlineSeconds. StartTime: {start}. \
          PreRunningDeadlineSeconds: {seconds}"
@@ -470,7 +474,13 @@ fn wait_for_user(mut draft: Draft<'_>) -> Plan {
             draft.status.job_id = Some(id);
             draft.transition(State::Running)
         }
-        None => Plan { next: at_first(now, [deadline]), ..Plan::default() },
+        None => {
+            // Users look here for how the cluster is that they are to submit to.
+            if let Some(cluster) = &draft.observed.cluster {
+                draft.status.ray_cluster_status.clone_from(&cluster.object.status);
+            }
+            draft.done(at_first(now, [deadline]))
+        }
     }
 }
 
@@ -489,12 +499,8 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
     if let Some(submitter) = submitter {
         is_clear = false;
         if !submitter.deleting {
-            let note = format!("Deleted Kubernetes Job {}", submitter.key);
-            draft.steps.push(Action::delete(ApiKind::of::<Job>(), submitter).with_event(Event::normal(
-                events::DELETED_RAY_JOB_SUBMITTER,
-                "Delete",
-                note,
-            )));
+            let delete = Action::delete(ApiKind::of::<Job>(), submitter);
+            draft.steps.push(delete.with_event(events::deleted_submitter(&submitter.key)));
         }
     }
     if !is_clear {
@@ -516,12 +522,7 @@ fn tear_down(mut draft: Draft<'_>, state: State) -> Plan {
 
 /// Deletes a RayJob's cluster.
 pub(super) fn delete_cluster(cluster: &Entry<RayCluster>) -> Step {
-    let note = format!("Deleted RayCluster {}", cluster.key);
-    Action::delete(ApiKind::of::<RayCluster>(), cluster).with_event(Event::normal(
-        events::DELETED_RAY_CLUSTER,
-        "Delete",
-        note,
-    ))
+    Action::delete(ApiKind::of::<RayCluster>(), cluster).with_event(events::deleted_cluster(&cluster.key))
 }
 
 /// Suspends every worker group of a cluster that is not suspended yet.
@@ -542,6 +543,5 @@ pub(super) fn suspend_workers(cluster: &Entry<RayCluster>) -> Step {
         patch_kind: quintet_controller::plan::PatchKind::Json,
         patch: operations.collect(),
     };
-    let note = format!("Updated RayCluster {}: all worker groups are suspended", cluster.key);
-    action.with_event(Event::normal(events::UPDATED_RAY_CLUSTER, "Update", note))
+    action.with_event(events::suspended_workers(&cluster.key))
 }

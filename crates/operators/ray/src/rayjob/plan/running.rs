@@ -2,10 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
-use quintet_api::ray::events;
 use quintet_api::ray::reasons;
 use quintet_api::ray::v1::{RayCluster, RayJobInfo};
-use quintet_controller::{Action, ApiKind, Event, Next, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, cache::Entry};
 
 use super::{
     Draft, at_first, ensure_cluster, ensure_submitter, has_passed, miss_deadline, poll, selected_cluster,
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::{
     dashboard::{JobInfo, JobPoll, JobRequest, JobStatus},
-    k8s_service::update,
+    k8s_service::{events as service_events, update},
     rayjob::{Observed, Plan, Step, objects, status::State, validation::Mode},
 };
 
@@ -44,6 +43,7 @@ pub(crate) fn plan(mut draft: Draft<'_>) -> Plan {
         failing_since.and_then(|since| since.checked_add(settings.job_status_check_timeout).ok());
     if let (true, Some(since)) = (has_passed(observed.now, check_ends), failing_since) {
         let seconds = settings.job_status_check_timeout.as_secs();
+        let since = date_time(since);
         let message =
             format!("Job status checks have been failing since {since}; exceeded timeout of {seconds}s");
         return draft.fail(reasons::JOB_STATUS_CHECK_TIMEOUT_EXCEEDED, message);
@@ -71,10 +71,10 @@ pub(crate) fn plan(mut draft: Draft<'_>) -> Plan {
 }
 
 fn out_of_grace(mut draft: Draft<'_>, recorded: &str) -> Plan {
-    let seconds = draft.observed.settings.job_transition_grace.as_secs();
     draft.status.reason = Some(reasons::JOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_EXCEEDED.to_owned());
-    draft.status.message =
-        Some(format!("The Ray job ended as {recorded}, but the RayJob did not follow within {seconds}s"));
+    let message = "JobDeploymentStatus does not transition to Complete or Failed within the grace period after \
+                   JobStatus reaches a terminal state.";
+    draft.status.message = Some(message.to_owned());
     draft.transition(if recorded == "FAILED" { State::Failed } else { State::Complete })
 }
 
@@ -186,11 +186,16 @@ fn submitter_failed(draft: Draft<'_>, message: &str) -> Plan {
 
 fn submitter_left(mut draft: Draft<'_>, at: Timestamp) -> Plan {
     draft.status.job_status = Some("FAILED".to_owned());
-    let seconds = SUBMITTER_GRACE.as_secs();
+    let (at, seconds) = (date_time(at), SUBMITTER_GRACE.as_secs());
     let message = format!(
         "The RayJob submitter finished at {at} but the ray job did not reach terminal state within {seconds}s"
     );
     draft.fail(reasons::JOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_EXCEEDED, message)
+}
+
+/// A time as upstream's messages give it.
+fn date_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// Ray does not know the job: the operator submits it, again if Ray has lost it.
@@ -219,14 +224,12 @@ fn head_service(observed: &Observed, cluster: &Entry<RayCluster>) -> Result<Opti
     }
     let wanted = objects::head_service(job, &cluster.object, &observed.settings);
     let Some(live) = &observed.head_service else {
-        let key = wanted.metadata.name.clone().unwrap_or_default();
         let namespace = observed.job.key.namespace().unwrap_or_default();
-        let note = format!("Created service {namespace}/{key}");
-        let event = Event::normal(events::CREATED_SERVICE, "Create", note);
-        return Ok(Some(Action::create(ApiKind::of::<Service>(), &wanted).with_event(event)));
+        let key = ObjectKey::new(namespace, wanted.metadata.name.as_deref().unwrap_or_default());
+        let create = Action::create(ApiKind::of::<Service>(), &wanted);
+        return Ok(Some(create.with_event(service_events::created(&key))));
     };
     update::refuse_foreign(live, observed.job.uid.as_str())?;
-    let note = format!("Updated service {}", live.key);
     let update = update::to_select(live, &wanted);
-    Ok(update.map(|update| update.with_event(Event::normal(events::UPDATED_SERVICE, "Update", note))))
+    Ok(update.map(|update| update.with_event(service_events::updated(&live.key))))
 }

@@ -77,7 +77,9 @@ fn of_container(container: &ContainerView, restarts: bool) -> Progress {
         Some((code, reason, _)) => {
             format!("Ray head pod container {CONTAINER} terminated with exit code {code}: {reason}")
         }
-        None => format!("Ray head pod container {CONTAINER} failed {} times", container.restarts),
+        None => format!(
+            "Ray head pod submitter container {CONTAINER} terminated after exceeding the maximum restart count"
+        ),
     });
     Progress { failure, finished_at: ended.and_then(|(_, _, at)| at) }
 }

@@ -141,6 +141,13 @@ fn the_cluster_is_made_and_its_status_copied() {
     assert_eq!(status.ray_cluster_status.unwrap().state.as_deref(), Some("suspended"));
     let copied = initializing(json!({"rayClusterStatus": {"state": "suspended"}}));
     assert!(self::world(json!({}), copied).with_cluster("suspended").plan().is_empty(), "once");
+    for (spec, state) in [(json!({}), "Running"), (json!({"submissionMode": "InteractiveMode"}), "Waiting")] {
+        let stale = initializing(json!({"rayClusterStatus": {"state": "suspended"}}));
+        let world = self::world(spec, stale).with_cluster("ready");
+        let status = world.status_after(&world.plan());
+        assert_eq!(status.job_deployment_status.as_deref(), Some(state));
+        assert_eq!(status.ray_cluster_status.unwrap().state.as_deref(), Some("ready"), "in {state}");
+    }
 }
 
 #[test]
@@ -254,6 +261,11 @@ fn waiting() {
             ("ValidationFailed", "ValidationFailed", ""),
         ),
     ]);
+    let mut stale = waiting();
+    merge(&mut stale, &json!({"rayClusterStatus": {"state": "ready"}}));
+    let changed = world(interactive(json!({})), stale).with_cluster("suspended");
+    let copied = changed.status_after(&changed.plan()).ray_cluster_status.unwrap();
+    assert_eq!(copied.state.as_deref(), Some("suspended"), "the copy follows the cluster");
     let idle = world(interactive(json!({"preRunningDeadlineSeconds": 160})), waiting()).plan();
     assert!(idle.status.is_none() && after(idle.next) == Some(60));
 }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use quintet_api::ray::events;
 use quintet_api::ray::v1::{RayCluster, RayClusterSpec, RayServiceClusterStatus};
-use quintet_controller::{Action, ApiKind, Event, cache::Entry, plan::PatchKind};
+use quintet_controller::{Action, ApiKind, ObjectKey, cache::Entry, plan::PatchKind};
 use serde_json::json;
 
 use super::Draft;
@@ -13,8 +12,10 @@ use crate::{
     k8s_service::update,
     labels, names,
     rayservice::{
+        events::{self, Deletion},
         objects::{self, APPLIED_CONFIG, DELETE_AFTER},
-        status, upgrade,
+        status,
+        upgrade::{self, Side},
     },
     spec_hash::upgrade_hash,
     watches::ServiceView,
@@ -133,12 +134,12 @@ pub(crate) fn follow(draft: &mut Draft<'_>, decision: Decision) {
         Decision::Create => create(draft),
         Decision::UpdateActive => {
             if let Some(cluster) = &draft.observed.active.cluster {
-                update(draft, cluster);
+                update(draft, Side::Active, cluster);
             }
         }
         Decision::UpdatePending => {
             if let Some(cluster) = &draft.observed.pending.cluster {
-                update(draft, cluster);
+                update(draft, Side::Pending, cluster);
             }
         }
     }
@@ -168,14 +169,13 @@ fn create(draft: &mut Draft<'_>) {
     let starts_small = upgrade::is_incremental(&observed.object().spec, &observed.settings)
         && observed.active.cluster.is_some();
     let cluster = objects::cluster(observed.object(), &name, starts_small, &observed.settings);
-    let namespace = observed.service.key.namespace().unwrap_or_default();
-    let note = format!("Created the RayCluster {namespace}/{name}");
+    let key = ObjectKey::new(observed.service.key.namespace().unwrap_or_default(), &name);
     let create = Action::create(ApiKind::of::<RayCluster>(), &cluster);
-    draft.steps.push(create.with_event(Event::normal(events::CREATED_RAY_CLUSTER, "Create", note)));
+    draft.steps.push(create.with_event(events::created_cluster(&key)));
 }
 
 /// Replaces spec, labels and annotations of a cluster. Whether it is suspended is for queueing to say.
-fn update(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
+fn update(draft: &mut Draft<'_>, side: Side, cluster: &Entry<RayCluster>) {
     let observed = draft.observed;
     let (given, mut annotations) = objects::cluster_metadata(observed.object(), &observed.settings);
     for ours in [APPLIED_CONFIG, DELETE_AFTER] {
@@ -199,8 +199,7 @@ fn update(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
         patch_kind: PatchKind::Json,
         patch,
     };
-    let note = format!("Updated the RayCluster {}", cluster.key);
-    draft.steps.push(action.with_event(Event::normal(events::UPDATED_RAY_CLUSTER, "Update", note)));
+    draft.steps.push(action.with_event(events::updated_cluster(side, &cluster.key)));
 }
 
 /// Deletes clusters that are neither active nor pending, each some time after it was first seen so. The time is
@@ -216,7 +215,7 @@ pub(crate) fn delete_dangling(draft: &mut Draft<'_>) {
         }
         let marked = annotation(&cluster.object, DELETE_AFTER).and_then(|text| text.parse().ok());
         match marked {
-            Some(time) if time <= observed.now => draft.steps.push(delete(&cluster)),
+            Some(time) if time <= observed.now => draft.steps.push(delete(&cluster, Deletion::Unused)),
             Some(time) => draft.requeue_at(time),
             None => {
                 let later = observed.now.checked_add(SignedDuration::from_secs(delay.into()));
@@ -238,11 +237,8 @@ pub(crate) fn dangling(draft: &Draft<'_>) -> Vec<Arc<Entry<RayCluster>>> {
 }
 
 /// Deletes a cluster of a service.
-pub(crate) fn delete(cluster: &Entry<RayCluster>) -> super::Step {
-    let note = format!("Deleted the RayCluster {}", cluster.key);
-    Action::delete(ApiKind::of::<RayCluster>(), cluster).with_event(Event::normal(
-        events::DELETED_RAY_CLUSTER,
-        "Delete",
-        note,
-    ))
+pub(crate) fn delete(cluster: &Entry<RayCluster>, why: Deletion) -> super::Step {
+    let kind = ApiKind::of::<RayCluster>();
+    let deleted = events::deleted(&kind.kind, &cluster.key, why);
+    Action::delete(kind, cluster).with_event(deleted)
 }

@@ -3,14 +3,15 @@
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use quintet_api::ray::v1::{ClusterUpgradeOptions, RayServiceClusterStatus};
-use quintet_api::ray::{events, reasons};
+use quintet_api::ray::{events as event_reasons, reasons};
 use quintet_controller::{Action, ApiKind, Event, ObjectKey};
 
 use super::{Draft, clusters, serve};
 use crate::{
     dashboard::ServeChange,
+    k8s_service::events as service_events,
     rayservice::{
-        Observed,
+        Observed, events,
         gateway::{self, Backend},
         objects,
         status::{self, ROLLING_BACK, UPGRADING},
@@ -47,8 +48,7 @@ pub(crate) fn choose_direction(draft: &mut Draft<'_>) {
             .as_ref()
             .is_some_and(|pending| !clusters::is_wanted(goal, &pending.object));
         if differs {
-            let note = "Cannot roll back: the active RayCluster does not exist";
-            draft.events.push(Event::warning(events::ROLLBACK_IMPOSSIBLE, "Reconcile", note));
+            draft.events.push(events::rollback_impossible());
         }
         return;
     }
@@ -67,7 +67,14 @@ pub(crate) fn choose_direction(draft: &mut Draft<'_>) {
         status::remove(&mut draft.status, ROLLING_BACK);
         return;
     }
-    let message = "The goal spec is not that of the pending RayCluster: traffic goes back to the active one";
+    if direction(draft) == Direction::Back {
+        return;
+    }
+    let message = if clusters::is_wanted(goal, &active.object) {
+        "Goal state reverted to original cluster, rolling back."
+    } else {
+        "Goal state changed mid-upgrade, rolling back to original cluster."
+    };
     status::set(
         &mut draft.status,
         observed.now,
@@ -90,21 +97,19 @@ pub(crate) fn route(draft: &mut Draft<'_>, pending_is_ready: bool) {
         }
         match objects::cluster_serve_service(&cluster.object) {
             Ok(wanted) => {
-                let note = format!("Created the Service {}-serve-svc", cluster.key);
+                let namespace = cluster.key.namespace().unwrap_or_default();
+                let key = ObjectKey::new(namespace, wanted.metadata.name.as_deref().unwrap_or_default());
                 let kind = ApiKind::of::<k8s_openapi::api::core::v1::Service>();
-                let create = Action::create(kind, &wanted);
-                draft.steps.push(create.with_event(Event::normal(events::CREATED_SERVICE, "Create", note)));
+                draft.steps.push(Action::create(kind, &wanted).with_event(service_events::created(&key)));
             }
             Err(error) => {
-                draft.events.push(Event::warning(events::FAILED_TO_CREATE_SERVICE, "Create", error));
+                draft.events.push(Event::warning(event_reasons::FAILED_TO_CREATE_SERVICE, "Create", error));
             }
         }
     }
     if let Some((kind, key)) = foreign_routing(observed) {
-        let note = format!(
-            "The {kind} {key} was not made for this RayService: no traffic is moved until it is renamed or deleted"
-        );
-        draft.events.push(Event::warning(&events::failed_to("Update", kind), "Update", note));
+        let cause = "it was not made for this RayService: no traffic is moved until it is renamed or deleted";
+        draft.events.push(events::failed_to_update_routing(kind, key, cause));
         return;
     }
     let gateway = gateway::gateway(service);
@@ -161,12 +166,8 @@ fn record(draft: &mut Draft<'_>, active: i32, pending: Option<i32>) {
     let set = |side: &mut Option<RayServiceClusterStatus>, percent: Option<i32>| {
         let (Some(side), Some(percent)) = (side, percent) else { return };
         if side.traffic_routed_percent != Some(percent) {
-            let is_first = side.traffic_routed_percent.is_none();
             side.traffic_routed_percent = Some(percent);
-            // Being given what one had anyway is no step.
-            if !(is_first && percent == 100) {
-                side.last_traffic_migrated_time = Some(Time(now));
-            }
+            side.last_traffic_migrated_time = Some(Time(now));
         }
     };
     set(&mut draft.status.active_service_status, Some(active));
@@ -193,12 +194,9 @@ pub(crate) fn move_capacity(draft: &mut Draft<'_>) {
         Some(text) => text.into_owned(),
         None if serve::has(&cluster.object, &wanted) || !serve::was_told(&cluster.object) => wanted,
         None => {
-            let note = format!(
-                "The Serve config of the RayCluster {} is too large to be remembered, so that its capacity cannot \
-                 be changed; use a smaller config, or the upgrade strategy NewCluster",
-                cluster.key
-            );
-            draft.events.push(Event::warning(events::FAILED_TO_UPDATE_TARGET_CAPACITY, "Update", note));
+            let cause = "its Serve config is too large to be remembered; use a smaller config, or the upgrade strategy \
+                         NewCluster";
+            draft.events.push(events::failed_to_update_capacity(&cluster.key, cause));
             return;
         }
     };

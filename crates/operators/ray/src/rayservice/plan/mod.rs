@@ -10,18 +10,25 @@ use std::{ops::ControlFlow, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
+use quintet_api::duration::GoDuration;
 use quintet_api::ray::v1::{RayServiceClusterStatus, RayServiceStatus};
-use quintet_api::ray::{events, reasons};
-use quintet_controller::{Action, ApiKind, Event, Next, StatusPatch, cache::Entry};
+use quintet_api::ray::{events as event_reasons, reasons};
+use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, StatusPatch, cache::Entry};
 use serde_json::json;
 
+use super::events::Deletion;
 use super::{
-    Observed, Plan, Step, objects,
+    Observed, Plan, Step, events, objects,
     status::{self, INITIALIZING, INITIALIZING_TIMEOUT, READY, UPGRADING},
     upgrade::{self, Direction, Side, Split},
     validation,
 };
-use crate::{finalizers, k8s_service::update, labels, watches::ServiceView};
+use crate::{
+    finalizers,
+    k8s_service::{events as service_events, update},
+    labels,
+    watches::ServiceView,
+};
 use clusters::Decision;
 use serve::Served;
 
@@ -33,6 +40,11 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 /// What can be told of a service though a step of its plan failed: all that does not follow from the steps.
 pub(super) fn status_after_failure(observed: &Observed) -> Option<StatusPatch> {
     decide(observed, Pass::WithoutMoves).status
+}
+
+/// Whether everything of the service is being deleted.
+pub(super) fn is_suspending(observed: &Observed) -> bool {
+    observed.object().status.as_ref().is_some_and(|status| status::holds(status, status::SUSPENDING))
 }
 
 /// How far a pass goes.
@@ -57,10 +69,10 @@ fn decide(observed: &Observed, pass: Pass) -> Plan {
         return Plan { steps: vec![finalizer.into()], ..Plan::default() };
     }
     let metadata = validation::validate_metadata(service);
-    let metadata = metadata.map_err(|error| (events::INVALID_RAY_SERVICE_METADATA, error));
+    let metadata = metadata.map_err(|error| (event_reasons::INVALID_RAY_SERVICE_METADATA, error));
     let spec = || {
         let spec = validation::validate_spec(service, &observed.settings);
-        spec.map_err(|error| (events::INVALID_RAY_SERVICE_SPEC, error))
+        spec.map_err(|error| (event_reasons::INVALID_RAY_SERVICE_SPEC, error))
     };
     if let Err((reason, error)) = metadata.and_then(|()| spec()) {
         return refuse(observed, reason, &error);
@@ -196,7 +208,7 @@ fn finalize(observed: &Observed) -> Plan {
         release.into_iter().map(Into::into).collect()
     } else {
         let live = observed.clusters.iter().filter(|cluster| !cluster.deleting);
-        live.map(|cluster| clusters::delete(cluster)).collect()
+        live.map(|cluster| clusters::delete(cluster, Deletion::Unused)).collect()
     };
     let awaits =
         observed.clusters.iter().map(|cluster| format!("RayCluster {} to be deleted", cluster.key.name()));
@@ -212,7 +224,7 @@ fn refuse(observed: &Observed, reason: &str, error: &str) -> Plan {
     let mut plan = draft.done();
     plan.awaits = vec![error.to_owned()];
     if plan.status.is_some() {
-        plan.events.push(Event::warning(reason, "Validate", error));
+        plan.events.push(events::invalid(&observed.service.key, reason, error));
     }
     plan
 }
@@ -305,9 +317,8 @@ fn label_heads(draft: &mut Draft<'_>) {
         }
         let patch = json!({ "metadata": { "labels": { (labels::SERVE): wanted } } });
         let kind = ApiKind::of::<k8s_openapi::api::core::v1::Pod>();
-        let note = format!("Updated the serve label of the head Pod {} to {wanted}", head.key);
-        let event = Event::normal(events::UPDATED_HEAD_POD_SERVE_LABEL, "Update", note);
-        draft.steps.push(Action::merge(kind, head.key.clone(), patch).with_event(event));
+        let updated = events::updated_serve_label(&head.key, wanted);
+        draft.steps.push(Action::merge(kind, head.key.clone(), patch).with_event(updated));
     }
 }
 
@@ -337,7 +348,7 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
                 head.unwrap_or_default(),
                 serve.unwrap_or_default()
             );
-            draft.events.push(Event::warning(events::FAILED_TO_UPDATE_SERVICE, "Update", note));
+            draft.events.push(Event::warning(event_reasons::FAILED_TO_UPDATE_SERVICE, "Update", note));
             return None;
         }
         return head.filter(|_| serve.is_some());
@@ -349,7 +360,7 @@ fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_read
         match objects::serve_service(service, &target.object) {
             Ok(serve) => wanted.push((&observed.serve_service, serve)),
             Err(error) => {
-                draft.events.push(Event::warning(events::FAILED_TO_CREATE_SERVICE, "Create", error));
+                draft.events.push(Event::warning(event_reasons::FAILED_TO_CREATE_SERVICE, "Create", error));
                 return None;
             }
         }
@@ -370,15 +381,13 @@ fn ensure_service(
 ) -> Result<Option<Step>, Event> {
     let Some(live) = live else {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let (namespace, name) = (text(&wanted.metadata.namespace), text(&wanted.metadata.name));
-        let note = format!("Created the Service {namespace}/{name}");
-        let event = Event::normal(events::CREATED_SERVICE, "Create", note);
-        return Ok(Some(Action::create(ApiKind::of::<Service>(), wanted).with_event(event)));
+        let key = ObjectKey::new(&text(&wanted.metadata.namespace), &text(&wanted.metadata.name));
+        let create = Action::create(ApiKind::of::<Service>(), wanted);
+        return Ok(Some(create.with_event(service_events::created(&key))));
     };
     update::refuse_foreign(live, root)?;
-    let note = format!("Updated the Service {}", live.key);
     let update = update::to_select(live, wanted);
-    Ok(update.map(|update| update.with_event(Event::normal(events::UPDATED_SERVICE, "Update", note))))
+    Ok(update.map(|update| update.with_event(service_events::updated(&live.key))))
 }
 
 /// Takes over what the clusters say of themselves.
@@ -432,8 +441,11 @@ fn give_up_initializing(draft: &mut Draft<'_>) {
     }
     draft.status.active_service_status = None;
     draft.status.pending_service_status = None;
-    let message = format!("RayService did not become ready within {timeout:?}");
+    let spent = GoDuration(Duration::try_from(observed.now.duration_since(since)).unwrap_or_default());
+    let timeout = GoDuration(timeout);
+    let message = format!(
+        "RayService failed to become ready within the configured timeout of {timeout}. Time spent initializing: {spent}"
+    );
     status::set(&mut draft.status, observed.now, READY, Some(false), INITIALIZING_TIMEOUT, &message);
-    let note = format!("{message}; delete it and create it again");
-    draft.events.push(Event::warning(events::RAY_SERVICE_INITIALIZING_TIMEOUT, "Reconcile", note));
+    draft.events.push(events::initializing_timeout(spent, timeout));
 }

@@ -9,18 +9,17 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
 use quintet_api::ray::conditions;
-use quintet_api::ray::events;
 use quintet_api::{
     names::short_hash,
     ray::v1::{AppStatus, RayCluster, ServeDeploymentStatus},
 };
-use quintet_controller::{Action, ApiKind, Event, cache::Entry};
+use quintet_controller::{Action, ApiKind, cache::Entry};
 use serde_json::{Value, json};
 
 use super::{Draft, clusters::annotation};
 use crate::{
     dashboard::{Address, Applications, ServeChange, ServeRequest},
-    rayservice::{ObservedSide, Step, objects::APPLIED_CONFIG, upgrade::Side},
+    rayservice::{ObservedSide, Step, events, objects::APPLIED_CONFIG, upgrade::Side},
 };
 
 /// Configs up to this size are remembered as they are, larger ones compressed.
@@ -157,9 +156,7 @@ pub(crate) fn deploy(
     let mut config = match config(text) {
         Ok(config) => config,
         Err(error) => {
-            let note =
-                format!("Failed to update serve applications to the RayCluster {}: {error}", cluster.key);
-            draft.events.push(Event::warning(events::FAILED_TO_UPDATE_SERVE_APPLICATIONS, "Update", note));
+            draft.events.push(events::failed_to_update_applications(&cluster.key, &error));
             return false;
         }
     };
@@ -168,15 +165,8 @@ pub(crate) fn deploy(
     }
     let root = draft.observed.service.key.clone();
     let event = match change {
-        ServeChange::Applications => {
-            let note = format!("Updated serve applications to the RayCluster {}", cluster.key);
-            Event::normal(events::UPDATED_SERVE_APPLICATIONS, "Update", note)
-        }
-        ServeChange::TargetCapacity => {
-            let capacity = capacity.unwrap_or_default();
-            let note = format!("Updated target capacity of the RayCluster {} to {capacity}", cluster.key);
-            Event::normal(events::UPDATED_SERVE_TARGET_CAPACITY, "Update", note)
-        }
+        ServeChange::Applications => events::updated_applications(&cluster.key),
+        ServeChange::TargetCapacity => events::updated_capacity(&cluster.key),
     };
     let (cluster_key, at) = (cluster.key.clone(), at.clone());
     let config = Value::Object(config);

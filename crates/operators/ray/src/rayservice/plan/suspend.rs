@@ -2,12 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use quintet_api::ray::{events, reasons};
-use quintet_controller::{Action, ApiKind, Event};
+use quintet_api::ray::reasons;
+use quintet_controller::{Action, ApiKind, cache::Entry};
 
 use super::{Draft, clusters};
 use crate::rayservice::{
-    Plan, gateway,
+    Plan, Step,
+    events::{self, Deletion},
+    gateway,
     status::{self, READY, ROLLING_BACK, SUSPENDED, SUSPENDING, UPGRADING},
 };
 
@@ -23,7 +25,7 @@ pub(crate) fn consider(mut draft: Draft<'_>) -> ControlFlow<Plan, Draft<'_>> {
             return ControlFlow::Break(Plan::awaiting("spec.suspend to be false"));
         }
         draft.observe_generation();
-        let message = "RayService was resumed";
+        let message = "Spec.Suspend is false; RayService has resumed.";
         status::set(
             &mut draft.status,
             observed.now,
@@ -32,7 +34,8 @@ pub(crate) fn consider(mut draft: Draft<'_>) -> ControlFlow<Plan, Draft<'_>> {
             reasons::RAY_SERVICE_RESUMED,
             message,
         );
-        status::begin(&mut draft.status, observed.now);
+        let message = "RayService is initializing after resuming from suspend.";
+        status::begin(&mut draft.status, observed.now, message);
         return ControlFlow::Continue(draft);
     }
     if wanted {
@@ -46,29 +49,25 @@ fn begin(mut draft: Draft<'_>) -> Plan {
     let now = draft.observed.now;
     draft.observe_generation();
     let status = &mut draft.status;
-    status::set(
-        status,
-        now,
-        SUSPENDING,
-        Some(true),
-        reasons::SUSPEND_REQUESTED,
-        "RayService is to be suspended",
-    );
-    for type_ in [READY, UPGRADING, ROLLING_BACK] {
-        status::set(
-            status,
-            now,
-            type_,
-            Some(false),
-            reasons::SUSPEND_IN_PROGRESS,
-            "RayService is being suspended",
-        );
+    let message = "Spec.Suspend is true; will delete all Kubernetes resources owned by this RayService.";
+    status::set(status, now, SUSPENDING, Some(true), reasons::SUSPEND_REQUESTED, message);
+    for (type_, message) in stopped("RayService is suspending.") {
+        status::set(status, now, type_, Some(false), reasons::SUSPEND_IN_PROGRESS, message);
     }
     status.active_service_status = None;
     status.pending_service_status = None;
     status.num_serve_endpoints = Some(0);
     status.service_status = Some(String::new());
     draft.done()
+}
+
+/// The conditions that do not hold while a service is suspended, with their messages.
+fn stopped(why_not_ready: &str) -> [(&str, &str); 3] {
+    [
+        (READY, why_not_ready),
+        (UPGRADING, "No upgrade in progress."),
+        (ROLLING_BACK, "No rollback in progress."),
+    ]
 }
 
 fn clear(mut draft: Draft<'_>) -> Plan {
@@ -79,19 +78,13 @@ fn clear(mut draft: Draft<'_>) -> Plan {
     for cluster in &observed.clusters {
         is_clear = false;
         if !cluster.deleting {
-            draft.steps.push(clusters::delete(cluster));
+            draft.steps.push(clusters::delete(cluster, Deletion::Suspension));
         }
     }
     for service in &observed.services {
         is_clear = false;
         if !service.deleting {
-            let kind = ApiKind::of::<k8s_openapi::api::core::v1::Service>();
-            let note = format!("Deleted the Service {}", service.key);
-            draft.steps.push(Action::delete(kind, service).with_event(Event::normal(
-                events::DELETED_SERVICE,
-                "Delete",
-                note,
-            )));
+            draft.steps.push(delete(ApiKind::of::<k8s_openapi::api::core::v1::Service>(), service));
         }
     }
     let routing = [(gateway::gateway_kind(), &observed.gateway), (gateway::route_kind(), &observed.route)];
@@ -100,22 +93,25 @@ fn clear(mut draft: Draft<'_>) -> Plan {
         let Some(object) = ours else { continue };
         is_clear = false;
         if !object.deleting {
-            let note = format!("Deleted the {} {}", kind.kind, object.key);
-            let reason = events::deleted(&kind.kind);
-            draft.steps.push(Action::delete(kind, object).with_event(Event::normal(&reason, "Delete", note)));
+            draft.steps.push(delete(kind, object));
         }
     }
     let status = &mut draft.status;
     if is_clear {
-        let message = "RayService is suspended";
+        let message = "All owned resources have been deleted.";
         status::set(status, now, SUSPENDING, Some(false), reasons::SUSPEND_COMPLETE, message);
         status::set(status, now, SUSPENDED, Some(true), reasons::SUSPEND_COMPLETE, message);
-        for type_ in [READY, UPGRADING, ROLLING_BACK] {
+        for (type_, message) in stopped("RayService is suspended.") {
             status::set(status, now, type_, Some(false), reasons::SUSPEND_COMPLETE, message);
         }
     } else {
-        let message = "RayService is being suspended";
+        let message = "Waiting for all Kubernetes resources owned by this RayService to be deleted.";
         status::set(status, now, SUSPENDING, Some(true), reasons::SUSPEND_IN_PROGRESS, message);
     }
     draft.done()
+}
+
+fn delete<T>(kind: ApiKind, object: &Entry<T>) -> Step {
+    let deleted = events::deleted(&kind.kind, &object.key, Deletion::Suspension);
+    Action::delete(kind, object).with_event(deleted)
 }

@@ -197,6 +197,19 @@ fn the_first_cluster_has_full_capacity_and_takes_over_when_it_serves() {
         ]
     );
     assert_eq!(names_of(&ready.status_after(&plan)).0, "chat-a");
+    let serving = world(
+        incremental(json!({})),
+        status("chat-a", "", json!({"activeServiceStatus": {"targetCapacity": 100}})),
+    )
+    .with(
+        Side::Active,
+        cluster("chat-a", &autoscaling(cluster_spec())),
+        Some(CONFIG),
+        Serve::App("RUNNING"),
+    );
+    let active = serving.status_after(&serving.plan()).active_service_status.unwrap();
+    assert_eq!(active.traffic_routed_percent, Some(100));
+    assert_eq!(active.last_traffic_migrated_time.unwrap().0, now());
 }
 
 #[test]
@@ -379,6 +392,10 @@ fn a_user_who_thinks_again_goes_back() {
     let reverted = upgrading(autoscaling(cluster_spec()), side(50, 50), side(50, 50), json!({}));
     let status = reverted.status_after(&reverted.plan());
     assert!(conditions_of(&status).contains(&"RollbackInProgress=True/DesiredClusterSpecChanged".to_owned()));
+    assert_eq!(
+        message_of(&status, "RollbackInProgress"),
+        "Goal state reverted to original cluster, rolling back."
+    );
     assert_eq!(names_of(&status).1, "chat-b");
     let again = upgrading(autoscaling(other_spec()), side(50, 50), side(50, 50), back.clone());
     let status = again.status_after(&again.plan());
@@ -388,6 +405,10 @@ fn a_user_who_thinks_again_goes_back() {
     let third = upgrading(third, side(50, 50), side(50, 50), json!({}));
     let status = third.status_after(&third.plan());
     assert!(conditions_of(&status).contains(&"RollbackInProgress=True/DesiredClusterSpecChanged".to_owned()));
+    assert_eq!(
+        message_of(&status, "RollbackInProgress"),
+        "Goal state changed mid-upgrade, rolling back to original cluster."
+    );
     assert_eq!(names_of(&status).1, "chat-b", "first back, then on to the third");
     let done = upgrading(autoscaling(cluster_spec()), side(100, 100), side(0, 0), back);
     let status = done.status_after(&done.plan());

@@ -200,6 +200,12 @@ pub(super) fn conditions_of(status: &RayServiceStatus) -> Vec<String> {
     all.map(|one| format!("{}={}/{}", one.type_, one.status, one.reason)).collect()
 }
 
+/// The message of a condition.
+pub(super) fn message_of<'a>(status: &'a RayServiceStatus, type_: &str) -> &'a str {
+    let mut all = status.conditions.iter().flatten();
+    all.find(|one| one.type_ == type_).map_or("", |one| one.message.as_str())
+}
+
 /// Another cluster spec.
 pub(super) fn other_spec() -> Value {
     let mut spec = cluster_spec();

@@ -26,6 +26,16 @@ fn a_suspension_is_written_down_before_anything_is_deleted() {
             "RollbackInProgress=False/SuspendInProgress",
         ]
     );
+    assert_eq!(
+        ["Suspending", "Ready", "UpgradeInProgress", "RollbackInProgress"]
+            .map(|type_| message_of(&status, type_)),
+        [
+            "Spec.Suspend is true; will delete all Kubernetes resources owned by this RayService.",
+            "RayService is suspending.",
+            "No upgrade in progress.",
+            "No rollback in progress.",
+        ]
+    );
 }
 
 /// An object made for the service.
@@ -67,7 +77,12 @@ fn everything_goes_even_if_the_user_thinks_again() {
                 "delete HTTPRoute.gateway.networking.k8s.io ns/chat-httproute",
             ]
         );
-        assert_eq!(conditions_of(&world.status_after(&plan)), ["Suspending=True/SuspendInProgress"]);
+        let status = world.status_after(&plan);
+        assert_eq!(conditions_of(&status), ["Suspending=True/SuspendInProgress"]);
+        assert_eq!(
+            message_of(&status, "Suspending"),
+            "Waiting for all Kubernetes resources owned by this RayService to be deleted."
+        );
         let clear = super::world(json!({"suspend": suspend}), suspending());
         let status = clear.status_after(&clear.plan());
         assert_eq!(
@@ -78,6 +93,17 @@ fn everything_goes_even_if_the_user_thinks_again() {
                 "Ready=False/SuspendComplete",
                 "UpgradeInProgress=False/SuspendComplete",
                 "RollbackInProgress=False/SuspendComplete",
+            ]
+        );
+        assert_eq!(
+            ["Suspending", "Suspended", "Ready", "UpgradeInProgress", "RollbackInProgress"]
+                .map(|type_| message_of(&status, type_)),
+            [
+                "All owned resources have been deleted.",
+                "All owned resources have been deleted.",
+                "RayService is suspended.",
+                "No upgrade in progress.",
+                "No rollback in progress.",
             ]
         );
     }
@@ -104,6 +130,10 @@ fn suspended_until_resumed() {
             "UpgradeInProgress=False/Initializing",
         ]
     );
+    assert_eq!(message_of(&status, "Suspended"), "Spec.Suspend is false; RayService has resumed.");
+    for type_ in ["Ready", "UpgradeInProgress"] {
+        assert_eq!(message_of(&status, type_), "RayService is initializing after resuming from suspend.");
+    }
     let ready = status.conditions.as_ref().unwrap().iter().find(|one| one.type_ == "Ready").unwrap();
     assert_eq!(ready.last_transition_time.0, now(), "the time to initialize begins anew");
     assert!(!names_of(&status).1.is_empty(), "the same pass goes on");
