@@ -19,6 +19,7 @@ pub mod rayservice;
 pub mod schedulers;
 pub mod settings;
 pub mod spec_hash;
+mod spec_meaning;
 pub mod submitter;
 #[cfg(test)]
 mod testing;

@@ -14,9 +14,12 @@ pub fn recreate_hash(spec: &RayClusterSpec) -> String {
 
 /// What decides whether a RayService gets a new cluster.
 pub fn upgrade_hash(spec: &RayClusterSpec) -> String {
-    let mut spec = lasting(spec);
-    spec.suspend = None;
-    hash(&spec)
+    hash(&upgrade_relevant(spec))
+}
+
+/// What of a spec decides whether a RayService gets a new cluster.
+pub(crate) fn upgrade_relevant(spec: &RayClusterSpec) -> RayClusterSpec {
+    RayClusterSpec { suspend: None, ..lasting(spec) }
 }
 
 fn hash(spec: &RayClusterSpec) -> String {

@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use quintet_api::{
     owners::controller_reference,
-    ray::v1::{RayCluster, RayService},
+    ray::v1::{RayCluster, RayClusterSpec, RayService},
 };
 
 use crate::{
@@ -37,13 +37,18 @@ pub(super) fn cluster_metadata(
     let mut given = service.metadata.labels.clone().unwrap_or_default();
     given.extend(behalf(service).labels());
     let mut annotations = service.metadata.annotations.clone().unwrap_or_default();
+    annotations.extend(marks(config, settings));
+    (given, annotations)
+}
+
+/// The annotations by which a changed spec is noticed later, and whose making the cluster is.
+pub(super) fn marks(config: &RayClusterSpec, settings: &Settings) -> [(String, String); 3] {
     let groups = config.worker_group_specs.as_ref().map_or(0, Vec::len);
-    annotations.extend([
+    [
         (labels::UPGRADE_HASH.to_owned(), upgrade_hash(config)),
         (labels::NUM_WORKER_GROUPS.to_owned(), groups.to_string()),
         (labels::OPERATOR_VERSION.to_owned(), settings.version.clone()),
-    ]);
-    (given, annotations)
+    ]
 }
 
 /// A cluster for the service as it is now. One that grows in steps begins with as few workers as it may

@@ -18,6 +18,7 @@ use crate::{
         upgrade::{self, Side},
     },
     spec_hash::upgrade_hash,
+    spec_meaning,
     watches::ServiceView,
 };
 
@@ -37,6 +38,8 @@ pub(crate) enum Decision {
     UpdateActive,
     /// The coming one is changed in place.
     UpdatePending,
+    /// The coming one, of another operator's making, is marked as ours.
+    AdoptPending,
 }
 
 /// How the spec of a cluster compares with the wanted one.
@@ -61,10 +64,15 @@ pub(crate) fn decide(draft: &Draft<'_>) -> Decision {
         (Some(pending), _) => (pending, Decision::UpdatePending),
         (None, Some(active)) => (active, Decision::UpdateActive),
     };
-    if pending.is_none() && made_by_another(target, &settings.version) {
-        return update;
-    }
-    match compare(&spec.ray_cluster_config, &target.object) {
+    let is_foreign = made_by_another(target, &settings.version);
+    let found = match pending {
+        // What serves is kept, and written as the service has it.
+        None if is_foreign => return update,
+        Some(_) if is_foreign => compare_by_meaning(&spec.ray_cluster_config, &target.object),
+        _ => compare(&spec.ray_cluster_config, &target.object),
+    };
+    match found {
+        Match::Equal if is_foreign => Decision::AdoptPending,
         Match::Equal => Decision::Nothing,
         Match::Grown => update,
         Match::Different => {
@@ -117,6 +125,20 @@ fn compare(goal: &RayClusterSpec, cluster: &RayCluster) -> Match {
     if is_equal { Match::Grown } else { Match::Different }
 }
 
+/// Compares the wanted spec with the one that a cluster has, whatever its hash.
+fn compare_by_meaning(goal: &RayClusterSpec, cluster: &RayCluster) -> Match {
+    let count = |spec: &RayClusterSpec| spec.worker_group_specs.as_ref().map_or(0, Vec::len);
+    if spec_meaning::is_same(goal, &cluster.spec) {
+        return Match::Equal;
+    }
+    let mut shorter = goal.clone();
+    if let Some(groups) = &mut shorter.worker_group_specs {
+        groups.truncate(count(&cluster.spec));
+    }
+    let has_grown = count(goal) > count(&cluster.spec) && spec_meaning::is_same(&shorter, &cluster.spec);
+    if has_grown { Match::Grown } else { Match::Different }
+}
+
 /// Whether the wanted spec is that of the cluster.
 pub(crate) fn is_wanted(goal: &RayClusterSpec, cluster: &RayCluster) -> bool {
     compare(goal, cluster) != Match::Different
@@ -142,7 +164,20 @@ pub(crate) fn follow(draft: &mut Draft<'_>, decision: Decision) {
                 update(draft, Side::Pending, cluster);
             }
         }
+        Decision::AdoptPending => {
+            if let Some(cluster) = &draft.observed.pending.cluster {
+                adopt(draft, cluster);
+            }
+        }
     }
+}
+
+/// Marks a cluster of another operator's making as ours. Its spec stays as it is: the autoscaler may have written to it.
+fn adopt(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
+    let marks = objects::marks(&draft.observed.object().spec.ray_cluster_config, &draft.observed.settings);
+    let patch = json!({ "metadata": { "annotations": std::collections::BTreeMap::from(marks) } });
+    let action = Action::merge(ApiKind::of::<RayCluster>(), cluster.key.clone(), patch);
+    draft.steps.push(action.with_event(events::updated_cluster(Side::Pending, &cluster.key)));
 }
 
 fn prepare(draft: &mut Draft<'_>) {

@@ -300,6 +300,47 @@ fn a_cluster_of_another_operators_making_is_marked_anew_and_kept() {
     assert!(names_of(&world.status_after(&plan)).1.is_empty());
 }
 
+/// A cluster as a Go operator writes it: marked by that operator, its spec read and written again.
+fn of_a_go_operator(name: &str, mut spec: Value) -> Entry<RayCluster> {
+    merge(&mut spec, &json!({"headGroupSpec": {"template": {"metadata": {"creationTimestamp": null}}}}));
+    spec["workerGroupSpecs"][0]["replicas"] = json!(7);
+    let mut foreign = cluster(name, &spec);
+    let annotations = foreign.object.metadata.annotations.as_mut().unwrap();
+    annotations.insert(labels::OPERATOR_VERSION.to_owned(), "v1.6.2".to_owned());
+    annotations.insert(labels::UPGRADE_HASH.to_owned(), "FOREIGN".to_owned());
+    foreign
+}
+
+#[test]
+fn a_pending_cluster_of_another_operators_making_is_adopted() {
+    for active in ["", "chat-a"] {
+        let mut world = world(json!({}), status(active, "chat-b", json!({})));
+        if !active.is_empty() {
+            let old = of_a_go_operator("chat-a", other_spec());
+            world = world.with(Side::Active, old, Some(CONFIG), Serve::App("RUNNING"));
+        }
+        let world =
+            world.with(Side::Pending, of_a_go_operator("chat-b", cluster_spec()), None, Serve::Unheard);
+        let plan = world.plan();
+        assert_eq!(steps(&plan), ["patch RayCluster.ray.io ns/chat-b"], "{active:?}");
+        let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!("{:?}", plan.steps[0]) };
+        let marks = json!({"ray.io/hash-without-replicas-and-workers-to-delete":
+            crate::spec_hash::upgrade_hash(&world.observed.object().spec.ray_cluster_config),
+            "ray.io/num-worker-groups": "1", "ray.io/kuberay-version": Settings::default().version});
+        assert_eq!(*patch, json!({"metadata": {"annotations": marks}}), "its spec is left alone");
+        assert_eq!(names_of(&world.status_after(&plan)), (active.to_owned(), "chat-b".to_owned()));
+    }
+    // One whose service has changed since is replaced, as upstream does.
+    let world = world(json!({}), status("", "chat-b", json!({}))).with(
+        Side::Pending,
+        of_a_go_operator("chat-b", other_spec()),
+        None,
+        Serve::Unheard,
+    );
+    let (_, pending) = names_of(&world.status_after(&world.plan()));
+    assert!(!pending.is_empty() && pending != "chat-b");
+}
+
 #[test]
 fn a_third_spec_replaces_a_pending_cluster_that_does_not_serve() {
     let mut third = cluster_spec();
