@@ -12,10 +12,11 @@ use quintet_api::conversion::ConversionError;
 use quintet_api::crd::{self, WebhookService};
 use quintet_apiserver::server::cluster::write_private;
 use quintet_apiserver::{Cluster, Converter, Settings};
+use quintet_controller::api::FIELD_MANAGER;
 use serde_json::Value;
 
 use crate::catalog::Catalog;
-use crate::names::{DEFAULT_NAMESPACE, NAME};
+use crate::names::DEFAULT_NAMESPACE;
 use crate::{logging, output, signals::Signals};
 
 /// Serve a Kubernetes API on this machine, with Quintet's kinds in it.
@@ -119,6 +120,6 @@ fn converter(catalog: Catalog) -> Converter {
 async fn install(cluster: &Cluster, catalog: &Catalog) -> anyhow::Result<()> {
     let webhooks =
         WebhookService { namespace: DEFAULT_NAMESPACE.into(), name: Webhook::default().service_name };
-    let installed = cluster.api().define(NAME, crd::makers(catalog.crds(), &webhooks)).await;
+    let installed = cluster.api().define(FIELD_MANAGER, crd::makers(catalog.crds(), &webhooks)).await;
     installed.context("cannot install the CRDs")
 }

@@ -122,6 +122,13 @@ fn crds_can_be_chosen_by_kind_plural_short_name_or_group() {
         let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(list["items"].as_array().unwrap().len(), count, "{names:?}");
     }
+    let list: serde_json::Value =
+        serde_json::from_slice(&quintet(&["crds", "--list", "-o", "json", "topo"]).stdout).unwrap();
+    let expected = serde_json::json!([{
+        "kind": "Topology", "plural": "topologies", "group": "kueue.x-k8s.io", "versions": ["v1beta2", "v1beta1"],
+        "scope": "Cluster", "shortNames": ["topo"],
+    }]);
+    assert_eq!(list, expected);
     let table = text(&quintet(&["crds", "--list", "topo"]).stdout);
     assert!(
         table.starts_with("KIND       GROUP            VERSIONS           SCOPE     SHORT NAMES\nTopology"),

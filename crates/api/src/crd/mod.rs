@@ -12,8 +12,8 @@ mod tests;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition,
     CustomResourceDefinitionNames, CustomResourceDefinitionSpec, CustomResourceDefinitionVersion,
-    CustomResourceSubresourceStatus, CustomResourceSubresources, CustomResourceValidation, SelectableField,
-    ServiceReference, WebhookClientConfig, WebhookConversion,
+    CustomResourceSubresourceStatus, CustomResourceSubresources, SelectableField, ServiceReference,
+    WebhookClientConfig, WebhookConversion,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::generate::SchemaSettings;
@@ -37,16 +37,19 @@ pub const CONVERSION_PATH: &str = "/convert";
 
 /// The CRDs of all API groups of this crate, sorted by name (see [`manifests`]).
 pub fn all(webhooks: &WebhookService) -> Vec<CustomResourceDefinition> {
-    manifests(&definitions(), webhooks)
+    let crds = manifests(&definitions(), webhooks).into_iter();
+    crds.filter_map(|crd| serde_json::from_value(crd).ok()).collect()
 }
 
 /// CRDs as they are applied to a cluster, sorted by name. Where versions differ in shape, the API server is told to
 /// have objects converted by `webhooks`.
-pub fn manifests(definitions: &[Definition], webhooks: &WebhookService) -> Vec<CustomResourceDefinition> {
-    let mut crds: Vec<CustomResourceDefinition> =
-        definitions.iter().filter_map(|definition| definition.crd(webhooks)).collect();
-    crds.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    crds
+///
+/// They are JSON and not structs because the structs write bounds as floats: `minimum: 0.0` where Kubernetes writes `0`.
+/// Everything that prints, applies or installs a CRD writes it the same way, so that two of them never conflict.
+pub fn manifests(definitions: &[Definition], webhooks: &WebhookService) -> Vec<Value> {
+    let mut definitions: Vec<&Definition> = definitions.iter().collect();
+    definitions.sort_by_key(|definition| definition.name());
+    definitions.into_iter().filter_map(|definition| definition.json(webhooks)).collect()
 }
 
 /// Builds one CRD, as JSON, when it is called.
@@ -124,6 +127,7 @@ pub fn schema_of<K: CustomResource>() -> Value {
     kubernetes::annotate(&mut definitions);
     let mut schema = structural::structural(root.as_value(), &definitions);
     add_type_fields(&mut schema);
+    structural::canonical(&mut schema);
     schema
 }
 
@@ -223,15 +227,6 @@ impl Definition {
     /// The kind in all served versions, the stored one first.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
         self.versions.iter().map(|(kind, _)| kind)
-    }
-
-    fn crd(&self, webhooks: &WebhookService) -> Option<CustomResourceDefinition> {
-        let mut crd = self.frame(webhooks)?;
-        for (version, (kind, _)) in crd.spec.versions.iter_mut().zip(&self.versions) {
-            let schema = serde_json::from_value((kind.schema)()).ok();
-            version.schema = Some(CustomResourceValidation { open_api_v3_schema: schema });
-        }
-        Some(crd)
     }
 
     fn json(&self, webhooks: &WebhookService) -> Option<Value> {

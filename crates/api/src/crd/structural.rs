@@ -1,11 +1,12 @@
 //! From a schemars schema with named definitions to the structural schema a CRD needs.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 /// Schema keys that describe Rust or JSON Schema rather than the API.
 const DROPPED: [&str; 6] = ["$schema", "$defs", "title", "$ref", "examples", "$comment"];
 /// Number formats that Kubernetes knows; schemars also names floats and unsigned integers.
 const KNOWN_NUMBER_FORMATS: [&str; 2] = ["int32", "int64"];
+
 /// Replaces every reference by what it refers to, and every Rust idiom by its structural form.
 pub(super) fn structural(schema: &Value, definitions: &Map<String, Value>) -> Value {
     let Value::Object(schema) = schema else {
@@ -59,6 +60,33 @@ pub(super) fn structural(schema: &Value, definitions: &Map<String, Value>) -> Va
         }
     }
     Value::Object(out)
+}
+
+/// Writes a schema as Kubernetes returns it: no empty `required`, and whole numbers without a fraction.
+pub(super) fn canonical(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+                fields.remove("required");
+            }
+            fields.values_mut().for_each(canonical);
+        }
+        Value::Array(items) => items.iter_mut().for_each(canonical),
+        Value::Number(number) => {
+            if let Some(whole) = whole(number) {
+                *number = whole.into();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The integer that a float stands for, if it is one that floats represent exactly.
+fn whole(number: &Number) -> Option<i64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
+    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
+    (float.abs() <= EXACT).then_some(float as i64)
 }
 
 /// What a `$ref` stands for; what is written beside it wins.

@@ -7,6 +7,10 @@ fn service() -> WebhookService {
     WebhookService { namespace: "quintet-system".into(), name: "quintet-webhook".into() }
 }
 
+fn typed(definition: &Definition) -> Option<CustomResourceDefinition> {
+    serde_json::from_value(definition.json(&service())?).ok()
+}
+
 /// Walks a schema and everything below it.
 fn each_schema(schema: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
     visit(path, schema);
@@ -31,6 +35,33 @@ fn every_version_of_every_crd_has_a_schema() {
             assert!(schema.is_some_and(|schema| schema.properties.is_some()), "{:?}", crd.metadata.name);
         }
     }
+}
+
+#[test]
+fn schemas_are_written_as_kubernetes_returns_them() {
+    for kind in kinds() {
+        each_schema(&(kind.schema)(), kind.name, &mut |path, schema| {
+            assert_ne!(schema["required"], json!([]), "{path} has an empty list of required fields");
+            for (key, value) in schema.as_object().into_iter().flatten() {
+                let has_fraction = value.as_f64().is_some_and(|value| value.fract() != 0.0);
+                assert!(has_fraction || !value.is_f64(), "{path}: {key} is {value}");
+            }
+        });
+    }
+    let mut schema = json!({ "required": [], "minimum": 0.0, "maximum": 0.5, "items": { "maximum": -2e3 } });
+    structural::canonical(&mut schema);
+    assert_eq!(schema, json!({ "minimum": 0, "maximum": 0.5, "items": { "maximum": -2000 } }));
+}
+
+#[test]
+fn crds_are_printed_as_they_are_installed() {
+    let printed = manifests(&definitions(), &service());
+    let installed = makers(definitions(), &service());
+    let mut installed: Vec<Value> = installed.into_iter().filter_map(|make| make()).collect();
+    installed.sort_by_key(|crd| crd["metadata"]["name"].to_string());
+    assert_eq!(printed, installed);
+    let names: Vec<_> = printed.iter().map(|crd| crd["metadata"]["name"].to_string()).collect();
+    assert!(names.is_sorted(), "{names:?}");
 }
 
 #[test]
@@ -130,6 +161,6 @@ fn definitions_are_the_same_as_json() {
     for definition in definitions() {
         let json = definition.json(&service()).expect("a definition");
         let read: CustomResourceDefinition = serde_json::from_value(json).expect("a definition as JSON");
-        assert!(Some(&read) == definition.crd(&service()).as_ref(), "{:?} differs", read.metadata.name);
+        assert!(Some(&read) == typed(definition).as_ref(), "{:?} differs", read.metadata.name);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
     let mut objects =
         vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } })];
     if !no_crds {
-        objects.extend(crds(&namespace, process, &components)?);
+        objects.extend(crds(&namespace, process, &components));
     }
     objects.extend(rbac::objects(&namespace, process, &components, &operators));
     objects.extend(services(&namespace, process, &endpoints, &operators));
@@ -116,13 +116,11 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
 }
 
 /// The CRDs of enabled components.
-fn crds(namespace: &str, process: &Process, components: &[Component]) -> anyhow::Result<Vec<Value>> {
+fn crds(namespace: &str, process: &Process, components: &[Component]) -> Vec<Value> {
     let name = process.webhook.service_name.clone();
     let service = WebhookService { namespace: namespace.to_owned(), name };
     let definitions: Vec<_> = components.iter().flat_map(|component| (component.crds)()).collect();
-    let crds = crd::manifests(&definitions, &service);
-    let crds = crds.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>();
-    crds.context("cannot write the CRDs")
+    crd::manifests(&definitions, &service)
 }
 
 /// Environment variables that the components read, as far as they are set here.
