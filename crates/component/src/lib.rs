@@ -36,6 +36,9 @@ pub struct Component {
     pub config: ComponentConfig,
     /// The operator it replaces.
     pub replaces: &'static str,
+    /// The value of `app.kubernetes.io/name` on the Deployment of the operator it replaces, if clients find that
+    /// operator by it.
+    pub deployment_label: Option<&'static str>,
     /// The CRDs it reconciles.
     pub crds: fn() -> Vec<Definition>,
     /// Converts objects between versions of its kinds, if they differ in shape.

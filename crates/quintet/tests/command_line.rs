@@ -209,6 +209,24 @@ fn manifests_give_the_rights_that_the_configuration_needs() {
     );
 }
 
+/// `kubectl ray version` lists Deployments of all namespaces by
+/// `app.kubernetes.io/name in (kuberay-operator,kuberay)` and prints the tag of the first container's image.
+#[test]
+fn kubectl_ray_finds_the_deployment() {
+    let objects = installation(&["--image", "registry.example/quintet:1.2"], &[]);
+    let deployment = of_kind(&objects, "Deployment")[0];
+    let labels = &deployment["metadata"]["labels"];
+    assert_eq!(labels["app.kubernetes.io/name"], "kuberay-operator");
+    assert_eq!(labels["app.kubernetes.io/part-of"], "quintet");
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "registry.example/quintet:1.2");
+    // The Services select the pods by our own name.
+    let template = &deployment["spec"]["template"]["metadata"]["labels"];
+    for service in of_kind(&objects, "Service") {
+        assert_eq!(service["spec"]["selector"], *template, "{service}");
+    }
+}
+
 /// The objects of an installation with these arguments, for an operator with this environment.
 fn installation(arguments: &[&str], environment: &[(&str, &str)]) -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_quintet"))

@@ -90,6 +90,7 @@ fn main() -> ExitCode {
     components.push(Component {
         config: ComponentConfig::without_settings("sixth"),
         replaces: "nothing",
+        deployment_label: None,
         crds: || vec![Definition::stored::<Greeting>(Version::plain())],
         convert: None,
         environment: &["SIXTH_MOOD"],

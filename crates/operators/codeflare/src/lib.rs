@@ -8,6 +8,7 @@ pub fn component() -> Component {
     Component {
         config: config::codeflare::CONFIG,
         replaces: "CodeFlare, AppWrapper",
+        deployment_label: None,
         crds: appwrapper::definitions,
         convert: None,
         environment: &[],

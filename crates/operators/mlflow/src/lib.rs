@@ -9,6 +9,7 @@ pub fn component() -> Component {
     Component {
         config: ComponentConfig::without_settings("mlflow"),
         replaces: "MLflow operator",
+        deployment_label: None,
         crds: || [mlflow::definitions(), vec![platform::mlflow_operator()]].concat(),
         convert: None,
         environment: &[],

@@ -8,6 +8,7 @@ pub fn component() -> Component {
     Component {
         config: config::kueue::CONFIG,
         replaces: "Kueue",
+        deployment_label: None,
         crds: kueue::definitions,
         convert: Some(conversion::convert),
         environment: &[],

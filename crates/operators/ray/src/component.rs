@@ -43,6 +43,7 @@ pub fn component() -> Component {
     Component {
         config: config::ray::CONFIG,
         replaces: "KubeRay",
+        deployment_label: Some("kuberay-operator"),
         crds: quintet_api::ray::definitions,
         convert: None,
         environment: ENVIRONMENT,

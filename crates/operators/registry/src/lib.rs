@@ -9,6 +9,7 @@ pub fn component() -> Component {
     Component {
         config: ComponentConfig::without_settings("registry"),
         replaces: "Model Registry operator",
+        deployment_label: None,
         crds: || [modelregistry::definitions(), aihub::definitions(), vec![platform::aihub()]].concat(),
         convert: Some(conversion::convert),
         environment: &[],

@@ -50,6 +50,8 @@ pub(crate) struct Arguments {
 
 /// Changes with the configuration file, so that pods are replaced by some that have read it.
 const CONFIGURATION_HASH: &str = "quintet.dev/configuration-hash";
+/// Where clients look for the name of an application.
+const NAME_LABEL: &str = "app.kubernetes.io/name";
 /// Where the operator finds its configuration file.
 const CONFIGURATION: &str = "/etc/quintet/config.yaml";
 
@@ -86,6 +88,9 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
     let scope = WebhookScope { namespace: &namespace, service, watched: &process.watch_namespaces };
     objects.extend(webhooks::configurations(&operators, &scope));
     let mut deployment = deployment::deployment(&namespace, &image, replicas, process, &endpoints);
+    if let Some(label) = operators.iter().find_map(|one| one.component.deployment_label) {
+        deployment["metadata"]["labels"] = json!({ NAME_LABEL: label, "app.kubernetes.io/part-of": NAME });
+    }
     let template = &mut deployment["spec"]["template"];
     let mut command = vec!["operator".to_owned()];
     if let Some(text) = file {
@@ -166,7 +171,7 @@ impl Endpoints {
 }
 
 fn labels() -> Value {
-    json!({ "app.kubernetes.io/name": NAME })
+    json!({ NAME_LABEL: NAME })
 }
 
 fn metadata(namespace: &str, name: &str) -> Value {
