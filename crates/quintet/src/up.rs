@@ -64,7 +64,7 @@ async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
         address: SocketAddr::new(host, port),
         converter: Some(converter(catalog.clone())),
     };
-    let cluster = Cluster::start(settings).await?;
+    let cluster = Cluster::start_unready(settings).await?;
     install(&cluster, &catalog).await?;
     // What is kept in memory has credentials of its own, and must not take those of what is kept on disk away.
     let default = if in_memory { "kubeconfig-in-memory" } else { "kubeconfig" };
@@ -73,6 +73,7 @@ async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     refuse_foreign(&path)?;
     let config = cluster.kubeconfig().context("cannot make the kubeconfig")?;
     write_private(&path, config.as_bytes())?;
+    cluster.api().set_ready(true);
     let kept = if in_memory { "in memory only".to_owned() } else { format!("in {}", data_dir.display()) };
     output::print(&format!(
         "Quintet is up at {} after {} ms; objects are kept {kept}\n\n  export KUBECONFIG={}\n  kubectl api-resources\n\nPress ctrl-c to stop.\n",

@@ -50,7 +50,13 @@ fn it_serves_once_per_data_directory() {
         let mode = std::fs::metadata(&kubeconfig).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "nobody else reads the credentials");
     }
-    assert!(std::fs::read_to_string(kubeconfig).unwrap().contains("client-key-data"));
+    let text = std::fs::read_to_string(kubeconfig).unwrap();
+    assert!(text.contains("client-key-data: LS0tLS1"), "{text}");
+    let is_key_and_value = |line: &str| {
+        let words: Vec<_> = line.trim_start_matches("- ").split_whitespace().collect();
+        matches!(words[..], [key] | [key, _] if key.ends_with(':'))
+    };
+    assert!(text.lines().all(|line| is_key_and_value(line.trim())), "a value per line: {text}");
 
     let second = command(&data_dir).output().unwrap();
     assert!(!second.status.success());

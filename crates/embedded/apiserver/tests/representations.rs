@@ -124,3 +124,15 @@ async fn discovery_tells_everything_once() {
     let health = get(&api, "/readyz?verbose", &[]).await;
     assert!(String::from_utf8_lossy(&health.bytes).ends_with("readyz check passed\n"));
 }
+
+#[tokio::test]
+async fn a_cluster_that_is_being_set_up_is_alive_and_not_ready() {
+    let api = api().await;
+    api.set_ready(false);
+    let early = get(&api, "/readyz", &[]).await;
+    assert_eq!(early.code, 500);
+    assert!(String::from_utf8_lossy(&early.bytes).contains("[-]start failed"), "{:?}", early.bytes);
+    assert_eq!(get(&api, "/livez", &[]).await.code, 200);
+    api.set_ready(true);
+    assert_eq!(get(&api, "/readyz", &[]).await.code, 200);
+}

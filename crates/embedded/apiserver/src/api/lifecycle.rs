@@ -1,6 +1,9 @@
 //! Start, fork and stop of an API.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use parking_lot::RwLock;
 use quintet_api::crd::Maker;
@@ -70,6 +73,7 @@ impl Api {
             ledger: admission::Ledger::default(),
             policies: admission::Policies::default(),
             services: aggregation::Services::default(),
+            is_ready: AtomicBool::new(true),
             cut: RwLock::new(stop.child_token()),
             stop,
             tasks: TaskTracker::new(),

@@ -2,7 +2,10 @@
 
 mod lifecycle;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -59,6 +62,8 @@ struct Inner {
     ledger: admission::Ledger,
     policies: admission::Policies,
     services: aggregation::Services,
+    /// Whether what comes after the start is done, such as writing the kubeconfig.
+    pub(crate) is_ready: AtomicBool,
     /// Ends every watch when the server stops.
     stop: CancellationToken,
     /// Ends every watch once, when a fault says so; then replaced.
@@ -76,6 +81,15 @@ impl Api {
     /// Where objects are.
     pub fn store(&self) -> &Store {
         &self.0.parts.store
+    }
+
+    /// Says whether everything is done that `/readyz` waits for.
+    pub fn set_ready(&self, is_done: bool) {
+        self.0.is_ready.store(is_done, Ordering::Release);
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.0.is_ready.load(Ordering::Acquire)
     }
 
     /// Ways to make it fail on purpose; none are on unless turned on here.

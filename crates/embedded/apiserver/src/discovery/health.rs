@@ -32,7 +32,10 @@ fn platform() -> &'static str {
 
 pub(super) fn health(api: &Api, endpoint: &str, check: &str, query: &Query) -> Response<ResponseBody> {
     let excluded: Vec<&str> = query.all("exclude").collect();
-    let checks = [("ping", true), ("log", true), ("etcd", api.store().is_healthy())];
+    let mut checks = vec![("ping", true), ("log", true), ("etcd", api.store().is_healthy())];
+    if endpoint == "readyz" {
+        checks.push(("start", api.is_ready()));
+    }
     let checks =
         checks.iter().filter(|(name, _)| (check.is_empty() || *name == check) && !excluded.contains(name));
     let (mut lines, mut is_well) = (String::new(), true);

@@ -7,7 +7,6 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-use serde_json::json;
 
 /// Ten years: the authority is local to one machine and its key lies beside the data.
 const AUTHORITY_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
@@ -95,14 +94,30 @@ impl Authority {
     /// A kubeconfig with which kubectl and everybody else reaches the server as its administrator.
     pub fn kubeconfig(&self, server: &str) -> Result<String, rcgen::Error> {
         let (certificate, key) = self.client("kubernetes-admin", crate::auth::MASTERS)?;
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "quintet",
-            "clusters": [{"name": "quintet", "cluster": {
-                "server": server, "certificate-authority-data": STANDARD.encode(&self.certificate)}}],
-            "users": [{"name": "quintet", "user": {
-                "client-certificate-data": STANDARD.encode(certificate), "client-key-data": STANDARD.encode(key)}}],
-            "contexts": [{"name": "quintet", "context": {"cluster": "quintet", "user": "quintet"}}],
-        });
-        Ok(serde_saphyr::to_string(&config).unwrap_or_else(|_| config.to_string()))
+        let (authority, certificate, key) =
+            (STANDARD.encode(&self.certificate), STANDARD.encode(certificate), STANDARD.encode(key));
+        // Written by hand and not by a serializer, which folds long values: scripts read the file line by line. None of
+        // the values needs quotes.
+        Ok(format!(
+            "apiVersion: v1
+kind: Config
+clusters:
+- cluster:
+    certificate-authority-data: {authority}
+    server: {server}
+  name: quintet
+contexts:
+- context:
+    cluster: quintet
+    user: quintet
+  name: quintet
+current-context: quintet
+users:
+- name: quintet
+  user:
+    client-certificate-data: {certificate}
+    client-key-data: {key}
+"
+        ))
     }
 }

@@ -77,6 +77,13 @@ pub struct Cluster {
 impl Cluster {
     /// Opens the data, listens, and serves until [`Cluster::stop`].
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        let cluster = Self::start_unready(settings).await?;
+        cluster.api.set_ready(true);
+        Ok(cluster)
+    }
+
+    /// The same for a cluster that is not ready yet: `/readyz` fails until [`Api::set_ready`] says that it is.
+    pub async fn start_unready(settings: Settings) -> Result<Self, StartError> {
         let store = match &settings.data_dir {
             Some(path) => Store::open(&path.join("store"))?,
             None => Store::in_memory(),
@@ -96,6 +103,7 @@ impl Cluster {
             rng: quintet_foundation::rng::Rng::from_entropy(),
         };
         let api = Api::start(parts).await?;
+        api.set_ready(false);
         #[expect(clippy::disallowed_methods, reason = "joined by `stop`")]
         let server = tokio::spawn(serve(api.clone(), listener, tls));
         Ok(Self { api, authority, address, server })
