@@ -80,8 +80,33 @@ async fn pods_are_refused_for_good_reasons() {
             .await;
     assert_eq!(reply.code, 422);
     assert!(reply.message().contains("pod updates may not change fields other than"), "{}", reply.message());
+}
+
+#[tokio::test]
+async fn pods_that_nothing_runs_say_so() {
+    let api = api().await;
+    send(&api, "POST", PODS, pod("a")).await.expect(201);
+    let nothing = "pod a does not have a host assigned: nothing runs it; ";
     let log = send(&api, "GET", &format!("{PODS}/a/log"), None).await;
-    assert_eq!((log.code, log.bytes.len()), (204, 0));
+    assert_eq!((log.code, log.bytes.len()), (204, 0), "empty, as Kubernetes responds");
+    let warning = log.headers["warning"].to_str().unwrap();
+    assert!(
+        warning.contains(nothing) && warning.contains("'quintet simulate-nodes --schedule'"),
+        "{warning}"
+    );
+    for stream in ["exec?command=ls", "attach", "portforward?ports=80"] {
+        let reply = send(&api, "POST", &format!("{PODS}/a/{stream}"), None).await;
+        assert_eq!(reply.code, 400, "{stream}");
+        assert!(reply.message().starts_with(nothing), "{stream}: {}", reply.message());
+    }
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"},
+        "target": {"kind": "Node", "name": "simulated-0"}});
+    send(&api, "POST", &format!("{PODS}/a/binding"), binding).await.expect(201);
+    let simulated = "node simulated-0 runs no containers of pod a: nodes of this cluster are simulated";
+    let reply = send(&api, "POST", &format!("{PODS}/a/exec?command=ls"), None).await;
+    assert_eq!((reply.code, reply.message()), (400, simulated));
+    let log = send(&api, "GET", &format!("{PODS}/a/log"), None).await;
+    assert!(log.message().ends_with(simulated), "{}", log.message());
 }
 
 #[tokio::test]

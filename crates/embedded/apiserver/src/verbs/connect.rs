@@ -416,10 +416,26 @@ fn log(context: &RequestContext, query: &Query) -> Outcome {
     let entry = context.entry()?;
     let pod = entry.to_value("v1", "Pod");
     container_of(context, &pod, query.get("container"))?;
-    if text(&pod, "/spec/nodeName").is_empty() {
+    let node = text(&pod, "/spec/nodeName");
+    if node.is_empty() {
+        // Empty, as Kubernetes responds for a pod that waits for a node.
+        context.warn(no_node(&context.name));
         return Ok(response::with_body(204, ContentType::Text, ""));
     }
-    Err(Failure::internal(format!("no node serves the logs of pod {}", context.name)))
+    Err(Failure::internal(no_containers(&context.name, node)))
+}
+
+/// A pod that nothing runs: this cluster has no scheduler and no nodes of its own.
+fn no_node(pod: &str) -> String {
+    format!(
+        "pod {pod} does not have a host assigned: nothing runs it; this cluster has no scheduler, and \
+         'quintet simulate-nodes --schedule' assigns pods to simulated nodes, which run no containers"
+    )
+}
+
+/// A pod on a node that only reports it as running.
+fn no_containers(pod: &str, node: &str) -> String {
+    format!("node {node} runs no containers of pod {pod}: nodes of this cluster are simulated")
 }
 
 /// Streams need a node; this says which part is missing.
@@ -428,10 +444,10 @@ fn stream(context: &RequestContext) -> Failure {
         Err(failure) => failure,
         Ok(entry) => {
             let pod = entry.to_value("v1", "Pod");
-            if text(&pod, "/spec/nodeName").is_empty() {
-                return Failure::bad_request(format!("pod {} does not have a host assigned", context.name));
+            match text(&pod, "/spec/nodeName") {
+                "" => Failure::bad_request(no_node(&context.name)),
+                node => Failure::bad_request(no_containers(&context.name, node)),
             }
-            Failure::bad_request("Upgrade request required")
         }
     }
 }
