@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::{
     completion, components, crds, explain, manifests, operator, output, simulate, simulate_nodes, submitter,
@@ -19,18 +19,20 @@ use crate::{
 #[derive(Parser)]
 #[command(
     name = "quintet",
-    version,
+    version = version::VERSION,
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "Start here:
   quintet up                               serve a Kubernetes API on this machine
   quintet crds --apply                     install the CRDs on a cluster
-  quintet manifests | kubectl apply --server-side -f -
+  quintet manifests | kubectl apply --server-side --field-manager quintet -f -
                                            install the operator
   quintet operator --kubeconfig FILE       run it from here instead
   quintet explain rayjob/NAME              why does this job not run?
   quintet simulate FILE                    try queues and quotas without a cluster
-  quintet simulate-nodes --count 100       add nodes that take pods without running them"
+  quintet simulate-nodes --count 100       add nodes that take pods without running them
+
+See 'quintet SUBCOMMAND --help' for the options of each."
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
@@ -56,7 +58,8 @@ pub(crate) enum Command {
 impl CommandLine {
     /// Parses the arguments. An error is printed on one line, with what to do about it.
     pub(crate) fn read() -> Result<Self, ExitCode> {
-        Self::try_parse_from(called_as(std::env::args_os().collect())).map_err(|error| match error.kind() {
+        let arguments = called_as(std::env::args_os().collect());
+        Self::try_parse_from(&arguments).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 // Coloured on a terminal only.
                 let _ = error.print();
@@ -67,10 +70,19 @@ impl CommandLine {
                 ExitCode::from(2)
             }
             _ => {
-                output::complain(&one_line(&error.render().to_string()));
+                output::complain(&one_line(&error.render().to_string(), &command_of(&arguments)));
                 ExitCode::from(2)
             }
         })
+    }
+}
+
+/// The command that was called, as far as it is one: errors about values do not name it.
+fn command_of(arguments: &[OsString]) -> String {
+    let word = arguments.get(1).and_then(|word| word.to_str());
+    match word.filter(|word| CommandLine::command().find_subcommand(word).is_some()) {
+        Some(subcommand) => format!("quintet {subcommand}"),
+        None => "quintet".to_owned(),
     }
 }
 
@@ -84,16 +96,12 @@ fn called_as(mut arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// The message and the tip of clap's several lines, and where to read more.
-fn one_line(rendered: &str) -> String {
+fn one_line(rendered: &str, command: &str) -> String {
     let mut message = String::new();
-    let mut command = "quintet";
     for line in rendered.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        if let Some(usage) = line.strip_prefix("Usage: ") {
-            let end = [" [", " <", " -"].iter().filter_map(|mark| usage.find(mark)).min();
-            command = end.and_then(|end| usage.get(..end)).unwrap_or(usage);
-        } else if let Some(tip) = line.strip_prefix("tip: ") {
+        if let Some(tip) = line.strip_prefix("tip: ") {
             message = format!("{message}; {tip}");
-        } else if !line.starts_with("For more information") {
+        } else if !line.starts_with("Usage: ") && !line.starts_with("For more information") {
             let separator = if message.is_empty() { "" } else { " " };
             message = format!("{message}{separator}{line}");
         }
@@ -103,13 +111,25 @@ fn one_line(rendered: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_arguments_are_well_formed() {
         CommandLine::command().debug_assert();
+    }
+
+    /// Text that is shown as it is written must fit an ordinary terminal, or it is wrapped twice.
+    #[test]
+    fn help_is_wrapped_once() {
+        for subcommand in CommandLine::command().get_subcommands() {
+            let about = subcommand.get_long_about().map(ToString::to_string).unwrap_or_default();
+            for paragraph in about.split("\n\n").filter(|paragraph| paragraph.contains('\n')) {
+                for line in paragraph.lines() {
+                    let name = subcommand.get_name();
+                    assert!(line.chars().count() <= 80, "quintet {name} --help: {line}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -132,11 +152,13 @@ mod tests {
             (&["quintet", "oprator"], "a similar subcommand exists: 'operator'; see 'quintet --help'"),
             (&["quintet", "operator", "--webhook-port", "x"], "invalid value 'x' for '--webhook-port"),
             (&["quintet", "completion"], "<SHELL>; see 'quintet completion --help'"),
+            (&["quintet", "explain", "x"], "such as rayjob/train; see 'quintet explain --help'"),
         ] {
             let Err(error) = CommandLine::try_parse_from(arguments) else {
                 panic!("{arguments:?} was accepted")
             };
-            let line = one_line(&error.render().to_string());
+            let called: Vec<OsString> = arguments.iter().map(Into::into).collect();
+            let line = one_line(&error.render().to_string(), &command_of(&called));
             assert!(line.contains(expected), "{line}");
             assert_eq!(line.lines().count(), 1, "{line}");
         }

@@ -12,8 +12,9 @@ use crate::output;
 
 /// Simulate queues and workloads in virtual time: wait times and utilization
 ///
-/// The file describes queues and arriving workloads, in the format of Kueue's scheduler performance
-/// tests. The engine is the one that decides in production. For example:
+/// The file describes queues and arriving workloads, in the format of Kueue's
+/// scheduler performance tests. The engine is the one that decides in production.
+/// For example:
 ///
 ///   cohorts:
 ///   - className: team
@@ -29,10 +30,11 @@ use crate::output;
 ///         workloads:
 ///         - {className: small, runtimeMs: 2000, priority: 50, request: 5}
 ///
-/// Quotas and requests are CPUs, per queue and per pod. Queues may also have preemption policies
-/// (withinClusterQueue, reclaimWithinCohort), workloads a number of pods (podCount). With nodes in
-/// racks (topology) workloads may request a placement (tasConstraint, tasLevel, sliceSize).
-/// Preemption livelocks are reported, with what can end them.
+/// Quotas and requests are CPUs, per queue and per pod. Queues may also have
+/// preemption policies (withinClusterQueue, reclaimWithinCohort), workloads a
+/// number of pods (podCount). With nodes in racks (topology) workloads may request
+/// a placement (tasConstraint, tasLevel, sliceSize). Preemption livelocks are
+/// reported, with what can end them.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

@@ -13,23 +13,25 @@ use crate::{logging, output, signals::Signals};
 
 /// Add nodes to a cluster that run nothing but say they do: for tests, at any scale
 ///
-/// Pods bound to them start, become ready, end, fail, are evicted and removed as a kubelet
-/// would report it. A pod without annotations starts at once and runs until it is deleted;
-/// these annotations say otherwise:
+/// Pods bound to them start, become ready, end, fail, are evicted and removed as a
+/// kubelet would report it. A pod without annotations starts at once and runs until
+/// it is deleted; these annotations say otherwise:
 ///
 ///   node.quintet.dev/start-after: 2s    how long until its containers start
 ///   node.quintet.dev/init-for: 1s       how long every init container runs
-///   node.quintet.dev/ready-after: 5s    how long containers run before they are ready
+///   node.quintet.dev/ready-after: 5s    how long containers run before being ready
 ///   node.quintet.dev/run-for: 1m        how long containers run before they end
 ///   node.quintet.dev/exit-code: "1"     how they end
 ///   node.quintet.dev/stop-for: 3s       how long they take to end when deleted
 ///   node.quintet.dev/stuck: ErrImagePull    why they never start
 ///   node.quintet.dev/evict: low on memory   evict it now, with this message
 ///
-/// For example, 640 nodes with GPUs in 4 blocks of 8 racks, on a cluster of `quintet up`:
+/// For example, 640 nodes with GPUs in 4 blocks of 8 racks, on a cluster of
+/// `quintet up`:
 ///
 ///   quintet simulate-nodes --count 640 --schedule --resource nvidia.com/gpu=8 \
-///     --level cloud.provider.com/topology-block=4 --level cloud.provider.com/topology-rack=8
+///     --level cloud.provider.com/topology-block=4 \
+///     --level cloud.provider.com/topology-rack=8
 ///
 /// It goes on until ctrl-c, and then removes the nodes.
 #[derive(Args)]

@@ -11,8 +11,9 @@ use crate::{cluster, output};
 
 /// Submit a job to Ray and show its logs until it ends, without Ray being installed
 ///
-/// This is for submitter pods of RayJobs: an image with this program is much smaller than one with Ray. Use it
-/// in `submitterPodTemplate`, where the operator sets the environment:
+/// This is for submitter pods of RayJobs: an image with this program is much
+/// smaller than one with Ray. Use it in `submitterPodTemplate`, where the operator
+/// sets the environment:
 ///
 ///   submitterPodTemplate:
 ///     spec:
@@ -22,11 +23,12 @@ use crate::{cluster, output};
 ///         image: quintet
 ///         command: [quintet, submitter, --, python, /home/ray/samples/train.py]
 ///
-/// A program file named `submitter` does the same without the word `submitter`, so that manifests made for
-/// KubeRay's submitter image work unchanged.
+/// A program file named `submitter` does the same without the word `submitter`, so
+/// that manifests made for KubeRay's submitter image work unchanged.
 ///
-/// A job that was submitted before is not submitted again. Exits with 0 when the logs have ended, whatever the
-/// job's result, which the RayJob's status tells; with 1 when the job or its logs could not be reached.
+/// A job that was submitted before is not submitted again. Exits with 0 when the
+/// logs have ended, whatever the job's result, which the RayJob's status tells;
+/// with 1 when the job or its logs could not be reached.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -62,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // A closed output does not stop the job.
         let _ = output::print(text);
     }))?;
-    done.map_err(|error| anyhow::anyhow!("ERROR -- {error}"))
+    done.map_err(anyhow::Error::msg)
 }
 
 fn work(arguments: &Arguments) -> anyhow::Result<submitter::Work> {

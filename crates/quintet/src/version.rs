@@ -15,18 +15,19 @@ pub(crate) struct Arguments {
 
 /// The version of Kubernetes whose types Quintet is built with.
 const KUBERNETES: &str = "1.36";
-/// Set by release builds.
-const COMMIT: Option<&str> = option_env!("QUINTET_COMMIT");
+/// Set by the build script.
+const COMMIT: &str = env!("QUINTET_COMMIT");
+/// What `--version` prints after the name.
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("QUINTET_COMMIT"), ")");
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
-    let commit = COMMIT.unwrap_or("unknown");
-    let facts = json!({ "version": version, "commit": commit, "kubernetes": KUBERNETES });
+    let facts = json!({ "version": version, "commit": COMMIT, "kubernetes": KUBERNETES });
     match arguments.output {
         Some(Format::Json) => output::print_json(&facts),
         Some(Format::Yaml) => output::print_yaml(&facts),
         None => {
-            output::print(&format!("quintet {version} (commit {commit}, Kubernetes {KUBERNETES} types)\n"))
+            output::print(&format!("quintet {version} (commit {COMMIT}, Kubernetes {KUBERNETES} types)\n"))
         }
     }
 }

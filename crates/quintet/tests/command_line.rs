@@ -205,7 +205,7 @@ fn manifests_give_the_rights_that_the_configuration_needs() {
     complains(
         &["manifests", "--feature-gates", "RayCronJobs=true"],
         1,
-        "unknown feature gate RayCronJobs; ray has",
+        "unknown feature gate RayCronJobs; did you mean RayCronJob",
     );
 }
 
@@ -381,10 +381,18 @@ fn help_teaches_and_has_no_colours_in_a_pipe() {
 
 #[test]
 fn version_and_completions_are_there() {
-    assert!(text(&quintet(&["version"]).stdout).starts_with("quintet 0."));
+    let commit = env!("QUINTET_COMMIT");
+    assert!(commit == "unknown" || commit.len() >= 7, "{commit}");
+    let line = text(&quintet(&["version"]).stdout);
+    assert!(line.starts_with("quintet 0.") && line.contains(&format!("(commit {commit}, ")), "{line}");
+    let line = text(&quintet(&["--version"]).stdout);
+    assert_eq!(line, format!("quintet {} (commit {commit})\n", env!("CARGO_PKG_VERSION")));
     let version: serde_json::Value =
         serde_json::from_slice(&quintet(&["version", "-o", "json"]).stdout).unwrap();
-    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        (&version["version"], &version["commit"]),
+        (&env!("CARGO_PKG_VERSION").into(), &commit.into())
+    );
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(text(&quintet(&["completion", shell]).stdout).contains("quintet"), "{shell}");
     }

@@ -77,7 +77,7 @@ fn it_submits_and_shows_the_logs() {
 fn what_goes_wrong_is_told_in_one_line() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for (host, arguments, code, expected) in [
-        (Some(nobody.as_str()), &["--", "a"][..], 1, "ERROR -- cannot submit job 'a': no response from"),
+        (Some(nobody.as_str()), &["--", "a"][..], 1, "error: cannot submit job 'a': no response from"),
         (
             Some("x"),
             &["--metadata-json", "{", "--", "a"],

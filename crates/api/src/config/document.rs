@@ -53,7 +53,9 @@ impl Schema<'_> {
     /// Reads a configuration file.
     pub fn read(&self, text: &str) -> Result<Configuration, ConfigurationError> {
         let documents = serde_saphyr::from_multiple::<Value>(text).map_err(|error| {
-            ConfigurationError::Yaml(error.to_string().lines().next().unwrap_or_default().into())
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            ConfigurationError::Yaml(line.trim_start_matches("error: ").to_owned())
         })?;
         let mut configuration = Configuration::default();
         for (index, document) in documents.into_iter().enumerate().filter(|(_, document)| !document.is_null())

@@ -108,19 +108,30 @@ pub const QUEUE: &[&str] = &[
     "WorkloadValidationForPodSetMetadata",
 ];
 
-/// Rejects gates that no component has.
+/// Rejects gates that no component has, with the names that are most like theirs.
 pub(super) fn check(switches: &BTreeMap<String, bool>, components: &[ComponentConfig]) -> Result<(), String> {
     let stages = [ALL_ALPHA, ALL_BETA];
-    let known = components.iter().flat_map(|component| component.gates).chain(&stages);
-    let Some(unknown) = switches.keys().find(|name| !known.clone().any(|gate| gate == name)) else {
+    let known: Vec<&str> =
+        components.iter().flat_map(|component| component.gates).chain(&stages).copied().collect();
+    let Some(unknown) = switches.keys().find(|name| !known.contains(&name.as_str())) else {
         return Ok(());
     };
-    let by_component = components.iter().filter(|component| !component.gates.is_empty());
-    let by_component =
-        by_component.map(|component| format!("{} has {}", component.component, component.gates.join(", ")));
-    let by_component: Vec<_> = by_component.collect();
-    Err(format!(
-        "unknown feature gate {unknown}; {}; {ALL_ALPHA} and {ALL_BETA} switch a whole stage",
-        by_component.join("; ")
-    ))
+    let alike = match &nearest(unknown, &known)[..] {
+        [] => String::new(),
+        names => format!("did you mean {}? ", names.join(", ")),
+    };
+    Err(format!("unknown feature gate {unknown}; {alike}'quintet components -o yaml' lists all of them"))
+}
+
+/// The names most like an unknown one, the best first; none if none is alike.
+fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Vec<&'a str> {
+    const SUGGESTIONS: usize = 3;
+    /// As clap suggests flags.
+    const ALIKE: f64 = 0.7;
+    let unknown = unknown.to_lowercase();
+    let likeness = |name: &&str| strsim::jaro(&unknown, &name.to_lowercase());
+    let mut names: Vec<(f64, &str)> = known.iter().map(|name| (likeness(name), *name)).collect();
+    names.retain(|(likeness, _)| *likeness > ALIKE);
+    names.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    names.into_iter().take(SUGGESTIONS).map(|(_, name)| name).collect()
 }

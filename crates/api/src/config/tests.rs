@@ -222,7 +222,7 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
     let own = "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\n";
     let kueue = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
     for (text, expected) in [
-        ("a: [", "it is not valid YAML"),
+        ("a: [", "it is not valid YAML: line 1 column 4: "),
         ("kind: Pod\napiVersion: v1", "document 1 is a Pod of v1, which is not a known configuration format"),
         ("hello: world", "document without apiVersion and kind"),
         (
@@ -267,7 +267,7 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
 }
 
 #[test]
-fn unknown_gates_are_rejected_with_the_known_ones() {
+fn unknown_gates_are_rejected_with_the_nearest_names() {
     let check = |name: &str| {
         let feature_gates = [(name.to_owned(), true)].into();
         let configuration = Configuration { feature_gates, ..Configuration::default() };
@@ -277,8 +277,12 @@ fn unknown_gates_are_rejected_with_the_known_ones() {
         assert_eq!(check(known), Ok(()), "{known}");
     }
     let error = check("RayCronJobs").unwrap_err();
-    assert!(error.starts_with("unknown feature gate RayCronJobs; ray has "), "{error}");
-    assert!(error.contains("RayCronJob,") && error.contains("queue has AdmissionFairSharing"), "{error}");
+    assert!(error.starts_with("unknown feature gate RayCronJobs; did you mean RayCronJob"), "{error}");
+    assert!(error.len() < 200, "the nearest names only: {error}");
+    let error = check("partialadmision").unwrap_err();
+    assert!(error.contains("did you mean PartialAdmission"), "{error}");
+    let error = check("Xyzzy").unwrap_err();
+    assert_eq!(error, "unknown feature gate Xyzzy; 'quintet components -o yaml' lists all of them");
     let queue_only = Schema(&[kueue::CONFIG]);
     let ray_gate = read(
         "apiVersion: config.quintet.dev/v1alpha1\nkind: Configuration\nfeatureGates: {RayCronJob: true}",

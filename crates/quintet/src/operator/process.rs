@@ -32,6 +32,7 @@ use super::addresses;
 use crate::catalog::{Catalog, Configured};
 use crate::cluster::Cluster;
 use crate::names::{DEFAULT_NAMESPACE, shared_name};
+use crate::version::VERSION;
 
 /// How long the endpoints of a Service name a pod that is no longer ready.
 const ENDPOINTS_LAG: Duration = Duration::from_secs(5);
@@ -123,7 +124,7 @@ impl Process {
         }
         runtime.start();
         tracing::info!(
-            version = env!("CARGO_PKG_VERSION"),
+            version = VERSION,
             cluster = cluster.address,
             namespace,
             identity,

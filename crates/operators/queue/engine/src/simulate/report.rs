@@ -283,7 +283,7 @@ impl Report {
         let width = column_width("class", self.classes.keys());
         let _ = writeln!(
             text,
-            "{:width$}  workloads  admissions  preemptions   mean wait     median  99 of 100",
+            "{:width$}  workloads  admissions  preemptions   mean wait     median        p99",
             "class"
         );
         let seconds = |value: f64| format!("{value:.1} s");
@@ -310,9 +310,9 @@ impl Report {
         let used: f64 = self.queues.iter().map(|queue| queue.utilisation * float(queue.nominal)).sum();
         let _ = writeln!(
             text,
-            "\nOn average {:.1} % of the CPU quota of all queues was in use. Over time, in columns of {:.1} s:",
+            "\nOn average {:.1} % of the CPU quota of all queues was in use. Over time, in columns of {}:",
             used.max(0.0) / float(owned.max(1)),
-            self.seconds / float(i64::try_from(COLUMNS).unwrap_or(1)),
+            short_duration(self.seconds / float(i64::try_from(COLUMNS).unwrap_or(1))),
         );
         let _ = writeln!(
             text,
@@ -333,6 +333,15 @@ impl Report {
     }
 }
 
+/// A duration of any length, never rounded to nothing.
+fn short_duration(seconds: f64) -> String {
+    if seconds >= 0.1 || seconds <= 0.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{:.1} ms", seconds * 1000.0)
+    }
+}
+
 /// As wide as the widest of a column's cells.
 fn column_width<'n>(head: &str, names: impl Iterator<Item = &'n String>) -> usize {
     names.map(|name| name.chars().count()).chain([head.len()]).max().unwrap_or_default()
@@ -344,6 +353,13 @@ mod tests {
     use crate::model::WorkloadKey;
     use crate::names::{Id as _, NamespaceId};
     use crate::time::Span;
+
+    #[test]
+    fn columns_of_a_short_plot_have_a_length() {
+        assert_eq!(short_duration(1.25), "1.2 s");
+        assert_eq!(short_duration(1.0 / 60.0), "16.7 ms");
+        assert_eq!(short_duration(0.0), "0.0 s");
+    }
 
     #[test]
     fn livelocks_are_reported_in_text_and_json() {
