@@ -133,6 +133,19 @@ mod tests {
     }
 
     #[test]
+    fn help_names_the_default_of_every_setting() {
+        let mut command = CommandLine::command();
+        let operator = command.find_subcommand_mut("operator").unwrap();
+        let help = operator.render_long_help().to_string();
+        for default in
+            ["127.0.0.1:8081, in a pod :8080", "127.0.0.1:8081, in a pod :8081", "9443", "info", "true", "8"]
+        {
+            let text = help.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains(&format!("[default: {default}]")), "{default} is not in {help}");
+        }
+    }
+
+    #[test]
     fn a_program_file_named_submitter_is_that_command() {
         let called = |arguments: &[&str]| called_as(arguments.iter().map(Into::into).collect());
         assert_eq!(

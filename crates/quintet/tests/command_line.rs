@@ -357,7 +357,12 @@ fn manifests_that_would_not_work_are_refused() {
         ),
         ("one.yaml", "leaderElection: {leaderElect: false}", &["--replicas", "2"], "can be only one replica"),
         ("port.yaml", "metricsBindAddress: ':0'", &[], "is another port at every start"),
-        ("bare.yaml", "healthBindAddress: '8081'", &[], "healthBindAddress \"8081\" has no port"),
+        (
+            "bare.yaml",
+            "healthBindAddress: '8081'",
+            &[],
+            "healthBindAddress (--health-probe-bind-address) \"8081\" has no port",
+        ),
         ("names.yaml", "watchNamespaces: [Team_A]", &[], "\"Team_A\" is not a valid namespace name"),
     ] {
         let file = file(name, &format!("{own}{settings}\n"));

@@ -302,8 +302,11 @@ impl AppWrapperDocument {
 
 impl Endpoints {
     fn apply(self, process: &mut Process) {
-        set(&mut process.metrics_bind_address, self.metrics.and_then(|metrics| metrics.bind_address));
-        set(&mut process.health_bind_address, self.health.and_then(|health| health.bind_address));
+        set(
+            &mut process.metrics_bind_address,
+            self.metrics.and_then(|metrics| metrics.bind_address).map(Some),
+        );
+        set(&mut process.health_bind_address, self.health.and_then(|health| health.bind_address).map(Some));
         // A switch for AppWrapper alone, a section for CodeFlare, in which only what we know counts.
         let election = &mut process.leader_election;
         match self.leader_election {

@@ -132,8 +132,8 @@ impl Document {
         configuration.feature_gates.extend(self.feature_gates);
         let process = &mut configuration.process;
         process.namespace = self.namespace.or_else(|| process.namespace.take());
-        set(&mut process.metrics_bind_address, queue.metrics.bind_address);
-        set(&mut process.health_bind_address, self.health.and_then(|health| health.bind_address));
+        set(&mut process.metrics_bind_address, queue.metrics.bind_address.map(Some));
+        set(&mut process.health_bind_address, self.health.and_then(|health| health.bind_address).map(Some));
         set(&mut process.leader_election, self.leader_election);
         apply_client(process, self.client_connection);
         apply_webhook(process, self.webhook, self.internal_cert_management);
@@ -150,7 +150,7 @@ fn apply_client(process: &mut Process, connection: Option<ClientConnection>) {
 fn apply_webhook(process: &mut Process, webhook: Option<Webhook>, certificates: Option<CertManagement>) {
     let (mut cert_dir, settings) = (None, &mut process.webhook);
     if let Some(webhook) = webhook {
-        set(&mut settings.host, webhook.host);
+        set(&mut settings.host, webhook.host.map(Some));
         set(&mut settings.port, webhook.port);
         cert_dir = webhook.cert_dir;
     }

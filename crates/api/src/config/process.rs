@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Settings of the process. Every address is `host:port`; an empty host means all interfaces, and `0` turns
-/// an endpoint off.
+/// an endpoint off. Without an address the program decides by where it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Process {
@@ -17,9 +17,9 @@ pub struct Process {
     /// Namespaces to watch; all, unless some are named.
     pub watch_namespaces: Vec<String>,
     /// Where metrics are served.
-    pub metrics_bind_address: String,
+    pub metrics_bind_address: Option<String>,
     /// Where `/healthz` and `/readyz` are served.
-    pub health_bind_address: String,
+    pub health_bind_address: Option<String>,
     /// Who of several replicas does the work.
     pub leader_election: LeaderElection,
     /// The admission and conversion webhooks.
@@ -50,8 +50,8 @@ impl Default for Process {
         Self {
             namespace: None,
             watch_namespaces: Vec::new(),
-            metrics_bind_address: ":8080".into(),
-            health_bind_address: ":8081".into(),
+            metrics_bind_address: None,
+            health_bind_address: None,
             leader_election: LeaderElection::default(),
             webhook: Webhook::default(),
             client: Client::default(),
@@ -124,7 +124,7 @@ impl Default for LeaderElection {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Webhook {
     /// The address to listen on; empty means all interfaces.
-    pub host: String,
+    pub host: Option<String>,
     /// The port to listen on.
     pub port: u16,
     /// A directory with `tls.crt` and `tls.key` that another program provides; absent, Quintet issues its own.
@@ -138,7 +138,7 @@ pub struct Webhook {
 impl Default for Webhook {
     fn default() -> Self {
         Self {
-            host: String::new(),
+            host: None,
             port: 9443,
             cert_dir: None,
             service_name: "quintet-webhook".into(),

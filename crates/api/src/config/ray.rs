@@ -68,8 +68,8 @@ impl Document {
     fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
         configuration.set_section(CONFIG.component, &self.ray)?;
         let process = &mut configuration.process;
-        set(&mut process.metrics_bind_address, self.metrics_addr);
-        set(&mut process.health_bind_address, self.probe_addr);
+        set(&mut process.metrics_bind_address, self.metrics_addr.map(Some));
+        set(&mut process.health_bind_address, self.probe_addr.map(Some));
         set(&mut process.leader_election.leader_elect, self.enable_leader_election);
         set(&mut process.concurrency, self.reconcile_concurrency);
         let names = self.watch_namespace.unwrap_or_default();

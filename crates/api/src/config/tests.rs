@@ -54,7 +54,7 @@ codeflare: {appwrapper: {enabled: true}}
     );
     let enabled = ["ray", "queue", "codeflare", "mlflow"].map(|name| configuration.enables(name));
     assert_eq!(enabled, [true, false, false, true]);
-    assert_eq!(configuration.process.metrics_bind_address, "127.0.0.1:9000");
+    assert_eq!(configuration.process.metrics_bind_address.as_deref(), Some("127.0.0.1:9000"));
     assert!(!configuration.process.leader_election.leader_elect);
     assert_eq!(configuration.process.leader_election.lease_duration, GoDuration::from_secs(60));
     assert_eq!(configuration.process.webhook.cert_dir.as_deref(), Some("/certs"));
@@ -87,8 +87,8 @@ defaultPodLabels: {team: ml}
 headSidecarContainers: [{name: logs, image: fluent-bit}]
 ",
     );
-    assert_eq!(configuration.process.metrics_bind_address, ":9999");
-    assert_eq!(configuration.process.health_bind_address, ":9998");
+    assert_eq!(configuration.process.metrics_bind_address.as_deref(), Some(":9999"));
+    assert_eq!(configuration.process.health_bind_address.as_deref(), Some(":9998"));
     assert!(!configuration.process.leader_election.leader_elect);
     assert_eq!(configuration.process.watch_namespaces, ["a", "b"]);
     assert_eq!(configuration.process.client.qps, Some(7));
@@ -116,8 +116,8 @@ resources:
 ",
     );
     assert_eq!(configuration.process.namespace.as_deref(), Some("kueue-system"));
-    assert_eq!(configuration.process.health_bind_address, ":8181");
-    assert_eq!(configuration.process.metrics_bind_address, ":8443");
+    assert_eq!(configuration.process.health_bind_address.as_deref(), Some(":8181"));
+    assert_eq!(configuration.process.metrics_bind_address.as_deref(), Some(":8443"));
     assert_eq!(configuration.process.webhook.port, 9444);
     assert_eq!(
         configuration.process.webhook.cert_dir.as_deref(),
@@ -183,7 +183,7 @@ webhooksEnabled: true
     let appwrapper = codeflare(&configuration).appwrapper;
     assert!(appwrapper.enabled && !appwrapper.config.user_rbac_admission_check);
     assert_eq!(appwrapper.config.fault_tolerance.retry_limit, 99);
-    assert_eq!(configuration.process.metrics_bind_address, ":8443");
+    assert_eq!(configuration.process.metrics_bind_address.as_deref(), Some(":8443"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use quintet_api::config::Process;
 use serde_json::{Value, json};
 
-use super::{Endpoints, labels, metadata};
+use super::{Ports, labels, metadata};
 use crate::names::NAME;
 
 /// Any user but root; the image needs no particular one.
@@ -15,15 +15,13 @@ pub(super) fn deployment(
     image: &str,
     replicas: u32,
     process: &Process,
-    endpoints: &Endpoints,
+    ports: &Ports,
 ) -> Value {
-    let ports = [
-        ("webhook", Some(process.webhook.port)),
-        ("metrics", endpoints.metrics),
-        ("health", endpoints.health),
-    ];
-    let ports =
-        ports.into_iter().filter_map(|(name, port)| Some(json!({ "name": name, "containerPort": port? })));
+    let container_ports =
+        [("webhook", Some(process.webhook.port)), ("metrics", ports.metrics), ("health", ports.health)];
+    let container_ports = container_ports
+        .into_iter()
+        .filter_map(|(name, port)| Some(json!({ "name": name, "containerPort": port? })));
     let mut deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(namespace, NAME),
         "spec": {
@@ -38,7 +36,7 @@ pub(super) fn deployment(
                     },
                     "containers": [{
                         "name": NAME, "image": image,
-                        "ports": ports.collect::<Vec<Value>>(),
+                        "ports": container_ports.collect::<Vec<Value>>(),
                         "resources": { "requests": { "cpu": "50m", "memory": "64Mi" }, "limits": { "memory": "1Gi" } },
                         "securityContext": {
                             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
@@ -49,7 +47,7 @@ pub(super) fn deployment(
             },
         },
     });
-    if endpoints.health.is_some() {
+    if ports.health.is_some() {
         let probe = |path: &str| json!({ "httpGet": { "path": path, "port": "health" } });
         let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
         container["livenessProbe"] = probe("/healthz");

@@ -5,6 +5,7 @@ mod rbac;
 mod webhooks;
 
 use std::fs;
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -21,14 +22,16 @@ use crate::output::{self, Format};
 
 /// Print everything needed to install Quintet on a cluster.
 ///
-/// Pipe it into `kubectl apply --server-side -f -`: some definitions are too large for a client-side apply. Give the
+/// Pipe it into `kubectl apply --server-side --field-manager quintet -f -`: some definitions are too large for a
+/// client-side apply, and the field manager is that of `quintet crds --apply` and of the operator. Give the
 /// configuration and the feature gates that the operator is to run with: it gets them, and the rights they need.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The namespace to install into.
     #[arg(short, long, default_value = DEFAULT_NAMESPACE)]
     namespace: String,
-    /// The image to run.
+    /// The image to run. None is published: build it with the Dockerfile of the source tree, and push it to a
+    /// registry that the cluster pulls from.
     #[arg(long, default_value = concat!("quintet:", env!("CARGO_PKG_VERSION")))]
     image: String,
     /// How many replicas to run: one leads, the others stand by and serve webhooks. Defaults to two, or to one without
@@ -72,7 +75,7 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
         );
     }
     let replicas = replicas_of(process, replicas)?;
-    let endpoints = Endpoints::of(process)?;
+    let ports = Ports::of(process)?;
     let platform = if openshift { Platform::openshift() } else { Platform::default() };
     let (components, operators) =
         (catalog.enabled(&configuration), catalog.configure(&configuration, &platform)?);
@@ -83,11 +86,11 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
         objects.extend(crds(&namespace, process, &components));
     }
     objects.extend(rbac::objects(&namespace, process, &components, &operators));
-    objects.extend(services(&namespace, process, &endpoints, &operators));
+    objects.extend(services(&namespace, process, &ports, &operators));
     let service = &process.webhook.service_name;
     let scope = WebhookScope { namespace: &namespace, service, watched: &process.watch_namespaces };
     objects.extend(webhooks::configurations(&operators, &scope));
-    let mut deployment = deployment::deployment(&namespace, &image, replicas, process, &endpoints);
+    let mut deployment = deployment::deployment(&namespace, &image, replicas, process, &ports);
     if let Some(label) = operators.iter().find_map(|one| one.component.deployment_label) {
         deployment["metadata"]["labels"] = json!({ NAME_LABEL: label, "app.kubernetes.io/part-of": NAME });
     }
@@ -148,24 +151,25 @@ fn replicas_of(process: &Process, asked: Option<u32>) -> anyhow::Result<u32> {
 }
 
 /// The ports of what can be turned off.
-struct Endpoints {
+struct Ports {
     metrics: Option<u16>,
     health: Option<u16>,
 }
 
-impl Endpoints {
+impl Ports {
     fn of(process: &Process) -> anyhow::Result<Self> {
-        let port = |address: &str, what: &str| -> anyhow::Result<Option<u16>> {
-            let port = addresses::optional(address, what)?.map(|address| address.port());
+        let endpoints = addresses::Endpoints::of(process, addresses::Placement::Pod)?;
+        let port = |address: Option<SocketAddr>, what: &str| -> anyhow::Result<Option<u16>> {
+            let port = address.map(|address| address.port());
             ensure!(
                 port != Some(0),
-                "{what} \"{address}\" is another port at every start; name one, or 0 alone for none"
+                "{what} with port 0 is another port at every start; name one, or 0 alone for none"
             );
             Ok(port)
         };
         Ok(Self {
-            metrics: port(&process.metrics_bind_address, "metricsBindAddress")?,
-            health: port(&process.health_bind_address, "healthBindAddress")?,
+            metrics: port(endpoints.metrics, "metricsBindAddress")?,
+            health: port(endpoints.health, "healthBindAddress")?,
         })
     }
 }
@@ -178,12 +182,7 @@ fn metadata(namespace: &str, name: &str) -> Value {
     json!({ "name": name, "namespace": namespace, "labels": labels() })
 }
 
-fn services(
-    namespace: &str,
-    process: &Process,
-    endpoints: &Endpoints,
-    operators: &[Configured],
-) -> Vec<Value> {
+fn services(namespace: &str, process: &Process, ports: &Ports, operators: &[Configured]) -> Vec<Value> {
     let service = |name: &str, port: Value| {
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": metadata(namespace, name),
@@ -192,7 +191,7 @@ fn services(
     };
     let webhooks = json!({ "name": "https", "port": 443, "targetPort": "webhook" });
     let webhooks = service(&process.webhook.service_name, webhooks);
-    let metrics = endpoints.metrics.map(|port| {
+    let metrics = ports.metrics.map(|port| {
         service("quintet-metrics", json!({ "name": "http", "port": port, "targetPort": "metrics" }))
     });
     let of_operators = operators.iter().flat_map(|one| &one.operator.services).map(|one: &Service| {

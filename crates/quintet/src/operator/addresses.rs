@@ -1,11 +1,51 @@
-//! Addresses as Kubernetes programs write them.
+//! Addresses as Kubernetes programs write them, and the ones used where none is configured.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Context as _, bail};
+use quintet_api::config::Process;
+
+/// Where a process runs that serves endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// In a pod: the kubelet, Prometheus and the API server connect from elsewhere.
+    Pod,
+    /// On somebody's machine: nobody else should reach it.
+    Machine,
+}
+
+/// Where the endpoints of a process are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoints {
+    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) health: Option<SocketAddr>,
+    pub(crate) webhooks: SocketAddr,
+}
+
+/// Outside a pod metrics and health share this address: port 8080 is where kubectl looks for a cluster if it has no
+/// kubeconfig.
+const MACHINE: &str = "127.0.0.1:8081";
+
+impl Endpoints {
+    /// The configured addresses, and defaults for the others.
+    pub(crate) fn of(process: &Process, placement: Placement) -> anyhow::Result<Self> {
+        let (metrics, health, host) = match placement {
+            Placement::Pod => (":8080", ":8081", ""),
+            Placement::Machine => (MACHINE, MACHINE, "127.0.0.1"),
+        };
+        let metrics = process.metrics_bind_address.as_deref().unwrap_or(metrics);
+        let health = process.health_bind_address.as_deref().unwrap_or(health);
+        let host = process.webhook.host.as_deref().unwrap_or(host);
+        Ok(Self {
+            metrics: optional(metrics, "metricsBindAddress (--metrics-bind-address)")?,
+            health: optional(health, "healthBindAddress (--health-probe-bind-address)")?,
+            webhooks: listen(host, process.webhook.port).context("webhook.host (--webhook-host)")?,
+        })
+    }
+}
 
 /// `host:port`; an empty host means all interfaces, and `0` means that there is no endpoint.
-pub(crate) fn optional(text: &str, what: &str) -> anyhow::Result<Option<SocketAddr>> {
+fn optional(text: &str, what: &str) -> anyhow::Result<Option<SocketAddr>> {
     if text == "0" || text.is_empty() {
         return Ok(None);
     }
@@ -17,7 +57,7 @@ pub(crate) fn optional(text: &str, what: &str) -> anyhow::Result<Option<SocketAd
 }
 
 /// An address to listen at.
-pub(super) fn listen(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+fn listen(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let address: IpAddr = match host {
         "" => Ipv6Addr::UNSPECIFIED.into(),
@@ -51,5 +91,28 @@ mod tests {
         ] {
             assert_eq!(format!("{:#}", optional(text, "address").unwrap_err()), expected);
         }
+    }
+
+    #[test]
+    fn only_a_pod_listens_on_all_interfaces_by_default() {
+        let addresses = |process: &Process, placement| {
+            let Endpoints { metrics, health, webhooks } = Endpoints::of(process, placement).unwrap();
+            [metrics, health, Some(webhooks)].map(|address| address.map(|address| address.to_string()))
+        };
+        let some = |texts: [&str; 3]| texts.map(|text| Some(text.to_owned()));
+        let plain = Process::default();
+        assert_eq!(addresses(&plain, Placement::Pod), some(["[::]:8080", "[::]:8081", "[::]:9443"]));
+        let on_loopback = addresses(&plain, Placement::Machine);
+        assert_eq!(on_loopback, some(["127.0.0.1:8081", "127.0.0.1:8081", "127.0.0.1:9443"]));
+
+        let mut configured = Process {
+            metrics_bind_address: Some(":9090".into()),
+            health_bind_address: Some("0".into()),
+            ..Process::default()
+        };
+        configured.webhook.host = Some(String::new());
+        let everywhere = [Some("[::]:9090".to_owned()), None, Some("[::]:9443".to_owned())];
+        assert_eq!(addresses(&configured, Placement::Machine), everywhere, "as configured");
+        assert_eq!(addresses(&configured, Placement::Pod), everywhere);
     }
 }

@@ -14,41 +14,42 @@ use crate::cluster::ClusterArguments;
 /// Run the operators against a cluster.
 ///
 /// Needs the CustomResourceDefinitions (`quintet crds --apply`). Several replicas may run: one leads, the others
-/// keep their caches warm and serve webhooks. Stops cleanly on SIGTERM and Ctrl-C.
+/// keep their caches warm and serve webhooks. Stops cleanly on SIGTERM and Ctrl-C. Outside a pod it listens on
+/// loopback only, and waits for an API server that does not respond; in a pod it exits then, to be restarted.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     configuration: ConfigurationArguments,
-    /// The namespace Quintet keeps its Lease and its Secret in; otherwise the pod's own.
+    /// The namespace Quintet keeps its Lease and its Secret in [default: the pod's own, otherwise quintet-system].
     #[arg(long)]
     namespace: Option<String>,
-    /// Whether replicas elect a leader.
+    /// Whether replicas elect a leader [default: true].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     leader_elect: Option<bool>,
-    /// Objects reconciled at the same time, per controller.
+    /// Objects reconciled at the same time, per controller [default: 8].
     #[arg(long, value_name = "N")]
     concurrency: Option<usize>,
 
-    /// Where metrics are served; 0 turns them off.
+    /// Where metrics are served; 0 turns them off [default: 127.0.0.1:8081, in a pod :8080].
     #[arg(long, value_name = "HOST:PORT", help_heading = "Endpoints")]
     metrics_bind_address: Option<String>,
-    /// Where /healthz and /readyz are served; 0 turns them off.
+    /// Where /healthz and /readyz are served; 0 turns them off [default: 127.0.0.1:8081, in a pod :8081].
     #[arg(long, value_name = "HOST:PORT", help_heading = "Endpoints")]
     health_probe_bind_address: Option<String>,
-    /// The address webhooks are served at; all interfaces, unless one is named.
+    /// The address webhooks are served at; "" means all interfaces [default: 127.0.0.1, in a pod all interfaces].
     #[arg(long, value_name = "HOST", help_heading = "Endpoints")]
     webhook_host: Option<String>,
-    /// The port webhooks are served at.
+    /// The port webhooks are served at [default: 9443].
     #[arg(long, value_name = "PORT", help_heading = "Endpoints")]
     webhook_port: Option<u16>,
     /// A directory with tls.crt and tls.key that another program keeps current, such as cert-manager.
     #[arg(long, value_name = "DIR", help_heading = "Endpoints")]
     webhook_cert_dir: Option<PathBuf>,
 
-    /// What is logged: error, warn, info, debug, trace, or a filter like info,kube=warn.
+    /// What is logged: error, warn, info, debug, trace, or a filter like info,kube=warn [default: info].
     #[arg(long, value_name = "LEVEL", help_heading = "Log")]
     log_level: Option<String>,
-    /// How it is logged; otherwise as text on a terminal and as JSON elsewhere.
+    /// How it is logged [default: text on a terminal, JSON elsewhere].
     #[arg(long, value_name = "text|json", value_parser = log_format, help_heading = "Log")]
     log_format: Option<quintet_api::config::LogFormat>,
 
@@ -134,9 +135,9 @@ impl Arguments {
         process.namespace = namespace.or_else(|| process.namespace.take());
         process.leader_election.leader_elect = leader_elect.unwrap_or(process.leader_election.leader_elect);
         process.concurrency = concurrency.unwrap_or(process.concurrency);
-        overlay(&mut process.metrics_bind_address, metrics_bind_address);
-        overlay(&mut process.health_bind_address, health_probe_bind_address);
-        overlay(&mut process.webhook.host, webhook_host);
+        overlay(&mut process.metrics_bind_address, metrics_bind_address.map(Some));
+        overlay(&mut process.health_bind_address, health_probe_bind_address.map(Some));
+        overlay(&mut process.webhook.host, webhook_host.map(Some));
         process.webhook.port = webhook_port.unwrap_or(process.webhook.port);
         let cert_dir = webhook_cert_dir.map(|directory| directory.display().to_string());
         process.webhook.cert_dir = cert_dir.or_else(|| process.webhook.cert_dir.take());
@@ -147,7 +148,7 @@ impl Arguments {
     }
 }
 
-fn overlay(setting: &mut String, flag: Option<String>) {
+fn overlay<T>(setting: &mut T, flag: Option<T>) {
     if let Some(flag) = flag {
         *setting = flag;
     }

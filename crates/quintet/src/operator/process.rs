@@ -28,7 +28,7 @@ use quintet_controller::{ObjectKey, Runtime, RuntimeParts, RuntimeSettings};
 
 use tokio::net::TcpListener;
 
-use super::addresses;
+use super::addresses::{Endpoints, Placement};
 use crate::catalog::{Catalog, Configured};
 use crate::cluster::Cluster;
 use crate::names::{DEFAULT_NAMESPACE, shared_name};
@@ -62,7 +62,9 @@ impl Process {
         catalog: &Catalog,
     ) -> anyhow::Result<Self> {
         let settings = &configuration.process;
-        let listeners = Listeners::bind(settings).await?;
+        let placement = if is_in_pod() { Placement::Pod } else { Placement::Machine };
+        let endpoints = Endpoints::of(settings, placement)?;
+        let listeners = Listeners::bind(&endpoints).await?;
         let namespace = own_namespace(settings, cluster);
         must_exist(&namespace, cluster).await?;
         let platform = Platform::discover(&cluster.client).await;
@@ -107,7 +109,7 @@ impl Process {
             concurrency: settings.concurrency,
         };
         let routes = start_operators(operators, &process, conversion_route(components))?;
-        let webhooks = listeners.webhooks.address();
+        let listening = listeners.addresses();
         listeners.webhooks.serve(routes, certificates.clone(), &tasks).context("cannot serve webhooks")?;
         let admin = Admin {
             components: component_names.clone(),
@@ -128,7 +130,7 @@ impl Process {
             cluster = cluster.address,
             namespace,
             identity,
-            %webhooks,
+            listening,
             components = component_names.join(", "),
             "started"
         );
@@ -152,11 +154,9 @@ impl Process {
 }
 
 impl Listeners {
-    async fn bind(settings: &config::Process) -> anyhow::Result<Self> {
-        let health = addresses::optional(&settings.health_bind_address, "--health-probe-bind-address")?;
-        let metrics = addresses::optional(&settings.metrics_bind_address, "--metrics-bind-address")?;
-        let mut webhooks =
-            WebhookSettings::new(addresses::listen(&settings.webhook.host, settings.webhook.port)?);
+    async fn bind(endpoints: &Endpoints) -> anyhow::Result<Self> {
+        let Endpoints { metrics, health, webhooks } = *endpoints;
+        let mut webhooks = WebhookSettings::new(webhooks);
         if is_in_pod() {
             webhooks.linger = ENDPOINTS_LAG;
         }
@@ -171,6 +171,15 @@ impl Listeners {
             )
             .await?,
         })
+    }
+
+    /// What is served where.
+    fn addresses(&self) -> String {
+        let of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|one| one.local_addr().ok());
+        let webhooks = [("webhooks", Some(self.webhooks.address()))];
+        let all = webhooks.into_iter().chain([("health", of(&self.health)), ("metrics", of(&self.metrics))]);
+        let served = all.filter_map(|(what, address)| Some(format!("{what} {}", address?)));
+        served.collect::<Vec<_>>().join(", ")
     }
 }
 
