@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    contact::Contact,
     error::{Class, Error},
     leader::Leadership,
     limiter::{Limiter, RequestOutcome},
@@ -24,13 +25,15 @@ use crate::{
 pub struct ApiSettings {
     /// The deadline of a request.
     pub deadline: Duration,
+    /// Where outages of the API server are noted. Connections to the same server share it.
+    pub contact: Contact,
 }
 
 impl Default for ApiSettings {
     /// API servers end ordinary requests after 60 seconds and admission webhooks after at most 30; a request that
     /// takes longer than that rarely succeeds.
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(30) }
+        Self { deadline: Duration::from_secs(30), contact: Contact::default() }
     }
 }
 
@@ -118,6 +121,11 @@ impl Api {
         &self.metrics
     }
 
+    /// Whether the API server responds.
+    pub fn contact(&self) -> &Contact {
+        &self.settings.contact
+    }
+
     /// The limiter, for debug state.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
@@ -164,10 +172,12 @@ impl Api {
         }
         let deadline = self.settings.deadline;
         let request = request.build("watch", kind, None)?;
-        match tokio::time::timeout(deadline, self.client.request_stream(request)).await {
+        let sent = Instant::now();
+        let opened = match tokio::time::timeout(deadline, self.client.request_stream(request)).await {
             Ok(answer) => answer.map_err(|error| Error::request("watch", kind, None, error)),
             Err(_) => Err(Error::deadline("watch", kind, None, deadline)),
-        }
+        };
+        self.contact().record(sent, opened)
     }
 
     /// Creates an object.
@@ -265,13 +275,14 @@ impl Api {
             }
             deadline = deadline.min(left);
         }
-        let started = StdInstant::now();
+        let (started, sent) = (StdInstant::now(), Instant::now());
         let answer = tokio::time::timeout(deadline, self.client.request_text(request)).await;
         let result = match answer {
             Ok(Ok(text)) => Ok(text),
             Ok(Err(error)) => Err(Error::request(verb, kind, key, error)),
             Err(_) => Err(Error::deadline(verb, kind, key, deadline)),
         };
+        let result = self.contact().record(sent, result);
         permit.finish(match &result {
             Err(error) if error.class() == Class::Throttled => RequestOutcome::Throttled(error.retry_after()),
             Err(error) if error.class() == Class::Transient && !error.is_not_found() => {

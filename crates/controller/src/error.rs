@@ -45,19 +45,25 @@ pub struct Error {
     attempt: String,
     cause: Cause,
     retry_after: Option<Duration>,
+    is_in_outage: bool,
 }
 
 #[derive(Debug)]
 enum Cause {
     Text(String),
     Client(Box<kube::Error>),
+    Deadline(Duration),
 }
 
 impl Error {
     /// An error of `class`: `attempt` says what was tried ("cannot create Pod a/b"), `cause` why it
     /// failed.
     pub fn new(class: Class, attempt: impl Into<String>, cause: impl Into<String>) -> Self {
-        Self { class, attempt: attempt.into(), cause: Cause::Text(cause.into()), retry_after: None }
+        Self::of(class, attempt.into(), Cause::Text(cause.into()))
+    }
+
+    fn of(class: Class, attempt: String, cause: Cause) -> Self {
+        Self { class, attempt, cause, retry_after: None, is_in_outage: false }
     }
 
     /// A request that did not succeed.
@@ -72,21 +78,23 @@ impl Error {
                 .map(|seconds| Duration::from_secs(seconds.into())),
             _ => None,
         };
-        Self { class, attempt: attempt(verb, kind, key), cause: Cause::Client(Box::new(cause)), retry_after }
+        let error = Self::of(class, attempt(verb, kind, key), Cause::Client(Box::new(cause)));
+        Self { retry_after, ..error }
     }
 
     /// A request that exceeded its deadline; whether it took effect is unknown.
     pub fn deadline(verb: &str, kind: &ApiKind, key: Option<&ObjectKey>, after: Duration) -> Self {
-        Self::new(Class::Transient, attempt(verb, kind, key), format!("no response within {after:?}"))
+        Self::of(Class::Transient, attempt(verb, kind, key), Cause::Deadline(after))
     }
 
     /// Why it failed, without what was attempted: of a request that the server rejected, its message.
     pub fn cause(&self) -> String {
         match &self.cause {
             Cause::Text(text) => text.clone(),
+            Cause::Deadline(after) => format!("no response within {after:?}"),
             Cause::Client(error) => match &**error {
                 kube::Error::Api(status) => status.message.trim().to_owned(),
-                other => other.to_string(),
+                other => innermost(other),
             },
         }
     }
@@ -108,8 +116,31 @@ impl Error {
                 kube::Error::Api(status) => Some(status),
                 _ => None,
             },
-            Cause::Text(_) => None,
+            Cause::Text(_) | Cause::Deadline(_) => None,
         }
+    }
+
+    /// The server did not respond: it cannot be reached, or not in time.
+    pub(crate) fn is_without_response(&self) -> bool {
+        match &self.cause {
+            Cause::Deadline(_) => true,
+            Cause::Client(error) => matches!(**error, kube::Error::Service(_) | kube::Error::HyperError(_)),
+            Cause::Text(_) => false,
+        }
+    }
+
+    /// The same error, as part of an outage that is logged already.
+    #[must_use]
+    pub(crate) fn in_outage(self) -> Self {
+        Self { is_in_outage: true, ..self }
+    }
+
+    /// It needs no log line of its own: [`Contact`](crate::contact::Contact) logs outages, and a watch that was
+    /// interrupted is opened again.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let is_interrupted =
+            matches!(&self.cause, Cause::Client(error) if matches!(**error, kube::Error::ReadEvents(_)));
+        self.is_in_outage || is_interrupted
     }
 
     /// The object was not found, or its kind is not served.
@@ -162,11 +193,16 @@ impl fmt::Display for Error {
     }
 }
 
+/// The innermost reason of an error: `connection refused` says more than `client error (Connect)`.
+pub fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(Some(error), |error| error.source()).last().unwrap_or(error).to_string()
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
             Cause::Client(error) => Some(&**error),
-            Cause::Text(_) => None,
+            Cause::Text(_) | Cause::Deadline(_) => None,
         }
     }
 }

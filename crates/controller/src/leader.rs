@@ -58,7 +58,7 @@ impl LeaseSettings {
 #[derive(Clone, Debug)]
 pub struct Leadership(watch::Receiver<LeaderState>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum LeaderState {
     /// There is no election.
     Always,
@@ -66,8 +66,25 @@ enum LeaderState {
     Standby,
     /// We hold it and may write until then.
     Until(Instant),
-    /// We held it and lost it; this replica has to restart.
-    Lost,
+    /// We do not compete any more; a replica that held the lease has to restart.
+    Lost(Loss),
+}
+
+/// Why a replica leads no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Another replica holds the lease.
+    Taken {
+        /// Its identity.
+        by: String,
+    },
+    /// The lease could not be renewed in time, so another replica may hold it.
+    NotRenewed {
+        /// Why the last attempt failed.
+        reason: String,
+    },
+    /// The process stops.
+    Stopped,
 }
 
 /// The state of the lease, for debugging.
@@ -100,7 +117,7 @@ impl Leadership {
         match *self.0.borrow() {
             LeaderState::Always => Duration::MAX,
             LeaderState::Until(end) => end.saturating_duration_since(now),
-            LeaderState::Standby | LeaderState::Lost => Duration::ZERO,
+            LeaderState::Standby | LeaderState::Lost(_) => Duration::ZERO,
         }
     }
 
@@ -114,15 +131,23 @@ impl Leadership {
         }
     }
 
+    /// Why the lease was lost, if it was.
+    pub fn loss(&self) -> Option<Loss> {
+        match &*self.0.borrow() {
+            LeaderState::Lost(loss) => Some(loss.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether the lease was held and lost.
     pub fn is_lost(&self) -> bool {
-        *self.0.borrow() == LeaderState::Lost
+        self.loss().is_some()
     }
 
     /// Resolves when we held the lease and lost it.
     pub async fn lost(&self) {
         let mut state = self.0.clone();
-        if state.wait_for(|state| *state == LeaderState::Lost).await.is_err() {
+        if state.wait_for(|state| matches!(state, LeaderState::Lost(_))).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -162,11 +187,12 @@ impl Election {
     pub async fn run(mut self, tasks: Tasks) {
         self.api.metrics().leading(&self.settings.name, false);
         let stop = tasks.stop_token();
-        let stopped = stop.run_until_cancelled(self.compete()).await.is_none();
-        let held = matches!(*self.state.borrow(), LeaderState::Until(_));
-        self.state.send_replace(LeaderState::Lost);
+        let loss = stop.run_until_cancelled(self.compete()).await.unwrap_or(Loss::Stopped);
+        let held = self.leads();
+        let is_stopped = loss == Loss::Stopped;
+        self.state.send_replace(LeaderState::Lost(loss));
         self.api.metrics().leading(&self.settings.name, false);
-        if stopped
+        if is_stopped
             && held
             && let Err(error) = self.release().await
         {
@@ -175,12 +201,14 @@ impl Election {
     }
 
     /// Competes for the lease, and holds it until it is lost.
-    async fn compete(&mut self) {
+    async fn compete(&mut self) -> Loss {
+        let mut failure = None;
         loop {
             let started = Instant::now();
             match self.take_or_renew().await {
                 Ok(Attempt::Ours) => {
                     let end = started + self.settings.renew_deadline;
+                    failure = None;
                     let before = self.state.send_replace(LeaderState::Until(end));
                     if before == LeaderState::Standby {
                         self.api.metrics().leading(&self.settings.name, true);
@@ -188,18 +216,26 @@ impl Election {
                     }
                 }
                 Ok(Attempt::Theirs) if self.leads() => {
-                    tracing::error!("the lease was taken by another replica");
-                    return;
+                    let by = self.holder();
+                    tracing::error!(holder = by, "the lease was taken by another replica");
+                    return Loss::Taken { by };
                 }
                 // Another client wrote to the lease, perhaps only an annotation: the next attempt tells who holds it.
                 Ok(Attempt::Theirs | Attempt::Raced) => {}
-                Err(error) => tracing::warn!("{error}; retrying"),
+                Err(error) => {
+                    if !error.is_quiet() {
+                        tracing::warn!("{error}; retrying");
+                    }
+                    failure = Some(error);
+                }
             }
             if let LeaderState::Until(end) = *self.state.borrow()
                 && Instant::now() >= end
             {
                 tracing::error!("the lease could not be renewed in time");
-                return;
+                let reason = failure
+                    .map_or_else(|| "other clients keep writing to it".to_owned(), |error| error.cause());
+                return Loss::NotRenewed { reason };
             }
             let mut wake = started + self.settings.retry;
             if let LeaderState::Until(end) = *self.state.borrow() {
@@ -213,6 +249,12 @@ impl Election {
         matches!(*self.state.borrow(), LeaderState::Until(_))
     }
 
+    /// Who held the lease when we last read it.
+    fn holder(&self) -> String {
+        let holder = self.observed.as_ref().and_then(|(spec, _)| spec.holder_identity.clone());
+        holder.unwrap_or_default()
+    }
+
     fn kind_and_key(&self) -> (ApiKind, ObjectKey) {
         (ApiKind::of::<Lease>(), ObjectKey::new(&self.settings.namespace, &self.settings.name))
     }
@@ -221,11 +263,13 @@ impl Election {
     async fn take_or_renew(&mut self) -> Result<Attempt, Error> {
         // A response after the next renewal is due is useless.
         let patience = self.settings.renew_deadline / 2;
+        let sent = Instant::now();
         if let Ok(answer) = tokio::time::timeout(patience, self.attempt()).await {
             answer
         } else {
             let (kind, key) = self.kind_and_key();
-            Err(Error::deadline("take", &kind, Some(&key), patience))
+            let late = Error::deadline("take", &kind, Some(&key), patience);
+            self.api.contact().record(sent, Err(late))
         }
     }
 

@@ -61,6 +61,7 @@
 pub mod admin;
 pub mod api;
 pub mod cache;
+pub mod contact;
 pub mod controller;
 pub mod error;
 pub mod events;

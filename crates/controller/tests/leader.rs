@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use quintet_controller::{ObjectKey, cache::Caches};
+use quintet_controller::{ObjectKey, cache::Caches, leader::Loss};
 use serde_json::{Value, json};
 use support::{
     garden::{Gardener, config_map_kind, garden_of},
@@ -106,6 +106,12 @@ fn a_leader_that_is_cut_off_stops_writing_before_another_may_begin() {
             assert!(cut.elapsed() < Duration::from_secs(25), "seed {seed}: {:?}", cut.elapsed());
             // A replica that lost the lease ends, to start afresh.
             first.tasks.stopping().await;
+            let Some(Loss::NotRenewed { reason }) = first.leadership.loss() else {
+                panic!("seed {seed}: {:?}", first.leadership.loss());
+            };
+            assert!(reason.starts_with("no response within"), "seed {seed}: {reason}");
+            assert!(first.api.contact().is_lost(), "seed {seed}");
+            assert!(!second.api.contact().is_lost(), "seed {seed}");
             first.kill();
             plant(&server, "rose");
             grown(&server, "rose").await;
@@ -144,6 +150,26 @@ fn a_short_outage_of_the_server_does_not_cost_the_lease() {
         tokio::time::sleep(Duration::from_mins(2)).await;
         assert!(process.leadership.report().leading);
         process.stop().await;
+    });
+}
+
+#[test]
+fn a_leader_that_is_replaced_says_by_whom() {
+    simulate(async {
+        let server = Server::new(5);
+        let process = Process::start(&server, 5, Some("first"));
+        process.leadership.acquired().await;
+        assert_eq!(process.leadership.loss(), None);
+        server.store(|store| {
+            let take = |lease: &mut Value| {
+                lease["spec"]["holderIdentity"] = json!("usurper");
+                Ok(())
+            };
+            store.update(&lease(), false, take).unwrap();
+        });
+        process.tasks.stopping().await;
+        assert_eq!(process.leadership.loss(), Some(Loss::Taken { by: "usurper".into() }));
+        process.kill();
     });
 }
 

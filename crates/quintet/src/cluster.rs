@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use quintet_controller::error::innermost;
 
 /// How long a cluster may take to answer its first request. A pod that gives up is started again.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
@@ -43,7 +44,7 @@ impl ClusterArguments {
         let advice = format!("cannot reach the Kubernetes API at {address}, named by {source}");
         answer
             .map_err(|_| anyhow!("no answer within {} s", FIRST_ANSWER.as_secs()))
-            .and_then(|answer| answer.map_err(plain))
+            .and_then(|answer| answer.map_err(|error| anyhow!(innermost(&error))))
             .context(advice)?;
         Ok(Cluster { client, address, namespace })
     }
@@ -70,13 +71,9 @@ impl ClusterArguments {
     }
 }
 
-/// The innermost reason: `connection refused` says more than `client error (Connect)`.
-fn plain(error: kube::Error) -> anyhow::Error {
-    let error = anyhow::Error::from(error);
-    match error.chain().last() {
-        Some(reason) => anyhow!("{reason}"),
-        None => error,
-    }
+/// Whether this process runs in a pod of the cluster.
+pub(crate) fn is_in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
 /// Runs an asynchronous command to its end.

@@ -309,7 +309,11 @@ impl<T: Send + Sync + 'static> Task<T> {
         self.set_phase(Phase::Failing(error.to_string()));
         self.cache.metrics.watch_failed(&self.cache.spec.kind, error.class());
         let wait = RETRY.wait(self.failures, &self.rng).max(error.retry_after().unwrap_or_default());
-        tracing::warn!(?wait, "{error}; retrying");
+        if error.is_quiet() {
+            tracing::debug!(?wait, "{error}; retrying");
+        } else {
+            tracing::warn!(?wait, "{error}; retrying");
+        }
         tokio::time::sleep(wait).await;
     }
 

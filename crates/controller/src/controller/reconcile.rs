@@ -131,6 +131,7 @@ fn report_error(shared: &Shared, reconciler: &dyn Reconciler, job: &Job, error: 
     shared.metrics.failed(reconciler.name(), error.class());
     match error.class() {
         Class::Conflict => tracing::debug!(failures = job.failures, "{error}"),
+        _ if error.is_quiet() => tracing::debug!(failures = job.failures, "{error}"),
         Class::Bug => tracing::error!(failures = job.failures, "{error}"),
         _ => tracing::warn!(failures = job.failures, "{error}"),
     }

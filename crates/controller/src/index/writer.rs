@@ -171,6 +171,7 @@ impl<I: Index> Writer<I> {
         let (class, asked) = (error.class(), error.retry_after());
         match class {
             Class::Conflict => tracing::debug!(index = I::NAME, attempts = pending.attempts, "{error}"),
+            _ if error.is_quiet() => tracing::debug!(index = I::NAME, attempts = pending.attempts, "{error}"),
             Class::Bug => tracing::error!(index = I::NAME, attempts = pending.attempts, "{error}"),
             _ => tracing::warn!(index = I::NAME, attempts = pending.attempts, "{error}"),
         }
@@ -203,7 +204,9 @@ impl<I: Index> Writer<I> {
                 }
             }
             Err(error) => {
-                tracing::warn!(index = I::NAME, "{error}");
+                if !error.is_quiet() {
+                    tracing::warn!(index = I::NAME, "{error}");
+                }
                 return false;
             }
         }

@@ -14,8 +14,9 @@ use quintet_controller::admin::{self, Admin};
 use quintet_controller::api::{Api, ApiSettings};
 use quintet_controller::cache::Caches;
 use quintet_controller::clock::Clock;
+use quintet_controller::contact::Contact;
 use quintet_controller::events::Recorder;
-use quintet_controller::leader::{Election, Leadership, LeaseSettings, replica_identity};
+use quintet_controller::leader::{Election, Leadership, LeaseSettings, Loss, replica_identity};
 use quintet_controller::limiter::{Limiter, LimiterSettings};
 use quintet_controller::metrics::{Metrics, MetricsRegistry};
 use quintet_controller::queue::Queue;
@@ -30,7 +31,7 @@ use tokio::net::TcpListener;
 
 use super::addresses::{Endpoints, Placement};
 use crate::catalog::{Catalog, Configured};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, is_in_pod};
 use crate::names::{DEFAULT_NAMESPACE, shared_name};
 use crate::version::VERSION;
 
@@ -44,6 +45,19 @@ pub(super) struct Process {
     /// Stopped last: the lease is released after the last write.
     election: Tasks,
     leadership: Leadership,
+    contact: Contact,
+    /// The Lease, for messages.
+    lease: ObjectKey,
+}
+
+/// Why a process ended.
+pub(super) enum End {
+    /// By a signal.
+    Stopped,
+    /// The API server did not respond for longer than the Lease lasts: what happened, in words.
+    LostContact(String),
+    /// Another replica has the Lease, or this one could not renew it: what happened, in words.
+    LostLease(String),
 }
 
 /// The addresses of the process, taken before anything else happens: one that is in use is the user's to
@@ -77,8 +91,11 @@ impl Process {
         let registry = MetricsRegistry::new();
         let metrics = Metrics::register(&registry);
         let limiter = Limiter::adaptive(limits(&settings.client));
-        let connection =
-            |limiter| Api::new(cluster.client.clone(), limiter, ApiSettings::default(), Arc::clone(&metrics));
+        let contact = Contact::new(cluster.address.as_str());
+        let connection = |limiter| {
+            let settings = ApiSettings { contact: contact.clone(), ..ApiSettings::default() };
+            Api::new(cluster.client.clone(), limiter, settings, Arc::clone(&metrics))
+        };
         let api = connection(limiter);
         // The lease and the certificates must not wait behind everything else.
         let urgent = connection(Limiter::none());
@@ -90,7 +107,13 @@ impl Process {
         let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, &identity);
         let publications = publications(&components, &operators, &namespace);
         let certificates = manage_certificates(&urgent, &clock, settings, &namespace, publications, &tasks);
-        let leadership = elect(&urgent, &clock, settings, &namespace, &identity, &election);
+        let lease = lease_settings(settings, &namespace, &identity);
+        let lease_key = ObjectKey::new(&lease.namespace, &lease.name);
+        let leadership = if settings.leader_election.leader_elect {
+            elect(&urgent, &clock, lease, &election)
+        } else {
+            Leadership::always()
+        };
         let parts = RuntimeParts {
             api: api.clone(),
             caches: caches.clone(),
@@ -134,12 +157,26 @@ impl Process {
             components = component_names.join(", "),
             "started"
         );
-        Ok(Self { tasks, runtime, election, leadership })
+        Ok(Self { tasks, runtime, election, leadership, contact, lease: lease_key })
     }
 
-    /// Whether another replica leads now.
-    pub(super) fn lost_lease(&self) -> bool {
-        self.leadership.is_lost()
+    /// Why it ends.
+    pub(super) fn end(&self) -> End {
+        let lease = &self.lease;
+        match self.leadership.loss() {
+            None | Some(Loss::Stopped) => End::Stopped,
+            Some(Loss::Taken { by }) => End::LostLease(format!(
+                "replica {by} took the Lease {lease} and leads now; start again to stand by"
+            )),
+            Some(Loss::NotRenewed { reason }) if self.contact.is_lost() => End::LostContact(format!(
+                "lost contact with the Kubernetes API at {}: {reason}; the Lease {lease} could not be renewed, so \
+                 another replica may lead",
+                self.contact.address(),
+            )),
+            Some(Loss::NotRenewed { reason }) => End::LostLease(format!(
+                "the Lease {lease} could not be renewed in time, so another replica may lead: {reason}"
+            )),
+        }
     }
 
     /// Stops everything in order; returns what did not end in time.
@@ -196,10 +233,6 @@ fn limits(client: &config::Client) -> LimiterSettings {
     LimiterSettings { rate, ..LimiterSettings::default() }
 }
 
-fn is_in_pod() -> bool {
-    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
-}
-
 fn own_namespace(settings: &config::Process, cluster: &Cluster) -> String {
     let of_pod = is_in_pod().then(|| cluster.namespace.clone());
     settings.namespace.clone().or(of_pod).unwrap_or_else(|| DEFAULT_NAMESPACE.into())
@@ -225,26 +258,19 @@ fn host_name() -> String {
     from_environment.or_else(from_kernel).unwrap_or_else(|| "quintet".into())
 }
 
-fn elect(
-    api: &Api,
-    clock: &Clock,
-    settings: &config::Process,
-    namespace: &str,
-    identity: &str,
-    tasks: &Tasks,
-) -> Leadership {
+fn lease_settings(settings: &config::Process, namespace: &str, identity: &str) -> LeaseSettings {
     let election = &settings.leader_election;
-    if !election.leader_elect {
-        return Leadership::always();
-    }
-    let lease = LeaseSettings {
+    LeaseSettings {
         namespace: election.resource_namespace.clone().unwrap_or_else(|| namespace.to_owned()),
         name: election.resource_name.clone(),
         identity: identity.to_owned(),
         duration: election.lease_duration.0,
         renew_deadline: election.renew_deadline.0,
         retry: election.retry_period.0,
-    };
+    }
+}
+
+fn elect(api: &Api, clock: &Clock, lease: LeaseSettings, tasks: &Tasks) -> Leadership {
     let election = Election::new(api.clone(), clock.clone(), lease);
     let leadership = election.leadership();
     tasks.spawn("leader election", election.run(tasks.clone()));

@@ -235,9 +235,15 @@ impl Worker {
         })?;
         let mut progress = Progress::Complete;
         for (index, publication) in self.settings.publications.iter().enumerate() {
-            let state = self.publish(publication, &certificates, now).await;
-            progress = progress.max(Progress::of(&state));
-            self.record_publication(index, publication, state);
+            match self.publish(publication, &certificates, now).await {
+                Err(error) if error.is_quiet() => return Err(error),
+                state => {
+                    let state =
+                        state.unwrap_or_else(|error| PublicationState::Failed { error: error.to_string() });
+                    progress = progress.max(Progress::of(&state));
+                    self.record_publication(index, publication, state);
+                }
+            }
         }
         if let Some(served) = self.manager.served().filter(|served| *served != certificates) {
             // Those who could not learn of the new authority trust the old one until it expires.
@@ -256,8 +262,8 @@ impl Worker {
         publication: &Publication,
         certificates: &Certificates,
         now: Timestamp,
-    ) -> PublicationState {
-        let state = match &self.settings.source {
+    ) -> Result<PublicationState, Error> {
+        match &self.settings.source {
             CertificateSource::Own { .. } => {
                 publication.publish(&self.api, &self.settings.service, certificates).await
             }
@@ -266,8 +272,7 @@ impl Worker {
                 let trusts = |bundle: &str| certificates.verify(bundle, &name, now);
                 publication.verify(&self.api, &self.settings.service, trusts).await
             }
-        };
-        state.unwrap_or_else(|error| PublicationState::Failed { error: error.to_string() })
+        }
     }
 
     fn serve(&self, certificates: Certificates, key: CertifiedKey) {
@@ -279,10 +284,11 @@ impl Worker {
 
     /// Logs an error once, and not again while it stays the same.
     fn record_error(&self, error: Option<Error>) {
+        let is_quiet = error.as_ref().is_some_and(Error::is_quiet);
         let error = error.map(|error| error.to_string());
         let mut state = self.manager.0.write();
         if state.error != error {
-            if let Some(error) = &error {
+            if let Some(error) = error.as_ref().filter(|_| !is_quiet) {
                 tracing::warn!("webhook certificates: {error}");
             }
             state.error = error;
