@@ -18,11 +18,20 @@ use crate::{
     webhook::CertificateManager,
 };
 
+/// A component of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct AdminComponent {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether anything reconciles its objects.
+    pub has_controllers: bool,
+}
+
 /// What the admin server reports on.
 #[derive(Clone)]
 pub struct Admin {
-    /// Names of the components that run, for readiness.
-    pub components: Vec<&'static str>,
+    /// The components that are switched on, for readiness.
+    pub components: Vec<AdminComponent>,
     /// Metrics.
     pub registry: MetricsRegistry,
     /// Caches, for readiness and debug state.
@@ -104,7 +113,10 @@ async fn readyz(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> R
     let mut text = if is_ready { "ok\n".to_owned() } else { missing.join("\n") + "\n" };
     let is_verbose = query.is_some_and(|query| query.split('&').any(|part| part.starts_with("verbose")));
     if is_verbose {
-        text.extend(admin.components.iter().map(|name| format!("component {name}\n")));
+        text.extend(admin.components.iter().map(|AdminComponent { name, has_controllers }| {
+            let remark = if *has_controllers { "" } else { ": no controllers yet" };
+            format!("component {name}{remark}\n")
+        }));
         text.extend(
             admin
                 .caches

@@ -5,7 +5,7 @@ mod support;
 
 use std::{net::SocketAddr, time::Duration};
 
-use quintet_controller::admin::Admin;
+use quintet_controller::admin::{Admin, AdminComponent};
 use serde_json::{Value, json};
 use support::{process::Process, server::Server};
 use tokio::{
@@ -25,7 +25,10 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 fn admin(process: &Process) -> Admin {
     Admin {
-        components: vec!["demo"],
+        components: vec![
+            AdminComponent { name: "demo", has_controllers: true },
+            AdminComponent { name: "silent", has_controllers: false },
+        ],
         registry: process.registry.clone(),
         caches: process.runtime.caches().clone(),
         queue: process.runtime.queue().clone(),
@@ -61,6 +64,8 @@ async fn health_readiness_metrics_and_debug_state_are_served() {
     admin(&process).serve(listener);
     server.until("grown", |store| store.objects[&garden]["status"]["grown"] == 2).await;
     assert_eq!(get(address, "/readyz").await, (200, "ok\n".to_owned()));
+    let (_, verbose) = get(address, "/readyz?verbose").await;
+    assert!(verbose.starts_with("ok\ncomponent demo\ncomponent silent: no controllers yet\n"), "{verbose}");
     while !process.runtime.queue().is_idle() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

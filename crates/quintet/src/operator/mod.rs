@@ -24,6 +24,7 @@ const RECONNECT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()> {
     let (configuration, cluster) = arguments.into_configuration(catalog)?;
+    catalog.must_run(&configuration)?;
     logging::start(&configuration.process.log)?;
     cluster::block_on(async move {
         let mut signals = Signals::listen()?;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use quintet_api::config::{self, Configuration};
 use quintet_api::crd;
 use quintet_component::{Component, Platform, WebhookKind};
-use quintet_controller::admin::{self, Admin};
+use quintet_controller::admin::{self, Admin, AdminComponent};
 use quintet_controller::api::{Api, ApiSettings};
 use quintet_controller::cache::Caches;
 use quintet_controller::clock::Clock;
@@ -85,7 +85,17 @@ impl Process {
         let platform = platform.context("cannot discover the APIs of the cluster")?;
         let operators = catalog.configure(configuration, &platform)?;
         let components = catalog.enabled(configuration);
-        let component_names: Vec<_> = components.iter().map(Component::name).collect();
+        let (able, idle): (Vec<&Component>, Vec<_>) =
+            components.iter().partition(|component| component.configure.is_some());
+        let names = |components: &[&Component]| {
+            components.iter().map(|component| component.name()).collect::<Vec<_>>().join(", ")
+        };
+        let (able, idle) = (names(&able), names(&idle));
+        let admin_components = components.iter().map(|component| AdminComponent {
+            name: component.name(),
+            has_controllers: component.configure.is_some(),
+        });
+        let admin_components: Vec<_> = admin_components.collect();
         let clock = Clock::system();
         let (tasks, election) = (Tasks::new(), Tasks::new());
         let registry = MetricsRegistry::new();
@@ -135,7 +145,7 @@ impl Process {
         let listening = listeners.addresses();
         listeners.webhooks.serve(routes, certificates.clone(), &tasks).context("cannot serve webhooks")?;
         let admin = Admin {
-            components: component_names.clone(),
+            components: admin_components,
             registry,
             caches,
             queue,
@@ -154,9 +164,15 @@ impl Process {
             namespace,
             identity,
             listening,
-            components = component_names.join(", "),
+            components = able,
             "started"
         );
+        if !idle.is_empty() {
+            tracing::warn!(
+                components = idle,
+                "no controllers yet: their objects are stored, and nothing reconciles them"
+            );
+        }
         Ok(Self { tasks, runtime, election, leadership, contact, lease: lease_key })
     }
 
