@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use quintet_controller::{ObjectKey, cache::Caches, leader::Loss};
+use quintet_controller::{ObjectKey, Runtime, cache::Caches, clock::Clock, leader::Loss};
 use serde_json::{Value, json};
 use support::{
     garden::{Gardener, config_map_kind, garden_of},
@@ -213,6 +213,22 @@ fn a_replica_without_the_lease_does_not_write() {
         assert_eq!(written.len(), 1, "{written:?}");
         process.kill();
         standby.kill();
+    });
+}
+
+#[test]
+fn a_runtime_that_only_reads_cannot_write() {
+    simulate(async {
+        let server = Server::new(5);
+        let (client, _) = server.client();
+        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap());
+        let (reader, _) = Runtime::reader(client, &clock, &[]);
+        let key = ObjectKey::new("default", "a");
+        let object = json!({"metadata": {"name": "a", "namespace": "default"}});
+        let refused = reader.api().create(&config_map_kind(), &key, &object).await.unwrap_err();
+        assert!(refused.to_string().ends_with("this replica does not hold the lease"), "{refused}");
+        assert_eq!(reader.api().get(&config_map_kind(), &key).await.unwrap(), None, "it reads");
+        assert_eq!(server.take_writes(), Vec::<String>::new());
     });
 }
 

@@ -53,6 +53,9 @@ impl Controller for Puppet {
         if entry.object["data"]["do"] == "hang" {
             std::future::pending::<()>().await;
         }
+        if entry.object["data"]["observe"] == "slowly" {
+            tokio::time::sleep(Duration::from_secs(15)).await;
+        }
         Ok(Some((key.clone(), entry.object.clone())))
     }
 
@@ -61,6 +64,11 @@ impl Controller for Puppet {
             "panic" => panic!("as told"),
             "call" => vec![Action::Call(Ring { times: 3 })],
             "call and hang" => vec![Action::Call(Ring { times: u32::MAX })],
+            "overwrite" => vec![Action::merge(
+                config_map_kind(),
+                key.clone(),
+                json!({"metadata": {"resourceVersion": object["data"]["version"]}, "data": {"done": "yes"}}),
+            )],
             "nameless" => {
                 vec![Action::create(config_map_kind(), &json!({"metadata": {"generateName": "x-"}}))]
             }
@@ -127,7 +135,10 @@ struct Counts {
 }
 
 fn add(server: &Server, concurrency: usize) -> (Process, Counts) {
-    let process = Process::bare(server, 1, None);
+    add_to(Process::bare(server, 1, None), concurrency)
+}
+
+fn add_to(process: Process, concurrency: usize) -> (Process, Counts) {
     let strings = WatchSpec::projected(config_map_kind(), |text| serde_json::from_str(text));
     let strings = process.runtime.caches().watch(strings).unwrap();
     let counts = Counts { calling: Arc::default(), called: Arc::default() };
@@ -373,6 +384,44 @@ fn calls_in_flight_are_bounded_and_reconciles_without_calls_go_on() {
         assert_eq!(counts.calling.load(Ordering::SeqCst), 128);
         assert_eq!(events(&server)[0]["note"], "hello");
         process.kill();
+    });
+}
+
+#[test]
+fn a_call_is_not_made_after_the_lease_is_lost() {
+    simulate(async {
+        let server = Server::new(1);
+        let (process, counts) = add_to(Process::bare(&server, 1, Some("only")), 2);
+        process.runtime.start();
+        process.leadership.acquired().await;
+        tell(&server, "prompt", &json!({"do": "call"}));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(counts.calling.load(Ordering::SeqCst), 1, "with the lease it is made");
+        tell(&server, "late", &json!({"do": "call", "observe": "slowly"}));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.store(|store| store.served.remove("coordination.k8s.io/v1/leases"));
+        process.leadership.lost().await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(counts.calling.load(Ordering::SeqCst), 1, "without it, it is not");
+        process.kill();
+    });
+}
+
+#[test]
+fn a_stale_read_records_no_event() {
+    simulate(async {
+        let server = Server::new(1);
+        let (process, _) = start(&server);
+        tell(&server, "old", &json!({"do": "overwrite", "version": "1"}));
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert!(process.runtime.queue().report()[0].failing[0].1 > 3, "the write conflicts");
+        assert_eq!(events(&server), Vec::<Value>::new());
+        // What reading again does not resolve is told.
+        tell(&server, "theirs", &json!({}));
+        tell(&server, "thief", &json!({"do": "steal"}));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(!events(&server).is_empty());
+        process.stop().await;
     });
 }
 
