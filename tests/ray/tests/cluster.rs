@@ -7,7 +7,7 @@ mod takeover;
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use bed::{Bed, Place, names, phase, running};
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::{
@@ -66,6 +66,7 @@ const CASES: &[Case] = &[
     ("an invalid spec is reported, and accepted when it is fixed", |place| {
         accepts_a_fixed_spec(place).boxed()
     }),
+    ("a quantity that is none is refused in a pod template", |place| checks_quantities(place).boxed()),
     ("a pod that is refused is told in the status", |place| refusals(place).boxed()),
     ("a changed cluster is recreated if asked", |place| recreates(place).boxed()),
     ("a job gets a cluster, runs to its end, and its cluster goes", |place| runs_jobs(place).boxed()),
@@ -236,6 +237,21 @@ async fn accepts_a_fixed_spec(place: Place) -> Result<()> {
     ensure!(place.pods("demo", |_| true).await?.is_empty());
     place.scale("demo", json!({"minReplicas": 0})).await?;
     place.until::<RayCluster>("demo", |cluster| is_ready(cluster, 1)).await?;
+    place.end().await;
+    Ok(())
+}
+
+async fn checks_quantities(place: Place) -> Result<()> {
+    let mut wrong = cluster("demo", 1);
+    let scratch = json!([{"name": "scratch", "emptyDir": {"sizeLimit": "much"}}]);
+    wrong["spec"]["headGroupSpec"]["template"]["spec"]["volumes"] = scratch;
+    let Err(error) = place.create::<RayCluster>(wrong).await else { bail!("it was created") };
+    let refusal = match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => status,
+        _ => bail!("not refused by the API: {error:#}"),
+    };
+    ensure!(refusal.code == 422, "{refusal:?}");
+    ensure!(refusal.message.contains("emptyDir.sizeLimit"), "{}", refusal.message);
     place.end().await;
     Ok(())
 }

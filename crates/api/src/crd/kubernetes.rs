@@ -7,6 +7,10 @@ use crate::schema::QUALIFIED_NAME;
 
 const CORE: &str = "io.k8s.api.core.v1.";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+
+/// The syntax of a quantity. Without it the API server stores any text, which Go clients cannot decode.
+pub(super) const QUANTITY_PATTERN: &str = "^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$";
 
 /// Lists whose items merge by key.
 const MAP_LISTS: &[(&str, &str, &[&str])] = &[
@@ -111,6 +115,9 @@ pub(super) fn annotate(definitions: &mut Map<String, Value>) {
         make_atomic(definitions, &format!("{CORE}{name}"));
     }
     make_atomic(definitions, &format!("{META}LabelSelector"));
+    if let Some(quantity) = definitions.get_mut(QUANTITY).and_then(Value::as_object_mut) {
+        quantity.insert("pattern".into(), json!(QUANTITY_PATTERN));
+    }
     for name in NAME_MAY_BE_EMPTY {
         set(definitions, name, "name", "default", json!(""));
         if let Some(required) =
@@ -229,6 +236,7 @@ pub(super) mod tests {
                 definitions.get(&format!("{CORE}{name}")).and_then(|schema| schema["properties"].get(field));
             assert!(known.is_some(), "{name}.{field} does not exist");
         }
+        assert!(definitions.contains_key(QUANTITY), "{QUANTITY} does not exist");
         for name in ATOMIC_OBJECTS {
             assert!(definitions.contains_key(&format!("{CORE}{name}")), "{name} does not exist");
         }

@@ -89,6 +89,29 @@ fn schemas_are_structural() {
     }
 }
 
+/// Both are integers or texts in the API; only quantities have a syntax that the API server can check. All other
+/// fields of this kind in these APIs are ports and update limits.
+#[test]
+fn quantities_have_a_pattern_and_ports_have_none() {
+    let is_port = |path: &str| [".port", ".targetPort"].iter().any(|name| path.ends_with(name));
+    let (mut quantities, mut ports) = (0, 0);
+    for kind in kinds() {
+        each_schema(&(kind.schema)(), kind.name, &mut |path, schema| {
+            if schema["x-kubernetes-int-or-string"] != true {
+                return;
+            }
+            if is_port(path) {
+                ports += 1;
+                assert_eq!(schema.get("pattern"), None, "{path}");
+            } else {
+                quantities += 1;
+                assert_eq!(schema["pattern"], kubernetes::QUANTITY_PATTERN, "{path}");
+            }
+        });
+    }
+    assert!(quantities > 400 && ports > 500, "{quantities} quantities, {ports} ports");
+}
+
 #[test]
 fn every_field_of_ours_is_explained() {
     let is_kubernetes_own = |path: &str| {
