@@ -1,6 +1,8 @@
 //! From the JSON of a definition to a [`Structural`], with every rule a structural schema must keep.
 
-use regex::RegexBuilder;
+use std::collections::BTreeMap;
+
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
 use super::{Bounds, JsonType, ListType, MAX_DEPTH, Structural};
@@ -28,7 +30,7 @@ const STRUCTURAL_ONLY: [&str; 10] = [
 const PATTERN_SIZE: usize = 1 << 20;
 
 pub(super) fn parse(schema: &Value, path: &Path<'_>) -> Result<Structural, Vec<FieldError>> {
-    let mut parser = Parser { errors: Vec::new() };
+    let mut parser = Parser { errors: Vec::new(), patterns: BTreeMap::new() };
     let root = if let Some(fields) = schema.as_object() {
         if fields.get("type").and_then(Value::as_str) != Some("object") {
             let kind = fields.get("type").cloned().unwrap_or_else(|| json!(""));
@@ -68,6 +70,8 @@ struct Place {
 
 struct Parser {
     errors: Vec<FieldError>,
+    /// Compiled patterns: a pod template has dozens of quantities with the same one.
+    patterns: BTreeMap<String, Regex>,
 }
 
 impl Parser {
@@ -400,7 +404,7 @@ impl Parser {
         if let Some(pattern) =
             fields.get("pattern").and_then(Value::as_str).filter(|pattern| !pattern.is_empty())
         {
-            match RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build() {
+            match self.compiled(pattern) {
                 Ok(regex) => bounds.pattern = Some((pattern.into(), regex)),
                 Err(error) => self.errors.push(FieldError::invalid(
                     &path.field("pattern"),
@@ -434,6 +438,15 @@ impl Parser {
             bounds.not = Some(Box::new(self.node(schema, &path.field("not"), below)));
         }
         bounds
+    }
+
+    fn compiled(&mut self, pattern: &str) -> Result<Regex, regex::Error> {
+        if let Some(regex) = self.patterns.get(pattern) {
+            return Ok(regex.clone());
+        }
+        let regex = RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build()?;
+        self.patterns.insert(pattern.into(), regex.clone());
+        Ok(regex)
     }
 
     fn rules(&mut self, node: &mut Structural, fields: &Map<String, Value>, path: &Path<'_>, place: Place) {
