@@ -59,7 +59,11 @@ fn node(
         }
         Value::Array(items) => {
             if let Some(least) = bounds.min_items.filter(|least| items.len() < *least) {
-                errors.push(in_body(path, new, &format!("should have at least {least} items")));
+                errors.push(in_body(
+                    path,
+                    &json!(items.len()),
+                    &format!("should have at least {least} items"),
+                ));
             }
             if let Some(most) = bounds.max_items.filter(|most| items.len() > *most) {
                 errors.push(FieldError::too_many(path, items.len(), most));
@@ -73,7 +77,11 @@ fn node(
         }
         Value::Object(fields) => {
             if let Some(least) = bounds.min_properties.filter(|least| fields.len() < *least) {
-                errors.push(in_body(path, new, &format!("should have at least {least} properties")));
+                errors.push(in_body(
+                    path,
+                    &json!(fields.len()),
+                    &format!("should have at least {least} properties"),
+                ));
             }
             if let Some(most) = bounds.max_properties.filter(|most| fields.len() > *most) {
                 errors.push(FieldError::too_many(path, fields.len(), most));

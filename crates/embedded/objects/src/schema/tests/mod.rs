@@ -63,7 +63,7 @@ fn values_are_checked_with_the_words_clients_know() {
     check(json!({ "a": "aa", "l": ["x", "y", "z"] }), "spec.l: Too many: 3: must have at most 2 items");
     check(
         json!({ "a": "aa", "l": [] }),
-        "spec.l: Invalid value: []: spec.l in body should have at least 1 items",
+        "spec.l: Invalid value: 0: spec.l in body should have at least 1 items",
     );
     check(
         json!({ "a": "aa", "m": [{ "k": "x" }, { "k": "x" }] }),
