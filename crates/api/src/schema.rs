@@ -40,6 +40,22 @@ pub(crate) fn set(schema: &mut Schema) {
     schema.insert("x-kubernetes-list-type".into(), json!("set"));
 }
 
+/// Fields that the API requires, but that are read as empty where they are absent. Go clients omit empty lists when they
+/// hand objects to each other outside the API.
+pub(crate) fn requires(fields: &'static [&'static str]) -> impl FnMut(&mut Schema) {
+    move |schema| {
+        for field in fields {
+            if let Some(Value::Object(field)) = schema.pointer_mut(&format!("/properties/{field}")) {
+                field.remove("default");
+            }
+        }
+        let required = schema.ensure_object().entry("required").or_insert_with(|| json!([]));
+        if let Some(required) = required.as_array_mut() {
+            required.extend(fields.iter().map(|field| json!(field)));
+        }
+    }
+}
+
 /// A map or an object that one writer owns as a whole.
 pub(crate) fn atomic(schema: &mut Schema) {
     schema.insert("x-kubernetes-map-type".into(), json!("atomic"));

@@ -267,6 +267,14 @@ mod tests {
     }
 
     #[test]
+    fn an_assignment_without_slices_has_no_domains() {
+        let read: TopologyAssignment = serde_json::from_str(r#"{"levels":["block","host"]}"#).unwrap();
+        assert_eq!(read.domains(), Some(Vec::new()));
+        let none: &[Domain] = &[];
+        assert_eq!(read, TopologyAssignment::from_domains(read.levels.clone(), none));
+    }
+
+    #[test]
     fn slices_that_claim_more_than_they_have_are_refused() {
         let decoded = |domains: i64, values: &str, counts: &str| {
             let json = format!(

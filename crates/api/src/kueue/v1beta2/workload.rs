@@ -13,7 +13,7 @@ use crate::kueue::rules::{
     WORKLOAD, WORKLOAD_SPEC, WORKLOAD_STATUS,
 };
 use crate::resource::resource;
-use crate::schema::{at_least, at_most, dns_label, dns_subdomain, each, map_by, rules};
+use crate::schema::{at_least, at_most, dns_label, dns_subdomain, each, map_by, requires, rules};
 
 resource! {
     /// A job's request for quota: which pods it runs and from which queue. Usually made and deleted along
@@ -296,7 +296,7 @@ pub enum DelayedTopologyRequestState {
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = rules(TOPOLOGY_ASSIGNMENT))]
+#[schemars(transform = rules(TOPOLOGY_ASSIGNMENT), transform = requires(&["slices"]))]
 pub struct TopologyAssignment {
     /// Node labels that identify a domain, widest first. Only `kubernetes.io/hostname` if that is the
     /// topology's last level.
@@ -304,6 +304,7 @@ pub struct TopologyAssignment {
     pub levels: Vec<String>,
     /// Runs of domains. All slices in order give the full list; how it is cut into slices has no meaning.
     #[schemars(length(max = 1000))]
+    #[serde(default)]
     pub slices: Vec<TopologyAssignmentSlice>,
 }
 
