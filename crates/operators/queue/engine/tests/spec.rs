@@ -383,6 +383,35 @@ fn an_entry_that_fits_after_the_preemptions_of_another_waits_for_them() {
 }
 
 #[test]
+fn every_recomputation_is_counted_for_its_queue_with_its_result() {
+    // `tiny` goes first and preempts; `hero` fits after that. The workload of the borrower itself finds no other target.
+    let policy = json!({ "reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority" });
+    let objects = [
+        flavor("default"),
+        queue("hero", "all", 3, policy.clone()),
+        queue("tiny", "all", 1, policy.clone()),
+        queue("rest", "all", 0, policy),
+        local_queue("hero"),
+        local_queue("tiny"),
+        local_queue("rest"),
+        admitted("holder", "rest", 4000, 0),
+        pending("w-hero", "hero", 3000, 0),
+        pending("w-tiny", "tiny", 1000, 5),
+        pending("w-rest", "rest", 3000, 10),
+    ];
+    let mut engine = engine(fair(), &objects);
+    let report = engine.schedule(NOW);
+    assert_eq!(preempted(&engine, &report).len(), 1);
+    let mut counted: Vec<(String, &str, u32)> = report
+        .recomputations
+        .iter()
+        .map(|((queue, result), count)| (engine.names().queue_name(*queue).to_owned(), *result, *count))
+        .collect();
+    counted.sort();
+    assert_eq!(counted, [("hero".into(), "deferred_fit", 1), ("rest".into(), "skipped", 1)]);
+}
+
+#[test]
 fn overlapping_targets_without_alternatives_are_skipped_and_counted() {
     let mut engine = reclaimers(&[4000]);
     engine.state_mut().settings.gates.recompute_on_overlap = false;

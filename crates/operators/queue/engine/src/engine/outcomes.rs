@@ -27,9 +27,11 @@ impl Engine {
         self.second_pass.make_due();
     }
 
-    /// An eviction for failed nodes could not be written: the workload's second pass is tried again.
-    pub fn eviction_failed(&mut self, id: WorkloadId, now: Time) -> bool {
-        self.queue_second_pass(id, 0, now)
+    /// An eviction for failed nodes could not be written: the workload's second pass is tried again, unless it is gone.
+    /// True if it is, which [`second_pass_event`](crate::status::second_pass_event) reports. As
+    /// `handleFailedTASReplacement` in Kueue's `pkg/scheduler/scheduler.go`.
+    pub fn eviction_failed(&mut self, id: WorkloadId, is_gone: bool, now: Time) -> bool {
+        !is_gone && self.queue_second_pass(id, 0, now)
     }
 
     /// A preemption could not be written: it may be decided again.

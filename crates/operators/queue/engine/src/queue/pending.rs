@@ -244,9 +244,10 @@ impl PendingQueue {
     }
 
     /// Adds a workload or refreshes it. An inadmissible one stays so unless something changed that could
-    /// make it fit; one in flight is left alone.
+    /// make it fit; one in flight is left alone, but for the progress that the update carries over.
     pub fn push_or_update(&mut self, id: WorkloadId, pending: Pending, settings: &Settings, now: Time) {
-        if self.is_in_flight(id) {
+        if let Some((_, in_flight)) = self.in_flight.as_mut().filter(|(known, _)| *known == id) {
+            in_flight.progress = pending.progress;
             return;
         }
         if self.is_inadmissible(id) {

@@ -136,6 +136,13 @@ fn queue_script(case: &Case<'_>, steps: &[&Value]) -> Verdict {
         shape_names: BTreeMap::new(),
         last_shape: None,
     };
+    // Most scripts begin empty; where a table shares its queues, they are objects of the case.
+    for object in case.objects("queues") {
+        machine.world.add(object);
+    }
+    for object in case.objects("workloads") {
+        machine.add_workload(object);
+    }
     let mut found = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         let op = step["op"].as_str().unwrap_or("");

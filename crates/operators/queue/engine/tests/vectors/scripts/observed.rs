@@ -66,6 +66,7 @@ impl Machine {
             "sticky" => self.last(&["ClusterQueue.preemptor.stickyMatches"]),
             "updateQueued" if wanted.is_null() => return Some(Step::Unknown),
             "updateQueued" => self.last(&["Manager.QueueSecondPassIfNeeded"]),
+            "pendingWorkloadsInfo" | "pendingWorkloads" => self.last(&["Manager.PendingWorkloadsInfo"]),
             "heads" => return Some(Step::Set(self.last(&["Manager.Heads"]))),
             "ready" => return Some(Step::Set(self.last(&["Manager.takeSecondPassReady"]))),
             "workloads" => {

@@ -175,7 +175,8 @@ impl Machine {
                 done()
             }
             "dropInadmissible" => {
-                let id = self.id(args["key"].as_str().unwrap_or(""));
+                let named = args["key"].as_str().or_else(|| args["workload"].as_str());
+                let id = self.id(named.expect("a workload to drop"));
                 self.pending(step).remove(id);
                 done()
             }
