@@ -248,6 +248,10 @@ impl Call<'_> {
             now: self.api.now(),
             warnings: Arc::clone(&self.warnings),
         };
+        // Whatever becomes of the request: clients of this version have to move on.
+        if let Some(warning) = resource.as_custom().and_then(|custom| custom.deprecation.as_deref()) {
+            context.warn(warning);
+        }
         if !subresource.is_empty() {
             let Some(sub) = resource.subresource(&subresource) else {
                 return Err(if resource.as_custom().is_some() {

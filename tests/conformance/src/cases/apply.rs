@@ -17,6 +17,7 @@ cases! { "apply":
     "an update owns what it changes" => updates,
     "apply needs a manager, and force needs apply" => options,
     "an unknown field is refused" => unknown_field,
+    "errors name items by their keys, and types as the schema does" => item_errors,
     "a key that is given twice is refused with its line, if asked" => duplicate_key,
     "status has owners of its own" => subresource,
 }
@@ -168,6 +169,34 @@ async fn unknown_field(world: World) -> anyhow::Result<()> {
         "{}",
         answer.text
     );
+    Ok(())
+}
+
+async fn item_errors(world: World) -> anyhow::Result<()> {
+    let path = world.path("apps/v1", "deployments/d");
+    for (container, message) in [
+        (
+            json!({ "env": [{ "name": "X" }, { "name": "X" }] }),
+            ".env: duplicate entries for key [name=\"X\"]",
+        ),
+        (
+            json!({ "ports": [{ "containerPort": 80, "x": 1 }] }),
+            ".ports[containerPort=80,protocol=\"TCP\"].x: field not declared in schema",
+        ),
+        (json!({ "env": "text" }), ".env: expected list, got &{text}"),
+        (json!({ "image": 5 }), ".image: expected string, got &value.valueUnstructured{Value:5}"),
+        (json!({ "args": [1] }), ".args[0]: expected string, got &value.valueUnstructured{Value:1}"),
+    ] {
+        let mut container = container;
+        container["name"] = json!("c");
+        let body = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "d" },
+            "spec": { "template": { "spec": { "containers": [container] } } } });
+        let answer = world.apply(&path, "one", false, &body).await?;
+        let message = format!(
+            "failed to create typed patch object (/d; apps/v1, Kind=Deployment): .spec.template.spec.containers[name=\"c\"]{message}"
+        );
+        answer.expect_status(500, "", &message)?;
+    }
     Ok(())
 }
 

@@ -12,6 +12,11 @@ cases! { "custom":
     "unknown fields are pruned and defaults filled in" => pruned_and_defaulted,
     "the schema is kept, with a message per field" => validated,
     "CEL rules are kept, on change too" => rules,
+    "a rule of the whole object is told without a path" => root_rule,
+    "a rule that reads what is missing says so" => missing_key,
+    "what is neither a number nor a text is told for each alternative" => neither_number_nor_text,
+    "an object inside an object needs a type" => embedded_type,
+    "clients of a deprecated version are warned, also if they are refused" => deprecated,
     "what was wrong before may stay as it is" => ratcheting,
     "status is a subresource where it is declared so" => status,
     "several versions are served" => versions,
@@ -20,6 +25,7 @@ cases! { "custom":
     "a scale is where the definition says" => scale,
     "a broken schema is refused" => broken_schema,
     "a rule that can never be evaluated is refused" => broken_rule,
+    "functions of texts take no numbers" => functions_of_texts,
     "deleting a definition deletes its objects" => deleted,
     "objects are applied by their schema" => applied,
     "a definition shows in discovery and OpenAPI" => discoverable,
@@ -226,6 +232,136 @@ async fn rules(world: World) -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Runs a check against a kind whose schema is changed first.
+async fn with_schema<F: Future<Output = anyhow::Result<()>>>(
+    kind: &Kind<'_>,
+    change: impl FnOnce(&mut Value),
+    check: impl FnOnce() -> F,
+) -> anyhow::Result<()> {
+    let mut definition = kind.definition();
+    change(&mut definition["spec"]["versions"][0]);
+    let outcome = match kind.define(&definition).await {
+        Ok(()) => check().await,
+        Err(error) => Err(error),
+    };
+    kind.world.delete(&kind.definition_path(), None).await?;
+    outcome
+}
+
+async fn root_rule(world: World) -> anyhow::Result<()> {
+    let kind = Kind::new(&world);
+    let rule = |version: &mut Value| {
+        version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] =
+            json!([{ "rule": "self.metadata.name != 'bad'", "message": "bad name" }]);
+    };
+    with_schema(&kind, rule, || async {
+        let answer = kind.make("bad", &json!({ "size": 1 })).await?;
+        let status = answer.expect_status(422, "Invalid", "is invalid: <nil>: Invalid value: bad name")?;
+        ensure!(status["details"]["causes"][0]["field"] == "<nil>", "{status}");
+        Ok(())
+    })
+    .await
+}
+
+async fn missing_key(world: World) -> anyhow::Result<()> {
+    let kind = Kind::new(&world);
+    let rule = |version: &mut Value| {
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["labels"] = json!({
+            "type": "object", "additionalProperties": { "type": "string" },
+            "x-kubernetes-validations": [{ "rule": "self['a'] == 'b'" }],
+        });
+    };
+    with_schema(&kind, rule, || async {
+        let answer = kind.make("w", &json!({ "size": 1, "labels": { "x": "y" } })).await?;
+        let message =
+            "spec.labels: Invalid value: \"object\": no such key: a evaluating rule: self['a'] == 'b'";
+        answer.expect_status(422, "Invalid", message).map(drop)
+    })
+    .await
+}
+
+async fn neither_number_nor_text(world: World) -> anyhow::Result<()> {
+    let kind = Kind::new(&world);
+    let change = |version: &mut Value| {
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["either"] = json!({
+            "x-kubernetes-int-or-string": true, "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        });
+    };
+    with_schema(&kind, change, || async {
+        for (value, found, more) in [
+            (json!(true), "boolean", ""),
+            (json!(1.5), "number", ", <nil>: Invalid value: \"\": Checked value must be of type integer (default format) in spec.either"),
+        ] {
+            let answer = kind.make("w", &json!({ "size": 1, "either": value })).await?;
+            let message = format!(
+                "[spec.either: Invalid value: \"{found}\": spec.either in body must be of type integer,string: \"{found}\", \
+                 <nil>: Invalid value: \"\": \"spec.either\" must validate at least one schema (anyOf), \
+                 spec.either: Invalid value: \"{found}\": spec.either in body must be of type integer: \"{found}\"{more}, "
+            );
+            answer.expect_status(422, "Invalid", &message)?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn embedded_type(world: World) -> anyhow::Result<()> {
+    let kind = Kind::new(&world);
+    let change = |version: &mut Value| {
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["inner"] = json!({
+            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+        });
+    };
+    with_schema(&kind, change, || async {
+        for (inner, message) in [
+            (json!({}), "[spec.inner.apiVersion: Required value, spec.inner.kind: Required value, "),
+            (json!({ "apiVersion": "v1", "kind": "" }), "is invalid: spec.inner.kind: Invalid value: \"\": must not be empty"),
+            (
+                json!({ "apiVersion": "a/b/c", "kind": "X" }),
+                "is invalid: spec.inner.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c",
+            ),
+        ] {
+            let answer = kind.make("w", &json!({ "size": 1, "inner": inner })).await?;
+            answer.expect_status(422, "Invalid", message)?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn deprecated(world: World) -> anyhow::Result<()> {
+    let kind = Kind::new(&world);
+    with_schema(
+        &kind,
+        |version| version["deprecated"] = json!(true),
+        || async {
+            let warning = format!("299 - \"{}/v1 Widget is deprecated\"", kind.group);
+            let refused = kind.make("w", &json!({ "size": 0 })).await?;
+            let read = world.get(&kind.path("")).await?;
+            for (answer, code) in [(refused, 422), (read, 200)] {
+                let found =
+                    answer.headers.get("warning").and_then(|text| text.to_str().ok()).unwrap_or_default();
+                ensure!(answer.code == code && found == warning, "{code} with warning {found}");
+            }
+            Ok(())
+        },
+    )
+    .await
+}
+
+async fn functions_of_texts(world: World) -> anyhow::Result<()> {
+    let kind = Kind::new(&world);
+    for function in ["quantity", "url", "ip"] {
+        let mut definition = kind.definition();
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
+            json!([{ "rule": format!("{function}(self.size) == {function}('1')") }]);
+        let answer = world.post(&format!("{CRDS}?dryRun=All"), &definition).await?;
+        let message = format!("found no matching overload for '{function}' applied to '(int)'");
+        answer.expect_status(422, "Invalid", &message)?;
+    }
+    Ok(())
 }
 
 async fn ratcheting(world: World) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ cases! { "kinds":
     "requests may not exceed limits" => requests_over_limits,
     "most of a pod cannot be changed" => pod_immutable,
     "tolerations of a pod can be replaced: those of every pod are added again" => replaced_tolerations,
+    "ephemeral containers are added, and count as a change of the pod" => ephemeral_containers,
     "names of kernel parameters are checked" => sysctl_names,
     "a daemon set counts its templates" => daemon_set,
     "an IPAddress is named by an address in canonical form" => ip_address,
@@ -22,6 +23,7 @@ cases! { "kinds":
     "a selector must match its template" => selector_mismatch,
     "a job gets its selector and labels" => job,
     "a cron job needs a real schedule" => cron_job,
+    "templates show their metadata, also if there is none" => template_metadata,
     "text of a secret becomes data" => secret,
     "a quantity that is none is refused" => bad_quantity,
     "limits of a namespace become defaults" => limit_range,
@@ -127,6 +129,21 @@ async fn replaced_tolerations(world: World) -> anyhow::Result<()> {
     let message =
         "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds";
     answer.expect_status(422, "Invalid", message)?;
+    Ok(())
+}
+
+async fn ephemeral_containers(world: World) -> anyhow::Result<()> {
+    with_account(&world).await?;
+    world.post(&world.core("pods"), &pod("p", json!({}))).await?.expect(201)?;
+    let path = world.core("pods/p/ephemeralcontainers");
+    let container = json!({ "name": "debugger", "image": "example.invalid/image:1" });
+    let patch = json!({ "spec": { "ephemeralContainers": [container] } });
+    let changed = world.patch(&path, "strategic-merge-patch+json", &patch).await?.expect(200)?;
+    ensure!(changed["metadata"]["generation"] == 2, "{changed}");
+    ensure!(changed["spec"]["ephemeralContainers"][0]["name"] == "debugger", "{changed}");
+    let patch = json!({ "metadata": { "labels": { "a": "b" } } });
+    let same = world.patch(&path, "strategic-merge-patch+json", &patch).await?.expect(200)?;
+    ensure!(same["metadata"]["generation"] == 2, "{same}");
     Ok(())
 }
 
@@ -294,6 +311,23 @@ async fn cron_job(world: World) -> anyhow::Result<()> {
     let answer = world.post(&world.path("batch/v1", "cronjobs"), &body).await?;
     let message = "spec.schedule: Invalid value: \"bad\": expected exactly 5 fields, found 1: [bad]";
     answer.expect_status(422, "Invalid", message)?;
+    Ok(())
+}
+
+async fn template_metadata(world: World) -> anyhow::Result<()> {
+    let path = format!("{}?dryRun=All", world.path("batch/v1", "cronjobs"));
+    let mut spec = pod("unused", json!({}))["spec"].take();
+    spec["restartPolicy"] = json!("Never");
+    let body = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "c" }, "spec": {
+        "schedule": "* * * * *", "jobTemplate": { "spec": { "template": { "spec": spec } } },
+    } });
+    let made = world.post(&path, &body).await?.expect(201)?;
+    let job = &made["spec"]["jobTemplate"];
+    ensure!(job["metadata"] == json!({}) && job["spec"]["template"]["metadata"] == json!({}), "{job}");
+    let path = format!("{}?dryRun=All", world.path("networking.k8s.io/v1", "networkpolicies"));
+    let body = json!({ "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": { "name": "n" }, "spec": {} });
+    let made = world.post(&path, &body).await?.expect(201)?;
+    ensure!(made["spec"]["podSelector"] == json!({}), "{made}");
     Ok(())
 }
 

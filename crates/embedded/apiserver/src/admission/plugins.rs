@@ -116,13 +116,11 @@ pub(super) fn validate(
     {
         return Err(Failure::forbidden(context.named(), "this namespace may not be deleted"));
     }
-    if let Some(custom) = context.resource.as_custom() {
-        if matches!(operation, Operation::Create) && custom.is_terminating {
-            return Err(definition_leaves(context, object.unwrap_or(&Value::Null)));
-        }
-        if let Some(warning) = &custom.deprecation {
-            context.warn(warning.as_str());
-        }
+    if let Some(custom) = context.resource.as_custom()
+        && matches!(operation, Operation::Create)
+        && custom.is_terminating
+    {
+        return Err(definition_leaves(context, object.unwrap_or(&Value::Null)));
     }
     let Some(object) = object else { return Ok(()) };
     if context.subresource.is_empty() {

@@ -82,10 +82,12 @@ pub(crate) fn apply(
 /// nothing of a wrong type.
 pub(crate) fn fit_applied(context: &RequestContext, object: &mut Value) -> Result<(), Failure> {
     let resource = &context.resource;
+    let namespace = json::text(object, "/metadata/namespace").to_owned();
     let failed = |error: &dyn std::fmt::Display| {
+        let kind = format!("{}, Kind={}", resource.api_version, resource.kind);
         Failure::untyped(format!(
-            "failed to create typed patch object ({}/{}; {}, Kind={}): {error}",
-            context.namespace, context.name, resource.api_version, resource.kind
+            "failed to convert new object ({namespace}/{}; {kind}) to proper version: unable to convert unstructured object to {kind}: {error}",
+            context.name
         ))
     };
     if resource.as_custom().is_some() {

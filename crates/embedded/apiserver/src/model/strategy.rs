@@ -61,6 +61,7 @@ pub(crate) fn prepare_update(resource: &Resource, subresource: &str, new: &mut V
                 Some(wanted) => drop(spec.insert("ephemeralContainers".into(), wanted)),
                 None => drop(spec.remove("ephemeralContainers")),
             });
+            count_spec(resource, new, old);
         }
         (Model::BuiltIn(_), "resize") => {
             let wanted = json::items(new, "/spec/containers").to_vec();
@@ -74,6 +75,7 @@ pub(crate) fn prepare_update(resource: &Resource, subresource: &str, new: &mut V
                     }
                 }
             });
+            count_spec(resource, new, old);
         }
         (Model::BuiltIn(_), "approval") => carry(before, json::as_map(new), "spec"),
         (Model::BuiltIn(_), "finalize") => carry(before, json::as_map(new), "status"),
@@ -149,6 +151,13 @@ pub(crate) fn count_generation(resource: &Resource, new: &mut Value, old: &Value
         }
     };
     if is_new {
+        bump_generation(resource, new);
+    }
+}
+
+/// Counts a change of the spec that a subresource made to the old object.
+fn count_spec(resource: &Resource, new: &mut Value, old: &Value) {
+    if new.get("spec") != old.get("spec") {
         bump_generation(resource, new);
     }
 }

@@ -101,13 +101,12 @@ fn wrong_item(item: &Value, form: Form<'_>, schema: Node<'_>) -> Option<String> 
     Some(text.to_owned())
 }
 
-/// Why a value is not of its schema's type. Built-in types are checked where they are decoded.
+/// Why a value is not of its schema's type.
 fn wrong_type(value: &Value, schema: Node<'_>) -> Option<String> {
-    let Node::Custom(schema, _) = schema else { return None };
-    if schema.is_int_or_string || value.is_null() {
+    if value.is_null() {
         return None;
     }
-    match (schema.kind?, value) {
+    match (schema.json_type()?, value) {
         (JsonType::Object, Value::Object(_))
         | (JsonType::Array, Value::Array(_))
         | (JsonType::String, Value::String(_))

@@ -124,9 +124,34 @@ impl<'s> Node<'s> {
         }
     }
 
+    /// The JSON type of values here; `None` if there are several, or any.
+    pub(super) fn json_type(self) -> Option<JsonType> {
+        match self {
+            Self::Struct(_) => Some(JsonType::Object),
+            Self::Field(field) => Node::Shape(&field.shape).json_type(),
+            Self::Shape(shape) => match shape {
+                Shape::Struct(_) | Shape::Map(_) => Some(JsonType::Object),
+                Shape::List(_) | Shape::Items(_) => Some(JsonType::Array),
+                Shape::String | Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Duration => {
+                    Some(JsonType::String)
+                }
+                Shape::Bool => Some(JsonType::Boolean),
+                Shape::Int32 | Shape::Int64 | Shape::Uint32 => Some(JsonType::Integer),
+                Shape::Double => Some(JsonType::Number),
+                _ => None,
+            },
+            Self::Custom(schema, _) => schema.kind.filter(|_| !schema.is_int_or_string),
+            Self::Unknown => None,
+        }
+    }
+
     /// What stands for an absent key of an item.
     pub(super) fn default_of(self, key: &str) -> Option<Value> {
         match self.child(key)? {
+            // A text that Go always writes is published with this default.
+            Node::Field(field) if field.default.is_none() && !field.is_pointer && !field.omits_empty => {
+                (field.shape == Shape::String).then(|| Value::String(String::new()))
+            }
             Node::Field(field) => field.default.clone(),
             Node::Custom(schema, _) => schema.default.clone(),
             _ => None,

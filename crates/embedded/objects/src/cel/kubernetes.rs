@@ -253,7 +253,6 @@ fn global<'v>(function: &str, args: &[Val<'v>]) -> Option<Outcome<'v>> {
     }
     let (Some(Val::String(text)), rest) = (args.first(), args.get(1..).unwrap_or_default()) else {
         return match (function, args) {
-            ("quantity", [Val::Int(number)]) => number.to_string().parse().ok().map(Val::Quantity).map(Ok),
             ("isURL" | "isQuantity" | "isIP" | "isCIDR" | "isSemver", _) => Some(Ok(Val::Bool(false))),
             _ => None,
         };

@@ -429,15 +429,25 @@ impl<'s> Checker<'_, 's> {
                 of_text(Type::Text)
             }
             "split" | "findAll" => of_text(Type::list(Type::Text)),
-            "string" | "join" | "strings.quote" => Ok(Type::Text),
+            "string" | "join" | "strings.quote" | "jsonpatch.escapeKey" => Ok(Type::Text),
             "int" | "getFullYear" | "getMonth" | "getDate" | "getDayOfMonth" | "getDayOfWeek"
             | "getDayOfYear" | "getHours" | "getMinutes" | "getSeconds" | "getMilliseconds" => Ok(Type::Int),
             "uint" => Ok(Type::Uint),
             "double" => Ok(Type::Double),
+            "isURL" | "isQuantity" | "isIP" | "isCIDR" | "isSemver"
+                if !matches!(args.first(), None | Some(Type::Text | Type::Dyn)) =>
+            {
+                refuse()
+            }
             "bool" | "isURL" | "isQuantity" | "isIP" | "isCIDR" | "isSemver" | "isSorted" | "hasValue"
             | "sets.contains" | "sets.equivalent" | "sets.intersects" => Ok(Type::Bool),
             "timestamp" => Ok(Type::Timestamp),
             "duration" => Ok(Type::Duration),
+            "quantity" | "url" | "ip" | "cidr" | "semver"
+                if target.is_none() && !matches!(args.first(), None | Some(Type::Text | Type::Dyn)) =>
+            {
+                refuse()
+            }
             _ => Ok(Type::Dyn),
         }
     }

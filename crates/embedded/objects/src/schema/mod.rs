@@ -22,6 +22,9 @@ use crate::error::FieldError;
 use crate::path::Path;
 pub use crate::types::ListType;
 
+/// How Go prints the path of an error that has none.
+const NO_PATH: &str = "<nil>";
+
 /// Deeper than any schema in use, shallower than any stack.
 pub const MAX_DEPTH: usize = 96;
 

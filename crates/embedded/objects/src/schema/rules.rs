@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use serde_json::{Value, json};
 
-use super::{Structural, Verdict, type_of};
+use super::{NO_PATH, Structural, Verdict, type_of};
 use crate::cel::{Failure, OBJECT_BUDGET, Rule};
 use crate::error::{ErrorKind, FieldError};
 use crate::path::Path;
@@ -26,7 +26,7 @@ pub(super) fn validate(schema: &Structural, new: &Value, old: Option<&Value>, ve
     });
     if is_blocked {
         verdict.errors.push(FieldError {
-            path: "<nil>".into(),
+            path: NO_PATH.into(),
             kind: ErrorKind::Invalid,
             value: Some(Value::Null),
             detail: "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation".into(),
@@ -100,6 +100,9 @@ impl Walk<'_> {
             if let Some(trimmed) = at.strip_prefix('.') {
                 at = trimmed.into();
             }
+        }
+        if at.is_empty() {
+            at = NO_PATH.into();
         }
         let error = match failure {
             Failure::Refused(message) => {

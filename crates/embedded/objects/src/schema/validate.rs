@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{JsonType, ListType, Structural, format, type_of};
+use super::{JsonType, ListType, NO_PATH, Structural, format, type_of};
 use crate::error::{ErrorKind, FieldError};
 use crate::path::Path;
 
@@ -38,6 +38,11 @@ fn node(
             Some(json!(found)),
             format!("{path} in body must be of type {wanted}: \"{found}\""),
         ));
+        alternatives(schema, new, path, errors);
+        if schema.kind == Some(JsonType::Integer) && new.is_number() {
+            let text = format!("Checked value must be of type integer (default format) in {path}");
+            errors.push(unplaced(text));
+        }
         return;
     }
     let bounds = &schema.bounds;
@@ -102,44 +107,43 @@ fn node(
     alternatives(schema, new, path, errors);
 }
 
+/// Alternatives of a schema. Where none of several holds, the complaints of the first are told.
 fn alternatives(schema: &Structural, new: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let bounds = &schema.bounds;
-    let holds = |schema: &Structural| {
+    let problems = |schema: &Structural| {
         let mut errors = Vec::new();
         node(schema, new, None, path, &mut errors);
-        errors.is_empty()
+        errors
     };
-    let mut fail = |text: String| {
-        errors.push(FieldError::new(ErrorKind::Invalid, path, Some(json!("")), text));
-    };
+    let holds = |schema: &Structural| problems(schema).is_empty();
     if !bounds.any_of.is_empty() && !bounds.any_of.iter().any(holds) {
-        fail(format!("\"{path}\" must validate at least one schema (anyOf)"));
+        errors.push(unplaced(format!("\"{path}\" must validate at least one schema (anyOf)")));
+        errors.extend(bounds.any_of.first().into_iter().flat_map(problems));
     }
     if !bounds.one_of.is_empty() {
-        match bounds.one_of.iter().filter(|schema| holds(schema)).count() {
+        let found = bounds.one_of.iter().filter(|schema| holds(schema)).count();
+        let must = format!("\"{path}\" must validate one and only one schema (oneOf)");
+        match found {
             1 => {}
-            0 => fail(format!("\"{path}\" must validate one and only one schema (oneOf). Found none valid")),
-            several => {
-                fail(format!(
-                    "\"{path}\" must validate one and only one schema (oneOf). Found {several} valid alternatives"
-                ));
+            0 => {
+                errors.push(unplaced(format!("{must}. Found none valid")));
+                errors.extend(bounds.one_of.first().into_iter().flat_map(problems));
             }
+            several => errors.push(unplaced(format!("{must}. Found {several} valid alternatives"))),
         }
     }
     if bounds.not.as_deref().is_some_and(holds) {
-        fail(format!("\"{path}\" must not validate the schema (not)"));
+        errors.push(unplaced(format!("\"{path}\" must not validate the schema (not)")));
     }
     if !bounds.all_of.iter().all(holds) {
-        for schema in &bounds.all_of {
-            node(schema, new, None, path, errors);
-        }
-        errors.push(FieldError::new(
-            ErrorKind::Invalid,
-            path,
-            Some(json!("")),
-            format!("\"{path}\" must validate all the schemas (allOf)"),
-        ));
+        errors.extend(bounds.all_of.iter().flat_map(problems));
+        errors.push(unplaced(format!("\"{path}\" must validate all the schemas (allOf)")));
     }
+}
+
+/// An error that names its field in the text only, as those of kube-openapi's schema validation do.
+fn unplaced(detail: String) -> FieldError {
+    FieldError { path: NO_PATH.into(), kind: ErrorKind::Invalid, value: Some(json!("")), detail }
 }
 
 fn string(schema: &Structural, text: &str, new: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
@@ -236,9 +240,12 @@ fn embedded(schema: &Structural, value: &Value, path: &Path<'_>, errors: &mut Ve
         Value::Object(fields) => {
             if schema.is_embedded {
                 for name in ["apiVersion", "kind"] {
-                    if fields.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
-                        errors.push(FieldError::required(&path.field(name), "must not be empty"));
-                    }
+                    type_name(fields.get(name), &path.field(name), errors);
+                }
+                let version = fields.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+                if version.matches('/').count() > 1 {
+                    let problem = format!("unexpected GroupVersion string: {version}");
+                    errors.push(FieldError::invalid(&path.field("apiVersion"), &json!(version), problem));
                 }
             }
             for (name, value) in fields {
@@ -255,6 +262,16 @@ fn embedded(schema: &Structural, value: &Value, path: &Path<'_>, errors: &mut Ve
             }
         }
         _ => {}
+    }
+}
+
+fn type_name(name: Option<&Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    match name {
+        None => errors.push(FieldError::required(path, "")),
+        Some(Value::String(text)) if text.is_empty() => {
+            errors.push(FieldError::invalid(path, &json!(""), "must not be empty"));
+        }
+        Some(_) => {}
     }
 }
 

@@ -101,7 +101,10 @@ fn with_spec(new: &mut Value, then: impl FnOnce(&mut Value)) {
 }
 
 fn template(holder: &mut Value) {
-    if let Some(spec) = object(holder, "template").and_then(|template| object(template, "spec")) {
+    let Some(template) = object(holder, "template") else { return };
+    // Go writes structs also when they are empty.
+    fill(template, "metadata", json!({}));
+    if let Some(spec) = object(template, "spec") {
         pod::spec(spec);
     }
 }
@@ -332,9 +335,11 @@ fn cron_job(new: &mut Value) {
         fill(spec, "successfulJobsHistoryLimit", json!(3));
         fill(spec, "failedJobsHistoryLimit", json!(1));
         // The Job controller's defaults are filled in when a Job is made; the pod template's are filled in here.
-        if let Some(template_spec) = object(spec, "jobTemplate").and_then(|template| object(template, "spec"))
-        {
-            template(template_spec);
+        if let Some(job) = object(spec, "jobTemplate") {
+            fill(job, "metadata", json!({}));
+            if let Some(spec) = object(job, "spec") {
+                template(spec);
+            }
         }
     });
 }
@@ -375,6 +380,7 @@ fn scaling_rules(behavior: &mut Value) {
 
 fn network_policy(new: &mut Value) {
     with_spec(new, |spec| {
+        fill(spec, "podSelector", json!({}));
         let has_egress = !items(spec, "/egress").is_empty();
         if items(spec, "/policyTypes").is_empty()
             && let Some(fields) = spec.as_object_mut()
