@@ -100,6 +100,13 @@ impl Failure {
         self
     }
 
+    /// The same failure in other words.
+    #[must_use]
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        self.0.message = message;
+        self
+    }
+
     /// Asks the client to come back after some seconds.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {

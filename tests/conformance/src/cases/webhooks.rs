@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::cases;
+use super::kinds::{pod, with_account};
 use crate::World;
 use crate::hook::Hook;
 use crate::world::{Answer, repeat};
@@ -24,6 +25,10 @@ cases! { "webhooks":
     "a validating webhook changes nothing" => validating_patch,
     "a webhook sees the version that is replaced" => replaced_version,
     "objects are converted by webhook" => conversion,
+    "a webhook may refuse a connection to a container" => connections,
+    "a policy changes objects with apply configurations and JSON patches" => mutating_policy,
+    "a policy that cannot change an object refuses it, unless it is to be ignored" => failing_policy,
+    "a policy that changes objects is checked when it is written" => broken_policy,
 }
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -72,6 +77,18 @@ fn answer(path: &str, review: &Value) -> Option<Value> {
         "/shown" => {
             let is_shown = request["dryRun"] == true && request["oldObject"]["metadata"]["name"] == "a";
             json!({ "uid": uid, "allowed": false, "status": { "message": format!("for show: {is_shown}") } })
+        }
+        "/connected" => {
+            let options = &request["object"];
+            let told = format!(
+                "{} to {}: {} {} in {}",
+                request["operation"],
+                request["subResource"],
+                options["kind"],
+                options["command"],
+                options["container"]
+            );
+            json!({ "uid": uid, "allowed": false, "status": { "message": told.replace('"', "") } })
         }
         "/slow" => return None,
         "/convert" => {
@@ -357,4 +374,136 @@ async fn conversion(world: World) -> anyhow::Result<()> {
     let deleted = world.delete(&format!("{definitions}/boxes.{group}"), None).await?;
     outcome?;
     deleted.expect(200).map(drop)
+}
+
+async fn connections(world: World) -> anyhow::Result<()> {
+    let hook = Hook::start(answer).await?;
+    with_account(&world).await?;
+    world.post(&world.core("pods"), &pod("p", json!({}))).await?.expect(201)?;
+    let rules = json!({ "rules": [{ "operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"] }] });
+    let nothing = json!({});
+    for kind in ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"] {
+        let webhooks = [webhook(&world, &hook, "/connected", &rules)];
+        let path = world.core("pods/p/exec?command=ls&command=-l&container=c&stdout=true");
+        let told = "denied the request: CONNECT to exec: PodExecOptions [ls,-l] in c";
+        let is_denied = |answer: &Answer| answer.text.contains(told);
+        let asked = async { repeat("a refusal", || world.post(&path, &nothing), is_denied).await.map(drop) };
+        with_hooks(&world, kind, &webhooks, asked).await?;
+    }
+    Ok(())
+}
+
+/// Carries out a check while a policy is bound in the namespace of the case.
+async fn with_policy(
+    world: &World,
+    more: &Value,
+    check: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let mut policy = policy(world);
+    for (key, value) in more.as_object().into_iter().flatten() {
+        policy["spec"][key] = value.clone();
+    }
+    let policies = format!("{CONFIGURATIONS}/mutatingadmissionpolicies");
+    let bindings = format!("{CONFIGURATIONS}/mutatingadmissionpolicybindings");
+    let binding = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": { "name": world.unique }, "spec": { "policyName": world.unique } });
+    world.post(&policies, &policy).await?.expect(201)?;
+    let bound = world.post(&bindings, &binding).await?;
+    let outcome = check.await;
+    world.delete(&format!("{bindings}/{}", world.unique), None).await?;
+    world.delete(&format!("{policies}/{}", world.unique), None).await?.expect(200)?;
+    bound.expect(201)?;
+    outcome
+}
+
+fn policy(world: &World) -> Value {
+    json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
+        "metadata": { "name": world.unique }, "spec": {
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {
+                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": world.namespace } },
+                "resourceRules": [{ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }],
+            },
+            "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": "Object{}" } }],
+        } })
+}
+
+async fn mutating_policy(world: World) -> anyhow::Result<()> {
+    let apply = "Object{metadata: Object.metadata{labels: {'app': variables.app}}}";
+    let patch = "[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'for/' + object.metadata.labels['app']: 'yes'}}]";
+    let more = json!({
+        "variables": [{ "name": "app", "expression": "object.metadata.name + '-app'" }],
+        "matchConditions": [{ "name": "kept", "expression": "!(has(object.data) && 'keep' in object.data)" }],
+        "mutations": [
+            { "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": apply } },
+            { "patchType": "JSONPatch", "jsonPatch": { "expression": patch } },
+        ],
+    });
+    with_policy(&world, &more, async {
+        let path = format!("{}?dryRun=All", world.core("configmaps"));
+        let body = world.config_map("a", &json!({ "x": "y" }));
+        let is_changed = |answer: &Answer| answer.body["metadata"]["labels"]["app"] == "a-app";
+        let changed = repeat("a label", || world.post(&path, &body), is_changed).await?.body;
+        // The second change sees what the first did.
+        ensure!(changed["metadata"]["annotations"]["for/a-app"] == "yes", "{changed}");
+        ensure!(changed["data"] == json!({ "x": "y" }), "{changed}");
+        let kept = world.post(&path, &world.config_map("b", &json!({ "keep": "me" }))).await?.expect(201)?;
+        ensure!(kept["metadata"].get("labels").is_none(), "{kept}");
+        Ok(())
+    })
+    .await
+}
+
+async fn failing_policy(world: World) -> anyhow::Result<()> {
+    let mutations = |expression: &str| json!([{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": expression } }]);
+    let path = format!("{}?dryRun=All", world.core("configmaps"));
+    let body = world.config_map("a", &json!({}));
+    let failing =
+        json!({ "mutations": mutations("Object{metadata: Object.metadata{name: object.data['nope']}}") });
+    let denied = format!("policy '{0}' with binding '{0}' denied request: ", world.unique);
+    with_policy(&world, &failing, async {
+        let is_denied = |answer: &Answer| answer.code == 403;
+        let answer = repeat("a refusal", || world.post(&path, &body), is_denied).await?;
+        answer.expect_status(403, "Invalid", &denied).map(drop)
+    })
+    .await?;
+    let mut ignored = failing;
+    ignored["failurePolicy"] = json!("Ignore");
+    // The second policy of the case is seen when its label is there.
+    ignored["mutations"] = json!([
+        ignored["mutations"][0],
+        mutations("Object{metadata: Object.metadata{labels: {'seen': 'yes'}}}")[0]
+    ]);
+    with_policy(&world, &ignored, async {
+        let answer = world.post(&path, &body).await?;
+        answer.expect(201).map(drop)
+    })
+    .await
+}
+
+async fn broken_policy(world: World) -> anyhow::Result<()> {
+    let path = format!("{CONFIGURATIONS}/mutatingadmissionpolicies?dryRun=All");
+    for (key, value, message) in [
+        (
+            "reinvocationPolicy",
+            json!("Often"),
+            "spec.reinvocationPolicy: Unsupported value: \"Often\": supported values: \"IfNeeded\", \"Never\"",
+        ),
+        ("mutations", json!([]), "spec.mutations: Required value: mutations must contain at least one item"),
+        (
+            "mutations",
+            json!([{ "patchType": "JSONPatch" }]),
+            "spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch",
+        ),
+        (
+            "mutations",
+            json!([{ "patchType": "Sorcery" }]),
+            "spec.mutations[0].patchType: Unsupported value: \"Sorcery\": supported values: \"ApplyConfiguration\", \"JSONPatch\"",
+        ),
+    ] {
+        let mut body = policy(&world);
+        body["spec"][key] = value;
+        world.post(&path, &body).await?.expect_status(422, "Invalid", message)?;
+    }
+    Ok(())
 }

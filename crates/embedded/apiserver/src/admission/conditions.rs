@@ -23,7 +23,10 @@ pub(super) fn request(
         "" => text(object, "/metadata/name"),
         name => name,
     };
-    let kind = |of: &Resource| json!({"group": &*of.group, "version": &*of.version, "kind": &*of.kind});
+    let kind = |of: &Resource| match operation {
+        Operation::Connect => json!({"group": "", "version": "v1", "kind": text(object, "/kind")}),
+        _ => json!({"group": &*of.group, "version": &*of.version, "kind": &*of.kind}),
+    };
     let place =
         |of: &Resource| json!({"group": &*of.group, "version": &*of.version, "resource": &*of.plural});
     json!({

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quintet_objects::types;
 use serde_json::{Value, json};
 
 use super::Operation;
@@ -138,4 +139,29 @@ pub(super) async fn in_version_of(
         }
         None => Ok(model::convert_built_in(seen, object.clone())),
     }
+}
+
+/// An object that a hook or policy changed in a version of its own, as the request has it: in its version, with
+/// known fields only, and defaulted.
+pub(super) async fn accept_changed(
+    context: &RequestContext,
+    seen: &Resource,
+    mut changed: Value,
+) -> Result<Value, String> {
+    let resource = &context.resource;
+    if let Some(custom) = resource.as_custom() {
+        if seen.api_version != resource.api_version {
+            let converted =
+                crate::crd::conversion::convert(&context.api, custom, changed, &resource.api_version);
+            changed = converted.await.map_err(|failure| failure.message().to_owned())?;
+        }
+        model::fit_custom(custom, &mut changed)?;
+    } else {
+        changed = model::convert_built_in(resource, changed);
+        if let Some(schema) = types::kind(&resource.api_version, &resource.kind) {
+            types::decode(schema, &mut changed).map_err(|error| error.to_string())?;
+        }
+    }
+    model::default(resource, &mut changed);
+    Ok(changed)
 }

@@ -4,6 +4,7 @@ mod allocate;
 mod conditions;
 mod limits;
 mod matching;
+mod mutations;
 mod plugins;
 mod policies;
 mod quota;
@@ -13,6 +14,8 @@ pub(crate) mod webhooks;
 use serde_json::Value;
 
 use crate::{request::options::DeleteOptions, status::Failure, verbs::RequestContext};
+
+use mutations::Round;
 
 pub(crate) use allocate::{Claim, allocate};
 pub(crate) use plugins::missing_parent;
@@ -26,6 +29,8 @@ pub(crate) enum Operation<'a> {
     Create,
     Update,
     Delete(&'a DeleteOptions),
+    /// A stream to a container is asked for.
+    Connect,
 }
 
 impl Operation<'_> {
@@ -34,6 +39,7 @@ impl Operation<'_> {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete(_) => "DELETE",
+            Self::Connect => "CONNECT",
         }
     }
 }
@@ -47,11 +53,20 @@ pub(crate) async fn mutate(
 ) -> Result<(), Failure> {
     plugins::check_namespace(context, operation, object)?;
     plugins::mutate(context, operation, object)?;
-    let before = context.api.webhooks().has_mutating(&context.api).then(|| object.clone());
-    let Some(before) = before else { return Ok(()) };
+    let has_others = context.api.webhooks().has_mutating(&context.api)
+        || context.api.policies().has_mutating(&context.api);
+    if !has_others {
+        return Ok(());
+    }
+    let before = object.clone();
+    mutations::mutate(context, operation, object, old, Round::First).await?;
+    let by_policies = object.clone();
     webhooks::mutate(context, operation, object, old).await?;
+    if *object != by_policies {
+        mutations::mutate(context, operation, object, old, Round::Again).await?;
+    }
     if *object != before {
-        // What webhooks added is completed as if the client had sent it.
+        // What policies and webhooks added is completed as if the client had sent it.
         plugins::mutate(context, operation, object)?;
     }
     Ok(())
@@ -63,7 +78,14 @@ pub(crate) async fn mutate_deletion(
     options: &DeleteOptions,
     old: &Value,
 ) -> Result<(), Failure> {
-    webhooks::mutate_deletion(context, Operation::Delete(options), old).await
+    webhooks::ask_mutating(context, Operation::Delete(options), None, Some(old)).await
+}
+
+/// Lets webhooks and policies refuse a connection. `options` say what is asked for, as `PodExecOptions` do.
+pub(crate) async fn connect(context: &RequestContext, options: &Value) -> Result<(), Failure> {
+    webhooks::ask_mutating(context, Operation::Connect, Some(options), None).await?;
+    policies::validate(context, Operation::Connect, Some(options), None).await?;
+    webhooks::validate(context, Operation::Connect, Some(options), None).await
 }
 
 /// Refuses what must not be.

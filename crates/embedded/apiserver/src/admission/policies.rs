@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: which of them a request concerns, with which parameters, and what their refusals mean.
+//! Admission policies: which of them a request concerns, with which parameters, and what their refusals mean.
 
 use std::sync::Arc;
 
@@ -23,32 +23,67 @@ use crate::{
     verbs::{RequestContext, filter::selects},
 };
 
-const POLICIES: &str = "admissionregistration.k8s.io/validatingadmissionpolicies";
-const BINDINGS: &str = "admissionregistration.k8s.io/validatingadmissionpolicybindings";
+/// What policies do: refuse requests, or change their objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Validate,
+    Mutate,
+}
+
+impl Action {
+    /// Where policies and their bindings are kept.
+    const fn buckets(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Validate => (
+                "admissionregistration.k8s.io/validatingadmissionpolicies",
+                "admissionregistration.k8s.io/validatingadmissionpolicybindings",
+            ),
+            Self::Mutate => (
+                "admissionregistration.k8s.io/mutatingadmissionpolicies",
+                "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
+            ),
+        }
+    }
+}
 
 /// The policies that are bound, compiled.
 #[derive(Debug, Default)]
-pub(crate) struct Policies(RwLock<Known>);
+pub(crate) struct Policies {
+    validating: RwLock<Known>,
+    mutating: RwLock<Known>,
+}
 
 /// The versions of policies and bindings, and what they were then.
 type Known = ((u64, u64), Arc<[Bound]>);
 
 /// A policy with one of its bindings.
 #[derive(Debug)]
-struct Bound {
-    policy: Arc<Policy>,
-    name: String,
+pub(super) struct Bound {
+    pub(super) policy: Arc<Policy>,
+    pub(super) name: String,
+    pub(super) binding: Value,
+    /// Whether it looks again at objects that others changed after it.
+    pub(super) is_reinvoked: bool,
     constraints: Value,
     param_kind: Option<(String, String)>,
-    binding: Value,
     binding_constraints: Option<Value>,
 }
 
 impl Policies {
-    fn bound(&self, api: &Api) -> Arc<[Bound]> {
-        let versions = (api.store().bucket_version(POLICIES), api.store().bucket_version(BINDINGS));
+    /// Whether any policy may change objects.
+    pub(super) fn has_mutating(&self, api: &Api) -> bool {
+        !self.bound(api, Action::Mutate).is_empty()
+    }
+
+    pub(super) fn bound(&self, api: &Api, action: Action) -> Arc<[Bound]> {
+        let (policies, bindings) = action.buckets();
+        let versions = (api.store().bucket_version(policies), api.store().bucket_version(bindings));
+        let cached = match action {
+            Action::Validate => &self.validating,
+            Action::Mutate => &self.mutating,
+        };
         {
-            let known = self.0.read();
+            let known = cached.read();
             if known.0 == versions {
                 return Arc::clone(&known.1);
             }
@@ -56,10 +91,10 @@ impl Policies {
         let listed = |bucket: &str| -> Vec<Value> {
             api.store().objects(bucket, "").iter().map(|(_, entry)| entry.parse()).collect()
         };
-        let bindings = listed(BINDINGS);
-        let policies = listed(POLICIES);
+        let bindings = listed(bindings);
+        let policies = listed(policies);
         let bound: Arc<[Bound]> = policies.iter().flat_map(|policy| bind(policy, &bindings)).collect();
-        *self.0.write() = (versions, Arc::clone(&bound));
+        *cached.write() = (versions, Arc::clone(&bound));
         bound
     }
 }
@@ -72,7 +107,7 @@ fn bind(policy: &Value, bindings: &[Value]) -> Vec<Bound> {
         Err(errors) => {
             // Policies are checked when they are written; this one was written by an older version.
             let why = errors.first().map(ToString::to_string).unwrap_or_default();
-            tracing::warn!("ValidatingAdmissionPolicy {name} is not used: {why}");
+            tracing::warn!("{} {name} is not used: {why}", text(policy, "/kind"));
             return Vec::new();
         }
     };
@@ -84,6 +119,7 @@ fn bind(policy: &Value, bindings: &[Value]) -> Vec<Bound> {
         .map(|binding| Bound {
             policy: Arc::clone(&compiled),
             name: name.to_owned(),
+            is_reinvoked: text(&spec, "/reinvocationPolicy") == "IfNeeded",
             constraints: constraints(spec.get("matchConstraints")).unwrap_or_default(),
             param_kind: param_kind.clone(),
             binding: binding.clone(),
@@ -103,7 +139,7 @@ fn constraints(given: Option<&Value>) -> Option<Value> {
 
 impl Bound {
     /// The resource as which the policy sees a request; `None` if it is not about it.
-    fn concerns(
+    pub(super) fn concerns(
         &self,
         context: &RequestContext,
         operation: Operation<'_>,
@@ -124,7 +160,7 @@ impl Bound {
     }
 
     /// What the binding configures the policy with: nothing, or each of some objects.
-    async fn params(&self, context: &RequestContext) -> Result<Vec<Value>, String> {
+    pub(super) async fn params(&self, context: &RequestContext) -> Result<Vec<Value>, String> {
         let reference = self.binding.pointer("/spec/paramRef");
         let (Some((api_version, kind)), Some(reference)) = (&self.param_kind, reference) else {
             return Ok(vec![Value::Null]);
@@ -210,6 +246,12 @@ impl Bound {
     }
 }
 
+/// The namespace of a request as policies see it.
+pub(super) fn namespace(context: &RequestContext) -> Value {
+    let namespace = context.api.store().get("core/namespaces", &context.namespace);
+    namespace.map_or(Value::Null, |entry| entry.to_value("v1", "Namespace"))
+}
+
 /// Lets policies refuse a request.
 pub(super) async fn validate(
     context: &RequestContext,
@@ -217,14 +259,13 @@ pub(super) async fn validate(
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<(), Failure> {
-    let bound = context.api.policies().bound(&context.api);
+    let bound = context.api.policies().bound(&context.api, Action::Validate);
     let concerning: Vec<(&Bound, Arc<Resource>)> =
         bound.iter().filter_map(|one| Some((one, one.concerns(context, operation, object, old)?))).collect();
     if concerning.is_empty() {
         return Ok(());
     }
-    let namespace = context.api.store().get("core/namespaces", &context.namespace);
-    let namespace = namespace.map(|entry| entry.to_value("v1", "Namespace")).unwrap_or_default();
+    let namespace = namespace(context);
     for (one, seen) in concerning {
         let shown = [in_version_of(context, &seen, object).await?, in_version_of(context, &seen, old).await?];
         let request = conditions::request(context, &seen, operation, &shown);

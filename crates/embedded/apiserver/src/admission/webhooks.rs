@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Operation,
-    matching::{in_version_of, matching_resource},
+    matching::{accept_changed, in_version_of, matching_resource},
 };
 use crate::{
     api::Api,
@@ -147,6 +147,8 @@ pub(super) fn options(context: &RequestContext, operation: Operation<'_>) -> Val
             }
             options
         }
+        // What is asked for is the object of the review.
+        Operation::Connect => return Value::Null,
     };
     let map = json::as_map(&mut options);
     map.insert("apiVersion".into(), "meta.k8s.io/v1".into());
@@ -181,11 +183,15 @@ async fn call_hook(
     let uid = context.api.rng().uuid();
     let resource = &context.resource;
     let object_name = text(if object.is_null() { old } else { object }, "/metadata/name");
+    let kind = |of: &Resource| match operation {
+        Operation::Connect => json!({"group": "", "version": "v1", "kind": text(object, "/kind")}),
+        _ => json!({"group": &*of.group, "version": &*of.version, "kind": &*of.kind}),
+    };
     let mut request = json!({
         "uid": uid,
-        "kind": {"group": &*seen.group, "version": &*seen.version, "kind": &*seen.kind},
+        "kind": kind(seen),
         "resource": {"group": &*seen.group, "version": &*seen.version, "resource": &*seen.plural},
-        "requestKind": {"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind},
+        "requestKind": kind(resource),
         "requestResource": {"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural},
         "operation": operation.name(),
         "userInfo": context.caller.to_value(),
@@ -333,30 +339,7 @@ async fn run_mutating(
     let patch: Value = serde_json::from_slice(&patch).map_err(|error| failed(error.to_string()))?;
     let [mut patched, _] = shown;
     model::json_patch(&mut patched, &patch).map_err(|failure| failed(failure.message().to_owned()))?;
-    if seen.api_version != context.resource.api_version {
-        patched = match context.resource.as_custom() {
-            Some(custom) => {
-                crate::crd::conversion::convert(&context.api, custom, patched, &context.resource.api_version)
-                    .await?
-            }
-            None => model::convert_built_in(&context.resource, patched),
-        };
-    }
-    match context.resource.as_custom() {
-        Some(custom) => {
-            model::fit_custom(custom, &mut patched).map_err(failed)?;
-        }
-        None => {
-            if let Some(schema) =
-                quintet_objects::types::kind(&context.resource.api_version, &context.resource.kind)
-            {
-                quintet_objects::types::decode(schema, &mut patched)
-                    .map_err(|error| failed(error.to_string()))?;
-            }
-        }
-    }
-    model::default(&context.resource, &mut patched);
-    *object = patched;
+    *object = accept_changed(context, &seen, patched).await.map_err(failed)?;
     Ok(true)
 }
 
@@ -388,16 +371,17 @@ pub(super) async fn validate(
     outcomes.into_iter().collect()
 }
 
-/// Lets mutating hooks refuse a deletion; there is nothing that they could change.
-pub(super) async fn mutate_deletion(
+/// Lets mutating hooks refuse what they cannot change: deletions and connections.
+pub(super) async fn ask_mutating(
     context: &RequestContext,
     operation: Operation<'_>,
-    old: &Value,
+    object: Option<&Value>,
+    old: Option<&Value>,
 ) -> Result<(), Failure> {
     let hooks = context.api.webhooks().hooks(&context.api, MUTATING);
     for hook in hooks.iter() {
-        let Some(seen) = matching_resource(context, hook, operation, None, Some(old)) else { continue };
-        let shown = [Value::Null, in_version_of(context, &seen, Some(old)).await?];
+        let Some(seen) = matching_resource(context, hook, operation, object, old) else { continue };
+        let shown = [in_version_of(context, &seen, object).await?, in_version_of(context, &seen, old).await?];
         if !super::conditions::hold(context, &seen, hook, operation, &shown)? {
             continue;
         }

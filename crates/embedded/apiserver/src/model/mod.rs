@@ -10,7 +10,7 @@ mod validation;
 mod versions;
 
 pub(crate) use openapi::{openapi_v2, openapi_v3};
-pub(crate) use ownership::{apply, fit_applied, own};
+pub(crate) use ownership::{apply, fit_applied, merge_configuration, own};
 pub(crate) use patches::{json_patch, merge_patch, strategic_merge};
 pub(crate) use representation::{from_protobuf, has_protobuf, table, to_protobuf, watch_event_protobuf};
 pub(crate) use selection::{field_value, label_selector, scale_paths, selectable_fields, selector_text};

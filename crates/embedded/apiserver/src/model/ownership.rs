@@ -100,3 +100,12 @@ pub(crate) fn fit_applied(context: &RequestContext, object: &mut Value) -> Resul
     let Some(schema) = types::kind(&resource.api_version, &resource.kind) else { return Ok(()) };
     types::decode(schema, object).map(drop).map_err(|error| failed(&error))
 }
+
+/// An object with a configuration merged into it, as apply does, without a change of owners.
+pub(crate) fn merge_configuration(
+    resource: &Resource,
+    object: &Value,
+    config: &Value,
+) -> Result<Value, String> {
+    apply::merge(object, config, node(resource))
+}

@@ -56,7 +56,10 @@ pub(crate) async fn serve(
         }
         ("", "pods", "eviction") if is_create => evict(context, content_type, body).await,
         ("", "pods", "log") => return Some(log(context, query)),
-        ("", "pods", "exec" | "attach" | "portforward") => Err(stream(context)),
+        ("", "pods", "exec" | "attach" | "portforward") => match connect(context, query).await {
+            Ok(()) => Err(stream(context)),
+            Err(failure) => Err(failure),
+        },
         ("", "componentstatuses", "") => {
             if verb == "list" {
                 Ok(json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []}))
@@ -439,6 +442,36 @@ fn no_containers(pod: &str, node: &str) -> String {
 }
 
 /// Streams need a node; this says which part is missing.
+/// Asks those who may refuse a stream to a container of a pod.
+async fn connect(context: &RequestContext, query: &Query) -> Result<(), Failure> {
+    context.entry()?;
+    let kind = match context.subresource.as_str() {
+        "exec" => "PodExecOptions",
+        "attach" => "PodAttachOptions",
+        _ => "PodPortForwardOptions",
+    };
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    let map = json::as_map(&mut options);
+    for stream in ["stdin", "stdout", "stderr", "tty"] {
+        if query.is_set(stream) {
+            map.insert(stream.into(), true.into());
+        }
+    }
+    if let Some(container) = query.get("container") {
+        map.insert("container".into(), container.into());
+    }
+    let command: Vec<Value> = query.all("command").map(Value::from).collect();
+    if !command.is_empty() {
+        map.insert("command".into(), command.into());
+    }
+    let ports: Vec<Value> =
+        query.all("ports").filter_map(|port| port.parse::<i32>().ok()).map(Value::from).collect();
+    if !ports.is_empty() {
+        map.insert("ports".into(), ports.into());
+    }
+    crate::admission::connect(context, &options).await
+}
+
 fn stream(context: &RequestContext) -> Failure {
     match context.entry() {
         Err(failure) => failure,

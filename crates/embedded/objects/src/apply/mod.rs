@@ -91,6 +91,37 @@ pub fn update(live: Option<&Value>, new: &mut Value, schema: Node<'_>, writer: &
     set_managed(new, managers.print());
 }
 
+/// Merges `config` into `object` as apply does, without field owners: a change that the server itself makes. Values
+/// that are owned as a whole cannot be part of it, because nobody could tell who owns the result.
+pub fn merge(object: &Value, config: &Value, schema: Node<'_>) -> Result<Value, String> {
+    check::check(config, schema)?;
+    let mut atomic = Vec::new();
+    find_atomic(config, schema, "", &mut atomic);
+    if !atomic.is_empty() {
+        let paths = atomic.join(", ");
+        return Err(format!("may not mutate atomic arrays, maps or structs: {paths}"));
+    }
+    Ok(merge::merge(object, config, schema))
+}
+
+fn find_atomic(config: &Value, schema: Node<'_>, path: &str, found: &mut Vec<String>) {
+    match (config, schema.form(config)) {
+        (Value::Object(_) | Value::Array(_), node::Form::Leaf) => found.push(path.to_owned()),
+        (Value::Object(fields), _) => {
+            for (name, value) in fields {
+                let child = schema.child(name).unwrap_or(Node::Unknown);
+                find_atomic(value, child, &format!("{path}.{name}"), found);
+            }
+        }
+        (Value::Array(items), _) => {
+            for item in items {
+                find_atomic(item, schema.item(), path, found);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Applies `config` to `live`. The result still wants defaulting, pruning and validation; its managed fields are set.
 /// An object equal to `live` means that nothing is to be written.
 pub fn apply(

@@ -32,6 +32,7 @@ const GLOBAL: &[(&str, usize, usize)] = &[
     ("sets.intersects", 2, 2),
     ("lists.range", 1, 1),
     ("strings.quote", 1, 1),
+    ("jsonpatch.escapeKey", 1, 1),
     ("url", 1, 1),
     ("isURL", 1, 1),
     ("quantity", 1, 1),

@@ -94,7 +94,7 @@ pub(super) enum Operator {
 }
 
 /// Names whose members are functions, not fields.
-const NAMESPACES: [&str; 6] = ["optional", "sets", "ip", "format", "lists", "strings"];
+const NAMESPACES: [&str; 7] = ["optional", "sets", "ip", "format", "lists", "strings", "jsonpatch"];
 const RESERVED: [&str; 18] = [
     "as",
     "break",
@@ -326,6 +326,9 @@ impl Parser {
                 let at = Box::new(self.ternary()?);
                 self.expect("]")?;
                 expr = Expr::Index { of: Box::new(expr), at, is_optional: false };
+            } else if self.peek() == Some(&Token::Sign("{")) && is_message_type(&expr) {
+                self.at += 1;
+                expr = self.message()?;
             } else {
                 return Ok(expr);
             }
@@ -443,6 +446,22 @@ impl Parser {
         Ok(())
     }
 
+    /// The fields of a message. It is a map: only the values that are given matter to those who read it.
+    fn message(&mut self) -> Result<Expr, CompileError> {
+        let mut fields = Vec::new();
+        while !self.eat("}") {
+            let is_optional = self.eat("?");
+            let name = self.ident()?;
+            self.expect(":")?;
+            fields.push((Expr::Text(super::access::unescape(&name)), self.ternary()?, is_optional));
+            if !self.eat(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        Ok(Expr::Map(fields))
+    }
+
     fn map(&mut self) -> Result<Expr, CompileError> {
         let mut entries = Vec::new();
         while !self.eat("}") {
@@ -469,6 +488,17 @@ fn selected(of: Expr, field: String) -> Expr {
         return Expr::Ident(format!("google.protobuf.{field}"));
     }
     Expr::Select { of: Box::new(of), field, is_optional: false }
+}
+
+/// Whether an expression names a type that mutations make: `Object`, `Object.spec.template`, `JSONPatch`.
+fn is_message_type(expr: &Expr) -> bool {
+    match expr {
+        Expr::Ident(name) => matches!(name.as_str(), "Object" | "JSONPatch"),
+        Expr::Select { of, is_optional: false, .. } => {
+            is_message_type(of) && **of != Expr::Ident("JSONPatch".into())
+        }
+        _ => false,
+    }
 }
 
 fn member_call(target: Expr, name: String, args: Vec<Expr>, position: usize) -> Result<Expr, CompileError> {

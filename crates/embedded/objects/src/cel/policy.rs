@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: expressions that decide about requests.
+//! Admission policies: expressions that decide about requests, or change their objects.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -24,6 +24,30 @@ pub struct Policy {
     variables: Vec<(String, Program)>,
     conditions: Vec<Program>,
     validations: Vec<Validation>,
+    mutations: Vec<Mutation>,
+}
+
+/// A change that a policy makes.
+#[derive(Debug)]
+struct Mutation {
+    program: Program,
+    kind: MutationKind,
+}
+
+/// What the expression of a mutation returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MutationKind {
+    ApplyConfiguration,
+    JsonPatch,
+}
+
+/// A change to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// Merged into the object as server-side apply does.
+    Apply(Value),
+    /// A JSON patch.
+    Json(Value),
 }
 
 #[derive(Debug)]
@@ -112,9 +136,22 @@ impl Policy {
                 },
             }));
         }
+        let mut mutations = Vec::new();
+        for (index, mutation) in items(spec, "mutations").iter().enumerate() {
+            let (kind, field) = match text(mutation, "patchType") {
+                "JSONPatch" => (MutationKind::JsonPatch, "jsonPatch"),
+                _ => (MutationKind::ApplyConfiguration, "applyConfiguration"),
+            };
+            // What is missing altogether is told by the validation of the policy.
+            let Some(patch) = mutation.get(field) else { continue };
+            let list = path.field("mutations");
+            let item = list.index(index);
+            let program = compile(&item.field(field).field("expression"), text(patch, "expression"));
+            mutations.extend(program.map(|program| Mutation { program, kind }));
+        }
         let is_strict = text(spec, "failurePolicy") != "Ignore";
         if errors.is_empty() {
-            Ok(Self { is_strict, variables, conditions, validations })
+            Ok(Self { is_strict, variables, conditions, validations, mutations })
         } else {
             Err(errors)
         }
@@ -128,33 +165,14 @@ impl Policy {
     /// Everything the policy has against a request.
     pub fn refusals(&self, request: Request<'_>) -> Vec<Refusal> {
         let budget = Cell::new(BUDGET);
-        let mut scope = vec![
-            ("object", Val::from_json(request.object, None)),
-            ("oldObject", Val::from_json(request.old_object, None)),
-            ("request", Val::from_json(request.request, None)),
-            ("params", Val::from_json(request.params, None)),
-            ("namespaceObject", Val::from_json(request.namespace, None)),
-        ];
+        let scope = scope(request);
+        match self.conditions_hold(&scope, &budget) {
+            Ok(true) => {}
+            Ok(false) => return Vec::new(),
+            Err(problems) => return problems,
+        }
+        let scope = self.with_own_variables(&scope, &budget);
         let mut problems = Vec::new();
-        for condition in &self.conditions {
-            match self.holds(condition, &scope, &budget) {
-                Ok(true) => {}
-                Ok(false) => return Vec::new(),
-                Err(problem) => problems.extend(problem),
-            }
-        }
-        if !problems.is_empty() {
-            return problems;
-        }
-        let mut known: Vec<(Val<'_>, Val<'_>)> = Vec::new();
-        for (name, program) in &self.variables {
-            let with = with_variables(&scope, &known);
-            // A variable that has no value is missing where it is used, and only there.
-            if let Ok(value) = program.eval(&with, &budget) {
-                known.push((Val::String(Cow::Borrowed(name)), value));
-            }
-        }
-        scope = with_variables(&scope, &known);
         for validation in &self.validations {
             match self.holds(&validation.program, &scope, &budget) {
                 Ok(true) => {}
@@ -166,6 +184,80 @@ impl Policy {
             }
         }
         problems
+    }
+
+    /// Whether the policy is about a request at all.
+    pub fn is_about(&self, request: Request<'_>) -> Result<bool, Vec<Refusal>> {
+        let held = self.conditions_hold(&scope(request), &Cell::new(BUDGET));
+        match held {
+            // A condition that has no value, and is not to be refused for it.
+            Err(problems) if problems.is_empty() => Ok(false),
+            held => held,
+        }
+    }
+
+    /// How many changes the policy makes.
+    pub fn mutations(&self) -> usize {
+        self.mutations.len()
+    }
+
+    /// One of its changes, to the object as the changes before have left it; or why there is none.
+    pub fn patch(&self, index: usize, request: Request<'_>) -> Result<Option<Patch>, String> {
+        let Some(mutation) = self.mutations.get(index) else { return Ok(None) };
+        let budget = Cell::new(BUDGET);
+        let scope = self.with_own_variables(&scope(request), &budget);
+        let text = mutation.program.text();
+        let made = mutation.program.eval(&scope, &budget);
+        let made = made.map_err(|error| format!("expression '{text}' resulted in error: {error}"))?;
+        let json = made.to_json().ok_or_else(|| {
+            format!("expression '{text}' resulted in error: {} is no value of an object", made.type_name())
+        })?;
+        match (mutation.kind, &json) {
+            (MutationKind::ApplyConfiguration, Value::Object(_)) => Ok(Some(Patch::Apply(json))),
+            (MutationKind::ApplyConfiguration, _) => {
+                Err(format!("expression '{text}' resulted in error: must evaluate to Object"))
+            }
+            (MutationKind::JsonPatch, Value::Array(_)) => Ok(Some(Patch::Json(json))),
+            (MutationKind::JsonPatch, _) => {
+                Err(format!("expression '{text}' resulted in error: must evaluate to list(JSONPatch)"))
+            }
+        }
+    }
+
+    fn conditions_hold<'v>(
+        &'v self,
+        scope: &[(&'v str, Val<'v>)],
+        budget: &Cell<u64>,
+    ) -> Result<bool, Vec<Refusal>> {
+        let mut problems = Vec::new();
+        let mut is_known = true;
+        for condition in &self.conditions {
+            match self.holds(condition, scope, budget) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(problem) => {
+                    is_known = false;
+                    problems.extend(problem);
+                }
+            }
+        }
+        if is_known { Ok(true) } else { Err(problems) }
+    }
+
+    fn with_own_variables<'v>(
+        &'v self,
+        scope: &[(&'v str, Val<'v>)],
+        budget: &Cell<u64>,
+    ) -> Vec<(&'v str, Val<'v>)> {
+        let mut known: Vec<(Val<'_>, Val<'_>)> = Vec::new();
+        for (name, program) in &self.variables {
+            let with = with_variables(scope, &known);
+            // A variable that has no value is missing where it is used, and only there.
+            if let Ok(value) = program.eval(&with, budget) {
+                known.push((Val::String(Cow::Borrowed(name)), value));
+            }
+        }
+        with_variables(scope, &known)
     }
 
     /// Whether an expression is true; what to say if it has no value, unless that is to be ignored.
@@ -185,6 +277,16 @@ impl Policy {
             reason: "Invalid".into(),
         }))
     }
+}
+
+fn scope(request: Request<'_>) -> Vec<(&'static str, Val<'_>)> {
+    vec![
+        ("object", Val::from_json(request.object, None)),
+        ("oldObject", Val::from_json(request.old_object, None)),
+        ("request", Val::from_json(request.request, None)),
+        ("params", Val::from_json(request.params, None)),
+        ("namespaceObject", Val::from_json(request.namespace, None)),
+    ]
 }
 
 fn with_variables<'v>(scope: &[(&'v str, Val<'v>)], known: &[(Val<'v>, Val<'v>)]) -> Vec<(&'v str, Val<'v>)> {
@@ -259,6 +361,40 @@ mod tests {
         spec["matchConditions"] = json!([{"name": "c", "expression": "request.operation == 'DELETE'"}]);
         spec["validations"] = json!([{"expression": "false"}]);
         assert_eq!(messages(&spec, &json!({}), &Value::Null), Vec::<String>::new());
+    }
+
+    #[test]
+    fn mutations_make_patches_of_the_object_they_see() {
+        let spec = json!({
+            "variables": [{"name": "app", "expression": "object.metadata.labels['app']"}],
+            "matchConditions": [{"name": "c", "expression": "request.operation == 'CREATE'"}],
+            "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression":
+                    "Object{metadata: Object.metadata{annotations: {'for': variables.app}}, spec: Object.spec{replicas: 1 + 1, ?paused: optional.none()}}"}},
+                {"patchType": "JSONPatch", "jsonPatch": {"expression":
+                    "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b~c'), value: object.spec.replicas}]"}},
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "'text'"}}]});
+        let policy = Policy::parse(&spec, &Path::new("spec")).unwrap();
+        let object = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"replicas": 7}});
+        let null = Value::Null;
+        let at = |operation: &str| json!({"operation": operation});
+        let (create, update) = (at("CREATE"), at("UPDATE"));
+        let request = |request| Request {
+            object: &object,
+            old_object: &null,
+            request,
+            params: &null,
+            namespace: &null,
+        };
+        assert_eq!(policy.is_about(request(&update)), Ok(false));
+        assert_eq!(policy.is_about(request(&create)), Ok(true));
+        assert_eq!(policy.mutations(), 3);
+        let apply = json!({"metadata": {"annotations": {"for": "web"}}, "spec": {"replicas": 2}});
+        assert_eq!(policy.patch(0, request(&create)), Ok(Some(Patch::Apply(apply))));
+        let patch = json!([{"op": "add", "path": "/metadata/labels/a~1b~0c", "value": 7}]);
+        assert_eq!(policy.patch(1, request(&create)), Ok(Some(Patch::Json(patch))));
+        let refused = "expression ''text'' resulted in error: must evaluate to Object";
+        assert_eq!(policy.patch(2, request(&create)), Err(refused.to_owned()));
     }
 
     #[test]

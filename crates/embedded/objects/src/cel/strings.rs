@@ -69,6 +69,7 @@ fn of_text<'v>(function: &str, text: &str, args: &[Val<'v>]) -> Option<Outcome<'
         ("upperAscii", []) => Ok(Val::text(text.to_ascii_uppercase())),
         ("trim", []) => Ok(Val::text(text.trim())),
         ("strings.quote", []) => Ok(Val::text(crate::error::quoted(text))),
+        ("jsonpatch.escapeKey", []) => Ok(Val::text(text.replace('~', "~0").replace('/', "~1"))),
         ("replace", [Val::String(from), Val::String(to)]) => replaced(text, from, to, usize::MAX),
         ("replace", [Val::String(from), Val::String(to), Val::Int(count)]) => {
             replaced(text, from, to, usize::try_from(*count).unwrap_or(usize::MAX))

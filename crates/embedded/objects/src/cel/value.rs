@@ -99,6 +99,32 @@ impl<'v> Val<'v> {
         }
     }
 
+    /// The value as JSON; `None` if JSON has no such value.
+    pub fn to_json(&self) -> Option<Value> {
+        Some(match self {
+            Self::Null | Self::Optional(None) => Value::Null,
+            Self::Bool(value) => (*value).into(),
+            Self::Int(number) => (*number).into(),
+            Self::Uint(number) => (*number).into(),
+            Self::Double(number) => serde_json::Number::from_f64(*number)?.into(),
+            Self::String(text) => text.as_ref().into(),
+            Self::Bytes(bytes) => base64::engine::general_purpose::STANDARD.encode(bytes).into(),
+            Self::Json(value, _) => (*value).clone(),
+            Self::List(items) => Value::Array(items.iter().map(Self::to_json).collect::<Option<_>>()?),
+            Self::Map(entries) => {
+                let entry = |(key, value): &(Self, Self)| match key {
+                    Self::String(key) => Some((key.to_string(), value.to_json()?)),
+                    _ => None,
+                };
+                Value::Object(entries.iter().map(entry).collect::<Option<_>>()?)
+            }
+            Self::Timestamp(time) => time.to_string().into(),
+            Self::Optional(Some(value)) => value.to_json()?,
+            Self::Quantity(quantity) => quantity.to_string().into(),
+            _ => return None,
+        })
+    }
+
     pub(super) fn text(text: impl Into<String>) -> Self {
         Self::String(Cow::Owned(text.into()))
     }

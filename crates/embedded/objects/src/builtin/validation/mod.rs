@@ -54,6 +54,10 @@ pub(super) fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Fie
         ("rbac.authorization.k8s.io", _) => cluster::rbac(kind, new, old, all),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policy::policy(new, all),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => policy::binding(new, all),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => policy::mutating_policy(new, all),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
+            policy::mutating_binding(new, all);
+        }
         ("admissionregistration.k8s.io", _) => cluster::webhooks(kind, new, all),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::definition(new, old, all),
         ("apiregistration.k8s.io", "APIService") => cluster::api_service(new, all),
