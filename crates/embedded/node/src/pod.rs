@@ -41,6 +41,7 @@ pub struct Spec {
     pub readiness_gates: Vec<ReadinessGate>,
     pub init_containers: Vec<Container>,
     pub containers: Vec<Container>,
+    pub ephemeral_containers: Vec<Container>,
     pub overhead: BTreeMap<String, Quantity>,
 }
 
@@ -85,10 +86,13 @@ impl Container {
 }
 
 /// The resource requirements of a container.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "Kubernetes' own fields")]
 pub struct Resources {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, Quantity>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, Quantity>,
 }
 

@@ -27,6 +27,10 @@ use crate::schedule::{Ledger, Node, Scheduler};
 const LEASES: &str = "kube-node-lease";
 /// Every node renews its lease this often; Kubernetes gives it 40 seconds.
 const RENEWAL: Duration = Duration::from_secs(15);
+/// The taint of nodes that are not ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// Attempts to remove it while others change the node.
+const TAINT_ATTEMPTS: usize = 10;
 /// Requests in flight while nodes are registered or removed.
 const IN_FLIGHT: usize = 16;
 
@@ -118,7 +122,7 @@ async fn register_one(api: &Api, nodes: &NodeShape, number: u32, now: Timestamp)
     let (kind, name) = (ApiKind::of::<core::Node>(), nodes.name_of(number));
     let key = ObjectKey::cluster(&name);
     match api.create(&kind, &key, &nodes.node(number, now)).await {
-        Ok(_) => Ok(()),
+        Ok(_) => {}
         Err(error) if error.has_code(409) => {
             if !is_ours(api, &kind, &key, nodes).await? {
                 return Err(StartError::Taken(name));
@@ -127,19 +131,49 @@ async fn register_one(api: &Api, nodes: &NodeShape, number: u32, now: Timestamp)
             api.patch(&kind, &key, None, &PatchKind::Merge, &labels).await?;
             let status = json!({ "status": nodes.status(number, now) });
             api.patch(&kind, &key, Some("status"), &PatchKind::Merge, &status).await?;
-            Ok(())
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
     }
+    Ok(remove_not_ready_taint(api, &kind, &key).await?)
+}
+
+/// Removes the taint that the API server gives to every new node: this one is ready, and not every cluster has the
+/// controller that would notice.
+async fn remove_not_ready_taint(api: &Api, kind: &ApiKind, key: &ObjectKey) -> Result<(), Error> {
+    for _ in 0..TAINT_ATTEMPTS {
+        let Some(node) = read(api, kind, key).await? else { return Ok(()) };
+        let taints = node["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
+        let others: Vec<&Value> = taints.iter().filter(|taint| taint["key"] != NOT_READY).collect();
+        if others.len() == taints.len() {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": { "resourceVersion": node["metadata"]["resourceVersion"] },
+            "spec": { "taints": others },
+        });
+        match api.patch(kind, key, None, &PatchKind::Merge, &patch).await {
+            Err(error) if error.has_code(409) => {}
+            outcome => return outcome.map(drop),
+        }
+    }
+    Err(Error::new(
+        Class::Conflict,
+        format!("cannot remove the taint {NOT_READY} of node {key}"),
+        "others change the node all the time",
+    ))
 }
 
 /// Whether an existing node was registered by an earlier run.
 async fn is_ours(api: &Api, kind: &ApiKind, key: &ObjectKey, nodes: &NodeShape) -> Result<bool, Error> {
-    let Some(text) = api.get(kind, key).await? else { return Ok(false) };
-    let node: Value = serde_json::from_str(&text).map_err(|error| {
-        Error::new(Class::Transient, format!("cannot read node {key}"), error.to_string())
-    })?;
-    Ok(node["metadata"]["labels"][SIMULATED] == nodes.name.as_str())
+    let node = read(api, kind, key).await?;
+    Ok(node.is_some_and(|node| node["metadata"]["labels"][SIMULATED] == nodes.name.as_str()))
+}
+
+async fn read(api: &Api, kind: &ApiKind, key: &ObjectKey) -> Result<Option<Value>, Error> {
+    let Some(text) = api.get(kind, key).await? else { return Ok(None) };
+    let node = serde_json::from_str(&text);
+    node.map(Some)
+        .map_err(|error| Error::new(Class::Transient, format!("cannot read node {key}"), error.to_string()))
 }
 
 /// Renews the leases one after the other, at an even rate.

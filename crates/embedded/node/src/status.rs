@@ -1,7 +1,12 @@
 //! The part of a pod's status that its node writes.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
+use quintet_api::Quantity;
 use serde::{Deserialize, Serialize};
+
+use crate::pod::Resources;
 
 /// The part of a pod's status that its node writes, and conditions of others, which it keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +37,8 @@ pub struct Status {
     pub init_container_statuses: Vec<ContainerStatus>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub container_statuses: Vec<ContainerStatus>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ephemeral_container_statuses: Vec<ContainerStatus>,
 }
 
 /// An IP address.
@@ -78,6 +85,12 @@ pub struct ContainerStatus {
     pub state: ContainerState,
     #[serde(skip_serializing_if = "ContainerState::is_nothing")]
     pub last_state: ContainerState,
+    /// The requests that the node has granted.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub allocated_resources: BTreeMap<String, Quantity>,
+    /// The resources of the running container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
 }
 
 /// One of three states; none of them when nothing is known.

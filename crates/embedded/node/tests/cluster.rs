@@ -156,6 +156,20 @@ async fn pods_follow_their_annotations() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ready_nodes_are_not_tainted() {
+    let bed = Bed::new("taints", 3).await;
+    let nodes: Api<Node> = Api::all(bed.client.clone());
+    let selector = format!("node.quintet.dev/simulated={}", bed.namespace);
+    let nodes = nodes.list(&ListParams::default().labels(&selector)).await.unwrap().items;
+    assert_eq!(nodes.len(), 3);
+    for node in nodes {
+        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        assert!(taints.is_empty(), "{taints:?}");
+    }
+    bed.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pods_wait_for_room_and_follow_their_node_selector() {
     let bed = Bed::new("room", 2).await;
     for number in 0..9 {

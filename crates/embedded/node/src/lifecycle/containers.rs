@@ -10,21 +10,22 @@ use crate::pod::{Container, ContainerState, ContainerStatus, Pod, RestartPolicy,
 /// Reports every container without a status as waiting.
 pub(super) fn prepare(spec: &Spec, status: &mut Status) {
     let reason = if spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
-    let wait = |containers: &[Container]| -> Vec<_> {
-        let waiting = |container: &Container| ContainerStatus {
-            name: container.name.clone(),
-            image: container.image.clone(),
-            state: ContainerState::waiting(reason, None),
-            ..ContainerStatus::default()
-        };
-        containers.iter().map(waiting).collect()
+    let wait = |containers: &[Container], statuses: &mut Vec<ContainerStatus>| {
+        for container in containers {
+            // Ephemeral containers come later than the others.
+            if !statuses.iter().any(|known| known.name == container.name) {
+                statuses.push(ContainerStatus {
+                    name: container.name.clone(),
+                    image: container.image.clone(),
+                    state: ContainerState::waiting(reason, None),
+                    ..ContainerStatus::default()
+                });
+            }
+        }
     };
-    if status.container_statuses.is_empty() {
-        status.container_statuses = wait(&spec.containers);
-    }
-    if status.init_container_statuses.is_empty() {
-        status.init_container_statuses = wait(&spec.init_containers);
-    }
+    wait(&spec.containers, &mut status.container_statuses);
+    wait(&spec.init_containers, &mut status.init_container_statuses);
+    wait(&spec.ephemeral_containers, &mut status.ephemeral_container_statuses);
 }
 
 /// Keeps all containers waiting for a reason; `false` if one has started already.
@@ -51,6 +52,23 @@ pub(super) fn advance(pod: &Pod, status: &mut Status, wake: &mut Wake) {
     if initialised {
         for reported in &mut status.container_statuses {
             run(pod, reported, wake);
+        }
+        for reported in &mut status.ephemeral_container_statuses {
+            if reported.state.waiting.is_some() {
+                start(reported, second(wake.now));
+            }
+        }
+    }
+    grant(&pod.spec.init_containers, &mut status.init_container_statuses);
+    grant(&pod.spec.containers, &mut status.container_statuses);
+}
+
+/// Reports the resources of running containers; a resize takes effect at once.
+fn grant(containers: &[Container], statuses: &mut [ContainerStatus]) {
+    for reported in statuses.iter_mut().filter(|reported| reported.state.running.is_some()) {
+        if let Some(container) = containers.iter().find(|container| container.name == reported.name) {
+            reported.allocated_resources.clone_from(&container.resources.requests);
+            reported.resources = Some(container.resources.clone());
         }
     }
 }
@@ -134,7 +152,8 @@ fn start(reported: &mut ContainerStatus, now: Timestamp) {
 
 /// Terminates all running containers.
 pub(super) fn end_all(status: &mut Status, exit_code: i32, now: Timestamp) {
-    for container in status.init_container_statuses.iter_mut().chain(&mut status.container_statuses) {
+    let regular = status.init_container_statuses.iter_mut().chain(&mut status.container_statuses);
+    for container in regular.chain(&mut status.ephemeral_container_statuses) {
         container.end(exit_code, now);
     }
 }
@@ -146,8 +165,10 @@ pub(super) fn summarise(pod: &Pod, status: &mut Status, now: Timestamp) {
         containers.iter().filter_map(|container| container.state.terminated.as_ref()).collect();
     if !containers.is_empty() && ended.len() == containers.len() {
         let succeeded = ended.iter().all(|ended| ended.exit_code == 0);
-        for sidecar in &mut status.init_container_statuses {
-            sidecar.end(0, now);
+        let helpers =
+            status.init_container_statuses.iter_mut().chain(&mut status.ephemeral_container_statuses);
+        for helper in helpers {
+            helper.end(0, now);
         }
         status.phase = Some(if succeeded { "Succeeded" } else { "Failed" }.to_owned());
         return not_ready(pod, status, if succeeded { "PodCompleted" } else { "PodFailed" }, now);

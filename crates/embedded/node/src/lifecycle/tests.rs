@@ -187,10 +187,44 @@ fn the_status_is_what_a_kubelet_reports() {
             "containerStatuses": [{
                 "name": "main", "image": "i", "imageID": "i", "containerID": "simulated://main-0",
                 "ready": true, "started": true, "restartCount": 0,
-                "state": { "running": { "startedAt": time } },
+                "state": { "running": { "startedAt": time } }, "resources": {},
             }],
         })
     );
+}
+
+#[test]
+fn running_containers_have_the_resources_of_the_spec() {
+    let container = |cpu: &str| json!({ "name": "main", "image": "i", "resources": { "requests": { "cpu": cpu }, "limits": { "memory": "1Gi" } } });
+    let mut driver = Driver::new(&json!({}), &json!({ "containers": [container("500m")] }));
+    let reported = serde_json::to_value(driver.reconcile().status).unwrap()["containerStatuses"][0].take();
+    assert_eq!(reported["allocatedResources"], json!({ "cpu": "500m" }));
+    assert_eq!(
+        reported["resources"],
+        json!({ "requests": { "cpu": "500m" }, "limits": { "memory": "1Gi" } })
+    );
+    driver.pod.spec = Driver::new(&json!({}), &json!({ "containers": [container("2")] })).pod.spec;
+    let reported = serde_json::to_value(driver.reconcile().status).unwrap()["containerStatuses"][0].take();
+    assert_eq!(reported["allocatedResources"], json!({ "cpu": "2" }), "a resize takes effect");
+    assert_eq!(reported["resources"]["requests"], json!({ "cpu": "2" }));
+}
+
+#[test]
+fn ephemeral_containers_run_until_the_pod_ends() {
+    let mut driver = Driver::new(&json!({ "run-for": "5s" }), &json!({ "restartPolicy": "Never" }));
+    driver.reconcile();
+    driver.pod.spec.ephemeral_containers.push(crate::pod::Container {
+        name: "debugger".to_owned(),
+        image: "busybox".to_owned(),
+        ..crate::pod::Container::default()
+    });
+    let status = driver.at(1).status;
+    let [reported] = &status.ephemeral_container_statuses[..] else { panic!("{status:?}") };
+    assert_eq!((reported.name.as_str(), reported.state.running.is_some()), ("debugger", true));
+    assert_eq!(brief(&status), "Running ready: runs", "the others go on");
+    let status = driver.at(7).status;
+    assert!(status.ephemeral_container_statuses[0].state.terminated.is_some(), "{status:?}");
+    assert_eq!(status.phase.as_deref(), Some("Succeeded"));
 }
 
 #[test]
