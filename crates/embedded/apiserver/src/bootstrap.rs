@@ -1,5 +1,8 @@
 //! Bootstrap objects: created at start, repaired at every start.
 
+mod flow;
+mod parts;
+
 use std::net::IpAddr;
 
 use futures::future::try_join_all;
@@ -39,7 +42,8 @@ impl BootstrapObject {
 pub(crate) async fn install(api: &Api) -> Result<(), Failure> {
     // Everything else is in a namespace; what does not wait for anything shares the way to the disk.
     try_join_all(namespaces().into_iter().map(|wanted| ensure(api, wanted))).await?;
-    let rest = priority_classes().into_iter().chain(roles()).chain(service(api)).chain(settings(api));
+    let rest = priority_classes().into_iter().chain(roles()).chain(parts::roles()).chain(flow::objects());
+    let rest = rest.chain(service(api)).chain(settings(api));
     try_join_all(rest.map(|wanted| ensure(api, wanted))).await?;
     Ok(())
 }

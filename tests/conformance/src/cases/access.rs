@@ -20,6 +20,8 @@ cases! { "access":
     "roles add up by aggregation" => aggregation,
     "the reference of a binding stays" => role_reference,
     "one can ask who one is" => who_am_i,
+    "the roles of controllers exist and are bound" => controller_roles,
+    "the default flow schemas and priority levels exist" => flow_control,
 }
 
 async fn account(world: &World, name: &str) -> anyhow::Result<String> {
@@ -284,5 +286,79 @@ async fn own_namespace(world: World) -> anyhow::Result<()> {
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     let is_allowed = |answer: &crate::Answer| answer.body["status"]["allowed"] == true;
     crate::world::repeat("permission", || world.post(path, &review), is_allowed).await?;
+    Ok(())
+}
+
+async fn controller_roles(world: World) -> anyhow::Result<()> {
+    let group = "/apis/rbac.authorization.k8s.io/v1";
+    for (name, rule) in [
+        (
+            "cronjob-controller",
+            json!({ "apiGroups": [""], "resources": ["pods"], "verbs": ["delete", "list", "watch"] }),
+        ),
+        (
+            "clusterrole-aggregation-controller",
+            json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
+            "verbs": ["escalate", "get", "list", "patch", "update", "watch"] }),
+        ),
+        (
+            "horizontal-pod-autoscaler",
+            json!({ "apiGroups": ["*"], "resources": ["*/scale"], "verbs": ["get", "update"] }),
+        ),
+    ] {
+        let role = world.get(&format!("{group}/clusterroles/system:controller:{name}")).await?.expect(200)?;
+        let rules = role["rules"].as_array().cloned().unwrap_or_default();
+        ensure!(rules.contains(&rule), "{name} has {rules:?}");
+        let binding =
+            world.get(&format!("{group}/clusterrolebindings/system:controller:{name}")).await?.expect(200)?;
+        let subject = json!([{ "kind": "ServiceAccount", "name": name, "namespace": "kube-system" }]);
+        ensure!(binding["subjects"] == subject, "{binding}");
+    }
+    for name in
+        ["system:node", "system:node-proxier", "system:persistent-volume-provisioner", "system:monitoring"]
+    {
+        world.get(&format!("{group}/clusterroles/{name}")).await?.expect(200)?;
+    }
+    Ok(())
+}
+
+async fn flow_control(world: World) -> anyhow::Result<()> {
+    let names = async |plural: &str| -> anyhow::Result<Vec<String>> {
+        let list =
+            world.get(&format!("/apis/flowcontrol.apiserver.k8s.io/v1/{plural}")).await?.expect(200)?;
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        Ok(items
+            .iter()
+            .map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+            .collect())
+    };
+    let levels = names("prioritylevelconfigurations").await?;
+    let expected = [
+        "catch-all",
+        "exempt",
+        "global-default",
+        "leader-election",
+        "node-high",
+        "system",
+        "workload-high",
+        "workload-low",
+    ];
+    ensure!(expected.iter().all(|name| levels.iter().any(|level| level == name)), "{levels:?}");
+    let schemas = names("flowschemas").await?;
+    let expected = [
+        "catch-all",
+        "exempt",
+        "global-default",
+        "probes",
+        "service-accounts",
+        "system-leader-election",
+        "system-nodes",
+    ];
+    ensure!(expected.iter().all(|name| schemas.iter().any(|schema| schema == name)), "{schemas:?}");
+    let schema =
+        world.get("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/service-accounts").await?.expect(200)?;
+    let spec = &schema["spec"];
+    ensure!(spec["matchingPrecedence"] == 9000 && spec["distinguisherMethod"]["type"] == "ByUser", "{spec}");
+    ensure!(spec["priorityLevelConfiguration"]["name"] == "workload-low", "{spec}");
     Ok(())
 }
