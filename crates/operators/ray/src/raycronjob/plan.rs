@@ -40,16 +40,14 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let created = cron.metadata.creation_timestamp.as_ref();
     let base = last.or(created).map_or(observed.now, |time| time.0);
     let Some((tick, is_first)) = schedule.last_due(base, observed.now, zone) else {
-        return match schedule.next(base, zone) {
-            Some(tick) => Plan {
-                awaits: vec![format!("{tick}, the next time of its schedule")],
-                next: wait(observed.now, tick),
-                ..Plan::default()
-            },
-            None => {
-                let error = format!("schedule {:?} matches no time within five years", cron.spec.schedule);
-                complain(observed, error)
-            }
+        let Some(tick) = schedule.next(base, zone) else {
+            let error = format!("schedule {:?} matches no time within five years", cron.spec.schedule);
+            return complain(observed, error);
+        };
+        return Plan {
+            awaits: vec![format!("{tick}, the next time of its schedule")],
+            next: wait(observed.now, tick),
+            ..Plan::default()
         };
     };
     let mut events = Vec::new();

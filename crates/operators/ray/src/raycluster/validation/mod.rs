@@ -131,7 +131,7 @@ fn validate_flags(
 ) -> Verdict {
     let param = |name: &str| params.and_then(|params| params.get(name));
     let is_set = |name: &&str| param(name).is_some_and(|value| !value.is_empty());
-    let has_flags = ["num-cpus", "num-gpus", "memory", "resources"].iter().any(|name| is_set(name));
+    let has_flags = ["num-cpus", "num-gpus", "memory", "resources"].iter().any(is_set);
     let has_resources = resources.is_some_and(|resources| !resources.is_empty());
     ensure(!(has_flags && has_resources), || {
         format!(

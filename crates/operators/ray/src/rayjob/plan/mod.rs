@@ -469,19 +469,15 @@ fn wait_for_user(mut draft: Draft<'_>) -> Plan {
     if has_passed(now, deadline) {
         return miss_pre_running_deadline(draft);
     }
-    match job.spec.job_id.clone().filter(|id| !id.is_empty()) {
-        Some(id) => {
-            draft.status.job_id = Some(id);
-            draft.transition(State::Running)
-        }
-        None => {
-            // Users look here for how the cluster is that they are to submit to.
-            if let Some(cluster) = &draft.observed.cluster {
-                draft.status.ray_cluster_status.clone_from(&cluster.object.status);
-            }
-            draft.done(at_first(now, [deadline]))
-        }
+    if let Some(id) = job.spec.job_id.clone().filter(|id| !id.is_empty()) {
+        draft.status.job_id = Some(id);
+        return draft.transition(State::Running);
     }
+    // Users look here for how the cluster is that they are to submit to.
+    if let Some(cluster) = &draft.observed.cluster {
+        draft.status.ray_cluster_status.clone_from(&cluster.object.status);
+    }
+    draft.done(at_first(now, [deadline]))
 }
 
 /// Deletes what the attempt has made; once it is gone, the names can be forgotten.
