@@ -18,6 +18,9 @@ pub const ELASTIC_JOB: &str = "kueue.x-k8s.io/elastic-job";
 /// Annotation of the Workload of a group of pods.
 pub const IS_GROUP_WORKLOAD: &str = "kueue.x-k8s.io/is-group-workload";
 
+/// Finalizer of objects that others refer to, and of Workloads whose job exists.
+pub const RESOURCE_IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
+
 /// Annotations of a pod that is placed by topology aware scheduling.
 pub const TOPOLOGY_REQUESTS: [&str; 5] = [
     "kueue.x-k8s.io/podset-required-topology",

@@ -1,9 +1,15 @@
 //! Kueue's API: ClusterQueue, LocalQueue, Cohort, Workload and the rest of `kueue.x-k8s.io`.
 
+pub mod defaulting;
+pub mod validation;
+pub mod webhook;
+
 use quintet_api::{config, conversion, kueue};
 use quintet_component::Component;
 
 /// The descriptor. There are no controllers yet: the kinds are served, stored and converted, and nothing reconciles them.
+/// [`webhook::webhooks`] are to be registered together with the controllers, as without these nobody removes the
+/// finalizers that they add.
 pub fn component() -> Component {
     Component {
         config: config::kueue::CONFIG,

@@ -1,0 +1,77 @@
+//! Comparison of objects and messages by meaning.
+
+use serde_json::{Map, Value};
+
+/// Lists and maps whose emptiness has a meaning of its own.
+const MEANINGFUL_WHEN_EMPTY: [&str; 1] = ["namespaceSelector"];
+
+/// How an object differs from the recorded one. Go writes empty fields and zero counters that others leave out.
+pub(crate) fn objects(got: &Value, want: &Value) -> Option<String> {
+    let (got, want) = (normal(got), normal(want));
+    (got != want).then(|| format!("got {got}, want {want}"))
+}
+
+fn normal(value: &Value) -> Value {
+    let mut value = compact(value);
+    if let Some(annotations) = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove("api.quintet.dev/newer-fields");
+        if annotations.is_empty() {
+            value["metadata"].as_object_mut().map(|metadata| metadata.remove("annotations"));
+        }
+    }
+    if let Some(fields) = value.as_object_mut() {
+        let counters = fields.get_mut("status").and_then(Value::as_object_mut);
+        if let Some(status) = counters {
+            status.retain(|_, value| *value != 0);
+            if status.is_empty() {
+                fields.remove("status");
+            }
+        }
+    }
+    value
+}
+
+/// Without nulls and empty lists and maps.
+fn compact(value: &Value) -> Value {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), compact(value)));
+            let kept = |(key, value): &(String, Value)| {
+                MEANINGFUL_WHEN_EMPTY.contains(&key.as_str()) || !is_empty(value)
+            };
+            Value::Object(fields.filter(kept).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(compact).collect()),
+        other => other.clone(),
+    }
+}
+
+/// How a message differs from the recorded one. JSON inside of it is compared by content: Go writes fields in the order
+/// in which its types declare them.
+pub(crate) fn messages(got: &str, want: &str) -> Option<String> {
+    (canonical(got) != canonical(want)).then(|| format!("says {got:?}, want {want:?}"))
+}
+
+fn canonical(message: &str) -> String {
+    let mut result = String::new();
+    let mut rest = message;
+    while let Some(at) = rest.find("value: ").map(|at| at + "value: ".len()) {
+        let (before, after) = rest.split_at(at);
+        result.push_str(before);
+        let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => {
+                result.push_str(&compact(&value).to_string());
+                rest = &after[values.byte_offset()..];
+            }
+            _ => rest = after,
+        }
+    }
+    result + rest
+}
