@@ -97,6 +97,8 @@ pub struct Page<'a> {
     pub namespace: Option<&'a str>,
     /// Label selector.
     pub labels: &'a str,
+    /// Field selector.
+    pub fields: &'a str,
     /// Whole objects or metadata.
     pub form: Form,
     /// Objects per page.
@@ -146,6 +148,7 @@ impl Api {
         let mut request = Call::new(Method::GET, kind.collection_path(page.namespace));
         request.parameter("limit", &page.limit.to_string());
         request.parameter("labelSelector", page.labels);
+        request.parameter("fieldSelector", page.fields);
         request.parameter("continue", page.token.unwrap_or_default());
         if page.form == Form::Metadata {
             request.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -167,6 +170,7 @@ impl Api {
         request.parameter("resourceVersion", version);
         request.parameter("timeoutSeconds", &timeout.as_secs().to_string());
         request.parameter("labelSelector", page.labels);
+        request.parameter("fieldSelector", page.fields);
         if page.form == Form::Metadata {
             request.accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         }

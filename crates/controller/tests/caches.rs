@@ -72,6 +72,29 @@ fn one_watch_is_shared_by_equal_specs() {
 }
 
 #[test]
+fn a_watch_of_one_name_asks_for_it_and_takes_in_no_other_write() {
+    simulate(async {
+        let server = Server::new(1);
+        make(&server, "a", "x");
+        let process = Process::bare(&server, 1, None);
+        let caches = process.runtime.caches();
+        let spec = WatchSpec::projected(config_map_kind(), project_plant).select(Selector::all().named("a"));
+        let cache = caches.watch(spec).unwrap();
+        cache.synced().await;
+        soon().await;
+        let requests = server.take_requests();
+        let selects = |request: &&String| request.contains("fieldSelector=metadata.name%3da");
+        assert_eq!(requests.iter().filter(selects).count(), requests.len(), "{requests:?}");
+        let written = |name: &str| json!({"metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "9"}});
+        for name in ["a", "b"] {
+            caches.written(&config_map_kind(), &written(name).to_string());
+        }
+        assert_eq!(names(&cache), ["a"]);
+        process.stop().await;
+    });
+}
+
+#[test]
 fn a_malformed_object_is_reported_and_stalls_nothing() {
     simulate(async {
         let server = Server::new(1);
@@ -114,6 +137,7 @@ fn an_optional_kind_is_waited_for_and_a_required_one_keeps_the_process_unready()
         let optional = caches.watch(spec(&kind).optional()).unwrap();
         optional.synced().await;
         assert_eq!(optional.report().phase, Phase::Absent);
+        assert!(!optional.is_served());
         assert!(caches.missing().is_empty());
         let mut barn = kind.clone();
         barn.plural = "barns".into();
@@ -130,6 +154,7 @@ fn an_optional_kind_is_waited_for_and_a_required_one_keeps_the_process_unready()
         required.synced().await;
         soon().await;
         assert_eq!((optional.len(), required.len()), (1, 1));
+        assert!(optional.is_served());
         assert!(caches.missing().is_empty());
         process.stop().await;
     });

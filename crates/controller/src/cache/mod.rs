@@ -79,6 +79,8 @@ struct Progress {
     synced: bool,
     /// It has shown everything that existed when it was asked to catch up.
     caught_up: bool,
+    /// The server serves the kind.
+    served: bool,
 }
 
 struct Health {
@@ -167,6 +169,18 @@ impl<T: Send + Sync + 'static> Cache<T> {
         self.0.is_synced()
     }
 
+    /// Whether the cluster serves the kind, as far as the watch knows. Kinds that are not
+    /// [optional](WatchSpec::optional) are waited for instead.
+    pub fn is_served(&self) -> bool {
+        self.0.progress.borrow().iter().any(|stream| stream.served)
+    }
+
+    /// Resolves when [`Cache::is_served`] no longer equals `served`.
+    pub(crate) async fn served_differs(&self, served: bool) {
+        let mut progress = self.0.progress.subscribe();
+        let _ = progress.wait_for(|streams| streams.iter().any(|stream| stream.served) != served).await;
+    }
+
     /// Resolves when the cache shows everything that others had written before the first call: a watch may lag behind,
     /// and a new leader has to know what the last one did.
     pub async fn caught_up(&self) {
@@ -231,7 +245,7 @@ impl<T: Send + Sync + 'static> Inner<T> {
         let selector = &self.spec.selector;
         let labels = if selector.has_rules() { head.labels() } else { Ok(BTreeMap::new()) };
         match labels {
-            Ok(labels) => selector.matches(head.key.namespace(), &labels),
+            Ok(labels) => selector.matches(&head.key, &labels),
             Err(error) => {
                 self.health.lock().note_unreadable(&self.spec.kind, head.key.as_str(), &error);
                 self.metrics.unreadable(&self.spec.kind);
@@ -301,9 +315,7 @@ impl<T: Send + Sync + 'static> AnyCache for Inner<T> {
                 applied: entry.applied.load(Ordering::Relaxed),
             }),
             // A selector says nothing about objects outside of it.
-            None if self.is_synced() && self.spec.selector.matches(key.namespace(), labels) => {
-                Knowledge::Absent
-            }
+            None if self.is_synced() && self.spec.selector.matches(key, labels) => Knowledge::Absent,
             None => Knowledge::Unknown,
         }
     }

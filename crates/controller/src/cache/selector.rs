@@ -2,6 +2,8 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
+use crate::object::ObjectKey;
+
 /// Which objects of a kind a watch asks for.
 ///
 /// Typed rather than text, because responses to writes have to be selected by the same rule as the watch.
@@ -10,6 +12,8 @@ pub struct Selector {
     /// Only these namespaces; all of them, if none are named.
     pub namespaces: Vec<String>,
     labels: Vec<LabelRule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -29,6 +33,13 @@ impl Selector {
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         self.namespaces.push(namespace.to_owned());
+        self
+    }
+
+    /// Only the object of this name. RBAC rules with `resourceNames` allow such a watch, and no other.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
         self
     }
 
@@ -58,14 +69,20 @@ impl Selector {
         self.labels.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
+    /// The field part as the API takes it.
+    pub fn fields_text(&self) -> String {
+        self.name.as_ref().map(|name| format!("metadata.name={name}")).unwrap_or_default()
+    }
+
     pub(super) fn has_rules(&self) -> bool {
         !self.labels.is_empty()
     }
 
-    pub(super) fn matches(&self, namespace: Option<&str>, labels: &BTreeMap<String, String>) -> bool {
+    pub(super) fn matches(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> bool {
         let is_named = |namespace: &str| self.namespaces.iter().any(|one| one == namespace);
-        let in_namespace = self.namespaces.is_empty() || namespace.is_some_and(is_named);
+        let in_namespace = self.namespaces.is_empty() || key.namespace().is_some_and(is_named);
         in_namespace
+            && self.name.as_ref().is_none_or(|name| name == key.name())
             && self.labels.iter().all(|rule| match rule {
                 LabelRule::Equals(name, value) => labels.get(name) == Some(value),
                 LabelRule::Exists(name) => labels.contains_key(name),

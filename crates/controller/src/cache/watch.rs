@@ -147,7 +147,7 @@ impl<T: Send + Sync + 'static> Task<T> {
 
     /// Lists everything, page by page, and returns the version to watch from.
     async fn list(&mut self) -> Result<String, Error> {
-        let labels = self.cache.spec.selector.labels_text();
+        let (labels, fields) = self.selectors();
         let first = !self.progress().synced;
         let catches_up = *self.must_catch_up.borrow_and_update();
         let cause = if first { Cause::Initial } else { Cause::Relist };
@@ -155,7 +155,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         let mut listed = HashSet::new();
         let mut token: Option<String> = None;
         let version = loop {
-            let page = Page { token: token.as_deref(), ..self.page(&labels) };
+            let page = Page { token: token.as_deref(), ..self.page(&labels, &fields) };
             let text = self.api.list(&self.cache.spec.kind, page).await?;
             let page: ListPage<'_> =
                 serde_json::from_str(&text).map_err(|error| self.garbled("list", &error))?;
@@ -208,10 +208,10 @@ impl<T: Send + Sync + 'static> Task<T> {
 
     async fn watch(&mut self, version: &mut String) -> Result<End, Error> {
         let kind = self.cache.spec.kind.clone();
-        let labels = self.cache.spec.selector.labels_text();
+        let (labels, fields) = self.selectors();
         // A little shorter each time at random, so that watches do not all end together.
         let length = WATCH_LENGTH.saturating_sub(Duration::from_secs(self.rng.below(60)));
-        let mut lines = Box::pin(self.api.watch(&kind, self.page(&labels), version, length).await?);
+        let mut lines = Box::pin(self.api.watch(&kind, self.page(&labels, &fields), version, length).await?);
         let end = Instant::now() + length + WATCH_GRACE;
         self.in_step(false);
         let mut line = Vec::new();
@@ -284,7 +284,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         self.cache.update(|store| store.clear(self.stream));
         self.set_phase(Phase::Absent);
         let (optional, catches_up) = (self.cache.spec.optional, *self.must_catch_up.borrow());
-        self.note(|stream| *stream = Progress { synced: optional, caught_up: catches_up });
+        self.note(|stream| *stream = Progress { synced: optional, caught_up: catches_up, served: false });
         self.failures = 0;
         let _ = tokio::time::timeout(ABSENT_POLL, self.must_catch_up.changed()).await;
     }
@@ -324,7 +324,7 @@ impl<T: Send + Sync + 'static> Task<T> {
         health.last_event = Some(Instant::now());
         health.lists += u64::from(listed);
         drop(health);
-        self.note(|stream| stream.synced = true);
+        self.note(|stream| (stream.synced, stream.served) = (true, true));
     }
 
     fn set_phase(&self, phase: Phase) {
@@ -344,9 +344,15 @@ impl<T: Send + Sync + 'static> Task<T> {
         self.cache.spec.selector.namespaces.get(self.stream.0).map(String::as_str)
     }
 
-    fn page<'a>(&'a self, labels: &'a str) -> Page<'a> {
+    /// The label selector and the field selector of requests.
+    fn selectors(&self) -> (String, String) {
+        let selector = &self.cache.spec.selector;
+        (selector.labels_text(), selector.fields_text())
+    }
+
+    fn page<'a>(&'a self, labels: &'a str, fields: &'a str) -> Page<'a> {
         let spec = &self.cache.spec;
-        Page { namespace: self.namespace(), labels, form: spec.form, limit: spec.page, token: None }
+        Page { namespace: self.namespace(), labels, fields, form: spec.form, limit: spec.page, token: None }
     }
 
     /// An object without a name: it can only be reported.

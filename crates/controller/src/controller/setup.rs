@@ -72,6 +72,34 @@ impl Setup {
         self
     }
 
+    /// Enqueues the roots that `roots` names whenever the cluster begins or ceases to serve the kind of an
+    /// [optional](crate::cache::WatchSpec::optional) cache. Changes of its objects are another matter: see [`Setup::watches`].
+    pub fn watches_presence<T: Send + Sync + 'static>(
+        self,
+        cache: &Cache<T>,
+        roots: impl Fn() -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        let (trigger, cache, tasks) = (self.trigger.clone(), cache.clone(), self.shared.tasks.clone());
+        let follow = async move {
+            cache.synced().await;
+            let mut served = cache.is_served();
+            loop {
+                cache.served_differs(served).await;
+                served = !served;
+                for root in roots() {
+                    trigger.changed(root, "API");
+                }
+            }
+        };
+        self.shared.tasks.spawn(format!("served kinds of {}", self.name), async move {
+            tokio::select! {
+                () = tasks.stopping() => {}
+                () = follow => {}
+            }
+        });
+        self
+    }
+
     /// A handle by which something else (a poller) enqueues roots.
     pub fn trigger(&self) -> Trigger {
         self.trigger.clone()
