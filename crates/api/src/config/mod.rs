@@ -26,6 +26,7 @@ mod document;
 pub mod gates;
 pub mod kueue;
 mod kueue_document;
+pub mod mlflow;
 mod process;
 pub mod ray;
 #[cfg(test)]

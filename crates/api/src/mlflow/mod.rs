@@ -1,5 +1,9 @@
 //! `mlflow.opendatahub.io/v1` and `mlflow.kubeflow.org/v1`: MLflow servers and their per-namespace settings.
 
+pub mod conditions;
+pub mod messages;
+pub mod metadata;
+pub mod reasons;
 mod rules;
 
 use k8s_openapi::api::core::v1::{
