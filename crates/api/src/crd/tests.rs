@@ -180,10 +180,10 @@ proptest! {
 }
 
 #[test]
-fn definitions_are_the_same_as_json() {
+fn typed_clients_read_every_definition() {
     for definition in definitions() {
-        let json = definition.json(&service()).expect("a definition");
-        let read: CustomResourceDefinition = serde_json::from_value(json).expect("a definition as JSON");
-        assert!(Some(&read) == typed(definition).as_ref(), "{:?} differs", read.metadata.name);
+        let read = typed(&definition).expect("a definition that clients read");
+        let schemas = read.spec.versions.iter().filter(|version| version.schema.is_some());
+        assert_eq!(schemas.count(), definition.versions.len(), "{:?}", read.metadata.name);
     }
 }

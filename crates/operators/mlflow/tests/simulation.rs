@@ -1,0 +1,326 @@
+//! Whatever goes wrong, the end is the right one.
+//!
+//! In every world users change their minds and the operator's objects, Jobs fail, requests fail or lose their responses,
+//! kinds begin to be served, and the operator dies and comes back. Then all is well: the objects must be those of a world
+//! in which nothing ever went wrong, and nothing is written any more.
+//!
+//! `QUINTET_SEEDS` says how many worlds to try; `QUINTET_SEED` tries one again.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quintet_golden::faults::Fault;
+use quintet_golden::{ObjectId, Rng, Setting, World, normalized, simulate, template};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "opendatahub";
+/// More replicas than a user asks for: somebody scales the Deployment by hand.
+const TAMPERED_REPLICAS: i64 = 7;
+
+/// What goes wrong, in thousandths.
+#[derive(Clone, Copy, Default)]
+struct FaultRates {
+    /// Of requests: rejected, or carried out without a response.
+    requests: u64,
+    /// Of rounds: the operator dies.
+    crashes: u64,
+    /// Of Jobs: they fail.
+    jobs: u64,
+}
+
+const ROUGH: FaultRates = FaultRates { requests: 60, crashes: 200, jobs: 400 };
+
+fn setting() -> Setting {
+    let variables = [
+        ("MLFLOW_IMAGE", "mlflow:3"),
+        ("POD_NAMESPACE", NAMESPACE),
+        ("MLFLOW_URL", "https://gw.example.com"),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    Setting { variables, ..Setting::default() }
+}
+
+fn mlflow() -> ObjectId {
+    ObjectId::parse("MLflow mlflow").unwrap()
+}
+
+fn manifest(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "mlflow.opendatahub.io/v1", "kind": "MLflow", "metadata": {"name": "mlflow"}, "spec": spec,
+    })
+}
+
+fn first_spec() -> Value {
+    json!({"backendStoreUri": "postgresql://db", "defaultArtifactRoot": "s3://b"})
+}
+
+/// A change of the spec that is allowed at any time.
+fn new_mind(rng: &Rng) -> Value {
+    let archival = json!({"enabled": true, "location": "s3://t", "retention": "7d"});
+    let changes = [
+        json!({"workers": 1 + rng.below(4)}),
+        json!({"replicas": 1 + rng.below(3)}),
+        json!({"garbageCollection": {"schedule": "0 1 * * *"}}),
+        json!({"garbageCollection": null}),
+        json!({"traceArchival": archival}),
+        json!({"traceArchival": null}),
+        json!({"migration": {"mode": "Always"}}),
+        json!({"migration": {"mode": "Automatic"}}),
+        json!({"env": [{"name": "A", "value": rng.below(9).to_string()}]}),
+    ];
+    changes[usize::try_from(rng.below(changes.len() as u64)).unwrap()].clone()
+}
+
+/// Requests fail now and then, and writes are counted.
+fn inject(world: &World, rates: FaultRates, rng: &Rng) -> Arc<Mutex<Vec<String>>> {
+    let (rng, writes) = (rng.fork(), Arc::<Mutex<Vec<String>>>::default());
+    let seen = Arc::clone(&writes);
+    world.faults().decide(move |met| {
+        let is_write = !matches!(met.verb, "get" | "list" | "watch");
+        if is_write {
+            seen.lock().unwrap().push(format!("{} {} {}", met.verb, met.resource, met.name));
+        }
+        if !rng.happens(rates.requests) {
+            return None;
+        }
+        let unavailable = || quintet_golden::unavailable("simulated");
+        Some(match rng.below(4) {
+            0 if is_write => Fault::Lost(unavailable()),
+            1 if is_write => Fault::Conflict,
+            2 => Fault::Delay(Duration::from_secs(rng.below(20))),
+            _ if met.verb == "watch" => Fault::Break(rng.below(5)),
+            _ => Fault::Fail(unavailable()),
+        })
+    });
+    writes
+}
+
+/// What the Job controller and the Deployment controller do, without faults of their own.
+async fn run_workloads(world: &World, rates: FaultRates, rng: &Rng) {
+    let now = jiff::Timestamp::to_string(&world.now());
+    for (id, object) in world.objects().await.unwrap() {
+        let status = match id.kind.as_str() {
+            "Job" if object["status"]["conditions"].is_null() => {
+                let fails = rng.happens(rates.jobs);
+                let type_ = if fails { "Failed" } else { "Complete" };
+                if fails {
+                    fail_pod(world, &id, if rng.happens(300) { 13 } else { 15 }).await;
+                }
+                let condition = json!({"type": type_, "status": "True", "reason": "Simulated", "lastTransitionTime": now});
+                json!({"succeeded": i32::from(!fails), "failed": i32::from(fails), "conditions": [condition]})
+            }
+            "Deployment" => {
+                let wanted = object["spec"]["replicas"].as_i64().unwrap();
+                json!({"replicas": wanted, "readyReplicas": wanted, "updatedReplicas": wanted, "availableReplicas": wanted})
+            }
+            _ => continue,
+        };
+        let _ = world.patch(&id, Some("status"), &json!({"status": status})).await.unwrap();
+    }
+}
+
+async fn fail_pod(world: &World, job: &ObjectId, code: i32) {
+    let labels = json!({"job-name": job.name, "mlflow.opendatahub.io/migration-job": "true"});
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("{}-{}", job.name, world.now().as_second()), "namespace": job.namespace, "labels": labels},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "db-migrate", "image": "x"}]},
+    });
+    world.create(&pod).await.unwrap();
+    let ended = json!({"name": "db-migrate", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
+                       "state": {"terminated": {"exitCode": code, "reason": "Error"}}});
+    let status = json!({"status": {"phase": "Failed", "containerStatuses": [ended]}});
+    world.patch(&ObjectId::of(&pod), Some("status"), &status).await.unwrap();
+}
+
+/// Somebody deletes or changes an object of the operator.
+async fn tamper(world: &World, rng: &Rng) {
+    let objects = world.objects().await.unwrap();
+    let is_ours = |object: &Value| {
+        let owners = object["metadata"]["ownerReferences"].as_array();
+        owners.is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == "MLflow"))
+    };
+    let ours: Vec<_> = objects.iter().filter(|(_, object)| is_ours(object)).collect();
+    let Some((id, object)) =
+        usize::try_from(rng.below(ours.len().max(1) as u64)).ok().and_then(|number| ours.get(number))
+    else {
+        return;
+    };
+    let patch = match id.kind.as_str() {
+        "Job" => return,
+        "Deployment" => json!({"spec": {"replicas": TAMPERED_REPLICAS}}),
+        _ if rng.happens(500) => {
+            world.delete(id).await.unwrap();
+            return;
+        }
+        _ => {
+            let labels = object["metadata"]["labels"].as_object().unwrap();
+            let tampered = labels.keys().map(|name| (name.clone(), "tampered"));
+            json!({"metadata": {"labels": tampered.collect::<BTreeMap<_, _>>()}})
+        }
+    };
+    world.patch(id, None, &patch).await.unwrap();
+}
+
+/// At any time: at most one Job runs, and none while the server is wanted.
+async fn expect_promises(world: &World, seed: u64) {
+    let objects = world.objects().await.unwrap();
+    let running: Vec<_> = objects
+        .iter()
+        .filter(|(id, object)| id.kind == "Job" && object["status"]["conditions"].is_null())
+        .filter(|(_, object)| object["metadata"]["deletionTimestamp"].is_null())
+        .map(|(id, _)| id.to_string())
+        .collect();
+    assert!(running.len() <= 1, "seed {seed}: {running:?} migrate the same database");
+    let deployment = objects.get(&ObjectId::parse("Deployment opendatahub/mlflow").unwrap());
+    let wanted = deployment.map_or(0, |deployment| deployment["spec"]["replicas"].as_i64().unwrap());
+    let is_tampered = wanted == TAMPERED_REPLICAS;
+    assert!(
+        running.is_empty() || wanted == 0 || is_tampered,
+        "seed {seed}: {running:?} and {wanted} replicas"
+    );
+}
+
+/// Everything that the operator made, but for Jobs, whose names depend on history.
+async fn made(world: &World) -> BTreeMap<String, Value> {
+    let objects = world.objects().await.unwrap();
+    let made = objects.into_iter().filter(|(id, object)| {
+        let owners = &object["metadata"]["ownerReferences"];
+        id.kind != "Job"
+            && owners.as_array().is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == "MLflow"))
+    });
+    made.map(|(id, object)| (id.to_string(), normalized(object, false))).collect()
+}
+
+/// Lets the workloads run until all is well.
+async fn settle(world: &World, rng: &Rng, seed: u64) {
+    let mut status = Value::Null;
+    for _ in 0..60 {
+        run_workloads(world, FaultRates::default(), rng).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let object = world.get(&mlflow()).await.unwrap().unwrap();
+        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let holds =
+            |type_: &str| conditions.iter().any(|one| one["type"] == type_ && one["status"] == "True");
+        let has_failed = conditions.iter().any(|one| one["reason"] == "MigrationFailed");
+        let is_forced = !object["metadata"]["annotations"]["mlflow.opendatahub.io/force-migrate"].is_null();
+        if has_failed {
+            force(world).await;
+        } else if holds("Available") && !is_forced && world.settle().await.unwrap() {
+            return;
+        }
+        status = object["status"].clone();
+    }
+    panic!("seed {seed}: never comes to rest: {status:#}");
+}
+
+async fn force(world: &World) {
+    let annotations = json!({"mlflow.opendatahub.io/force-migrate": ""});
+    world.patch(&mlflow(), None, &json!({"metadata": {"annotations": annotations}})).await.unwrap();
+}
+
+/// What the operator makes of a spec where nothing goes wrong.
+async fn expected(template: &quintet_golden::Api, spec: &Value, seed: u64) -> BTreeMap<String, Value> {
+    let mut world = World::new(template, seed, &[NAMESPACE.to_owned()]).await.unwrap();
+    for kind in ["HTTPRoute", "ServiceMonitor"] {
+        world.serve(kind).await.unwrap();
+    }
+    world.start(&quintet_mlflow::component(), &setting()).await.unwrap();
+    assert_eq!(world.create(&manifest(spec)).await.unwrap().code, 201);
+    settle(&world, &Rng::seeded(seed), seed).await;
+    let made = made(&world).await;
+    world.stop().await;
+    made
+}
+
+async fn live(template: &quintet_golden::Api, rates: FaultRates, seed: u64) {
+    let (component, setting, rng) = (quintet_mlflow::component(), setting(), Rng::seeded(seed));
+    let mut world = World::new(template, seed, &[NAMESPACE.to_owned()]).await.unwrap();
+    world.start(&component, &setting).await.unwrap();
+    world.create(&manifest(&first_spec())).await.unwrap();
+    let mut unserved = vec!["HTTPRoute", "ServiceMonitor"];
+    for _ in 0..12 {
+        inject(&world, rates, &rng);
+        tokio::time::sleep(Duration::from_secs(rng.below(90))).await;
+        if rng.happens(rates.crashes) {
+            world.kill();
+        }
+        world.faults().clear();
+        expect_promises(&world, seed).await;
+        run_workloads(&world, rates, &rng).await;
+        match rng.below(6) {
+            0 => tamper(&world, &rng).await,
+            1 => force(&world).await,
+            2 => match unserved.pop() {
+                Some(kind) => world.serve(kind).await.unwrap(),
+                None => world.kill(),
+            },
+            _ => {
+                world.patch(&mlflow(), None, &json!({"spec": new_mind(&rng)})).await.unwrap();
+            }
+        }
+        if !world.is_running() {
+            world.start(&component, &setting).await.unwrap();
+        }
+    }
+    for kind in unserved {
+        world.serve(kind).await.unwrap();
+    }
+    settle(&world, &rng, seed).await;
+    let spec = world.get(&mlflow()).await.unwrap().unwrap()["spec"].clone();
+    let (is, should_be) = (made(&world).await, expected(template, &spec, seed).await);
+    for (id, object) in &should_be {
+        assert_eq!(is.get(id), Some(object), "seed {seed}: {id}");
+    }
+    let extra: Vec<_> = is.keys().filter(|id| !should_be.contains_key(*id)).collect();
+    assert!(extra.is_empty(), "seed {seed}: {extra:?} should be gone");
+    expect_no_writes(&mut world, seed).await;
+    world.stop().await;
+}
+
+/// Settled means that nothing is written, also after a restart.
+async fn expect_no_writes(world: &mut World, seed: u64) {
+    let writes = inject(world, FaultRates::default(), &Rng::seeded(seed));
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    world.kill();
+    writes.lock().unwrap().clear();
+    world.start(&quintet_mlflow::component(), &setting()).await.unwrap();
+    // Granting the operator its rights again is not its doing.
+    writes.lock().unwrap().retain(|write| !write.starts_with("create cluster"));
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    let writes = writes.lock().unwrap();
+    assert!(writes.is_empty(), "seed {seed}: a settled world sees no writes, and not {writes:#?}");
+}
+
+fn try_worlds(rates: FaultRates, default: u64) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = match number("QUINTET_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("QUINTET_SEEDS").unwrap_or(default),
+    };
+    simulate(async {
+        let template = template(&quintet_mlflow::component(), &[]).await?;
+        for seed in seeds {
+            live(&template, rates, seed).await;
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_world_without_faults_ends_right() {
+    try_worlds(FaultRates::default(), 4);
+}
+
+#[test]
+fn a_rough_world_ends_right() {
+    try_worlds(ROUGH, 12);
+}
+
+#[test]
+fn a_world_whose_operator_dies_ends_right() {
+    try_worlds(FaultRates { crashes: 600, ..FaultRates::default() }, 6);
+}
