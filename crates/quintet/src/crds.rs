@@ -80,8 +80,8 @@ struct Names {
     kind: String,
     plural: String,
     singular: String,
-    #[serde(default)]
-    short_names: Vec<String>,
+    #[serde(default, rename = "shortNames")]
+    short: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -92,7 +92,7 @@ struct Version {
 /// A kind as `--list` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Kind<'a> {
+struct Listed<'a> {
     kind: &'a str,
     plural: &'a str,
     group: &'a str,
@@ -113,15 +113,15 @@ impl Crd {
         let names = &self.spec.names;
         [&self.name, &self.spec.group, &names.plural, &names.kind, &names.singular]
             .into_iter()
-            .chain(&names.short_names)
+            .chain(&names.short)
             .any(|known| known.eq_ignore_ascii_case(name))
     }
 
-    fn kind(&self) -> Kind<'_> {
+    fn listed(&self) -> Listed<'_> {
         let Spec { group, names, scope, versions } = &self.spec;
         let versions = versions.iter().map(|version| version.name.as_str()).collect();
-        let Names { kind, plural, singular: _, short_names } = names;
-        Kind { kind, plural, group, versions, scope, short_names }
+        let Names { kind, plural, singular: _, short } = names;
+        Listed { kind, plural, group, versions, scope, short_names: short }
     }
 }
 
@@ -138,8 +138,8 @@ fn selected(manifests: Vec<Value>, names: &[String]) -> anyhow::Result<Vec<Crd>>
 }
 
 fn print_kinds(crds: &[Crd], output: Option<Format>) -> anyhow::Result<()> {
-    let kinds: Vec<Kind<'_>> = crds.iter().map(Crd::kind).collect();
-    let row = |kind: &Kind<'_>| {
+    let kinds: Vec<Listed<'_>> = crds.iter().map(Crd::listed).collect();
+    let row = |kind: &Listed<'_>| {
         let cells =
             [kind.kind, kind.group, &kind.versions.join(", "), kind.scope, &kind.short_names.join(", ")];
         cells.map(ToOwned::to_owned).to_vec()

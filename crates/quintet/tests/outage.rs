@@ -1,6 +1,6 @@
 //! The operator while the API server is away.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;

@@ -246,9 +246,8 @@ async fn checks_quantities(place: Place) -> Result<()> {
     let scratch = json!([{"name": "scratch", "emptyDir": {"sizeLimit": "much"}}]);
     wrong["spec"]["headGroupSpec"]["template"]["spec"]["volumes"] = scratch;
     let Err(error) = place.create::<RayCluster>(wrong).await else { bail!("it was created") };
-    let refusal = match error.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) => status,
-        _ => bail!("not refused by the API: {error:#}"),
+    let Some(kube::Error::Api(refusal)) = error.downcast_ref::<kube::Error>() else {
+        bail!("not refused by the API: {error:#}");
     };
     ensure!(refusal.code == 422, "{refusal:?}");
     ensure!(refusal.message.contains("emptyDir.sizeLimit"), "{}", refusal.message);

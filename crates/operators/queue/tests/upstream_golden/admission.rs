@@ -156,9 +156,11 @@ fn timed(object: &Value) -> Value {
 fn warning(object: &Value) -> Option<String> {
     let service = WebhookService { namespace: "quintet-system".into(), name: "quintet-webhook".into() };
     let definitions = crd::manifests(&quintet_api::kueue::definitions(), &service);
-    let definition = definitions.into_iter().find(|one| object["kind"] == one.spec.names.kind)?;
-    let is_used = |version: &str| object["apiVersion"] == format!("kueue.x-k8s.io/{version}");
-    definition.spec.versions.into_iter().find(|version| is_used(&version.name))?.deprecation_warning
+    let definition = definitions.iter().find(|one| object["kind"] == one["spec"]["names"]["kind"])?;
+    let used = object["apiVersion"].as_str()?.strip_prefix("kueue.x-k8s.io/")?;
+    let version =
+        definition["spec"]["versions"].as_array()?.iter().find(|version| version["name"] == used)?;
+    version["deprecationWarning"].as_str().map(str::to_owned)
 }
 
 fn schema(version: &str, kind: &str) -> Structural {
