@@ -11,6 +11,7 @@ use quintet_api::config::{Log, Webhook};
 use quintet_api::conversion::ConversionError;
 use quintet_api::crd::{self, WebhookService};
 use quintet_apiserver::server::cluster::write_private;
+use quintet_apiserver::store::Salvaged;
 use quintet_apiserver::{Cluster, Converter, Settings};
 use quintet_controller::api::FIELD_MANAGER;
 use serde_json::Value;
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Start with what can be read of a data directory that is damaged or incomplete, and say what is lost.
+    #[arg(long, conflicts_with = "in_memory")]
+    recover: bool,
     /// What to log: error, warn, info, debug, trace, or a filter like `info,kube=warn`.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log_level: String,
@@ -53,7 +57,7 @@ pub(crate) fn run(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> 
 async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut signals = Signals::listen()?;
-    let Arguments { data_dir, in_memory, port, host, kubeconfig, .. } = arguments;
+    let Arguments { data_dir, in_memory, port, host, kubeconfig, recover, .. } = arguments;
     let data_dir = match data_dir {
         Some(path) => path,
         None => default_data_dir()?,
@@ -64,6 +68,9 @@ async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
         address: SocketAddr::new(host, port),
         converter: Some(converter(catalog.clone())),
     };
+    if recover {
+        output::print(&recovery(&Cluster::recover(&data_dir)?))?;
+    }
     let cluster = Cluster::start_unready(settings).await?;
     install(&cluster, &catalog).await?;
     // What is kept in memory has credentials of its own, and must not take those of what is kept on disk away.
@@ -85,6 +92,19 @@ async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     output::print("\nStopping.\n")?;
     cluster.stop().await;
     Ok(())
+}
+
+/// What a recovery did, in words.
+fn recovery(salvaged: &Salvaged) -> String {
+    let Some(kept) = &salvaged.kept else {
+        return "The data directory is complete; there is nothing to recover.\n".to_owned();
+    };
+    let losses: String = salvaged.losses.iter().map(|loss| format!("- {loss}\n")).collect();
+    format!(
+        "Recovered {} objects; the files from before are in {}.\n{losses}",
+        salvaged.objects,
+        kept.display()
+    )
 }
 
 /// Refuses to replace a kubeconfig that knows of other clusters than ours.

@@ -185,7 +185,9 @@ pub(crate) async fn publish(api: &Api) -> Result<(), Failure> {
     });
     for outcome in futures::future::join_all(writes).await {
         // Another writer had the same reason.
-        if let Err(error @ (WriteError::Overloaded | WriteError::Failed(_))) = outcome {
+        if let Err(error @ (WriteError::Overloaded | WriteError::NoSpace(_) | WriteError::Failed(_))) =
+            outcome
+        {
             return Err(error.into());
         }
     }

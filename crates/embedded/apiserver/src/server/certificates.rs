@@ -7,6 +7,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// Ten years: the authority is local to one machine and its key lies beside the data.
 const AUTHORITY_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
@@ -49,7 +51,29 @@ fn authority_params() -> CertificateParams {
     params
 }
 
+/// Why an authority cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthorityError {
+    /// Its certificate is damaged.
+    Certificate,
+    /// Its key is.
+    Key,
+    /// They do not belong together.
+    Mismatch,
+}
+
 impl Authority {
+    /// Checks that it can sign what its certificate vouches for.
+    pub fn check(&self) -> Result<(), AuthorityError> {
+        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes());
+        let certificate = certificate.map_err(|_| AuthorityError::Certificate)?;
+        let (_, certificate) =
+            X509Certificate::from_der(&certificate).map_err(|_| AuthorityError::Certificate)?;
+        let key = KeyPair::from_pem(&self.key).map_err(|_| AuthorityError::Key)?;
+        let is_own = *certificate.public_key().subject_public_key.data == *key.public_key_raw();
+        if is_own { Ok(()) } else { Err(AuthorityError::Mismatch) }
+    }
+
     /// Makes an authority.
     pub fn generate() -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;

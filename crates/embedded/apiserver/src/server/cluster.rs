@@ -9,12 +9,16 @@ use std::{
 
 use tokio::task::JoinHandle;
 
-use super::{ServeError, certificates::Authority, listen, serve, tls};
+use super::{
+    ServeError,
+    certificates::{Authority, AuthorityError},
+    listen, serve, tls,
+};
 use crate::{
     api::{Api, Converter, Parts},
     auth::tokens::{KeyError, Tokens},
     status::Failure,
-    store::{Store, StoreError},
+    store::{Salvaged, Store, StoreError},
 };
 
 /// How an API is set up.
@@ -46,9 +50,21 @@ pub enum StartError {
     /// It cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// The keys are unusable.
+    /// Tokens cannot be signed.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A key or certificate of the data directory cannot be used.
+    #[error("{} {problem}: restore it from a backup, or remove {remove} and start again: {consequence}", path.display())]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+        /// The files without which a start makes new ones.
+        remove: &'static str,
+        /// What new ones mean.
+        consequence: &'static str,
+    },
     /// Certificates cannot be made.
     #[error("cannot make certificates: {0}")]
     Certificates(#[from] rcgen::Error),
@@ -75,6 +91,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Makes a data directory usable again that is damaged or incomplete, and tells what is lost.
+    pub fn recover(data_dir: &Path) -> Result<Salvaged, StartError> {
+        Ok(Store::recover(&data_dir.join("store"))?)
+    }
+
     /// Opens the data, listens, and serves until [`Cluster::stop`].
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let cluster = Self::start_unready(settings).await?;
@@ -198,27 +219,51 @@ fn keys(data_dir: Option<&Path>) -> Result<(Authority, Tokens), StartError> {
     let Some(data_dir) = data_dir else {
         return Ok((Authority::generate()?, Tokens::generate()?.0));
     };
-    let path = |name: &str| data_dir.join(name);
-    let kept = (read(&path("ca.crt"))?, read(&path("ca.key"))?);
-    let authority = if let (Some(certificate), Some(key)) = kept {
-        Authority {
-            certificate: String::from_utf8_lossy(&certificate).into_owned(),
-            key: String::from_utf8_lossy(&key).into_owned(),
+    Ok((authority(data_dir)?, tokens(data_dir)?))
+}
+
+fn authority(data_dir: &Path) -> Result<Authority, StartError> {
+    let (certificate_path, key_path) = (data_dir.join("ca.crt"), data_dir.join("ca.key"));
+    let unusable = |path: &Path, problem| StartError::KeyFile {
+        path: path.to_owned(),
+        problem,
+        remove: "ca.crt and ca.key",
+        consequence: "a new authority is made, and kubeconfigs and client certificates of the old one are refused",
+    };
+    let (certificate, key) = match (read(&certificate_path)?, read(&key_path)?) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, Some(_)) => return Err(unusable(&certificate_path, "is missing")),
+        (Some(_), None) => return Err(unusable(&key_path, "is missing")),
+        (None, None) => {
+            let authority = Authority::generate()?;
+            write_private(&key_path, authority.key.as_bytes())?;
+            write_private(&certificate_path, authority.certificate.as_bytes())?;
+            return Ok(authority);
         }
-    } else {
-        let authority = Authority::generate()?;
-        write_private(&path("ca.key"), authority.key.as_bytes())?;
-        write_private(&path("ca.crt"), authority.certificate.as_bytes())?;
-        authority
     };
-    let tokens = if let Some(key) = read(&path("tokens.key"))? {
-        Tokens::read(&key)?
-    } else {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let authority = Authority { certificate: text(&certificate), key: text(&key) };
+    match authority.check() {
+        Ok(()) => Ok(authority),
+        Err(AuthorityError::Certificate) => Err(unusable(&certificate_path, "is damaged")),
+        Err(AuthorityError::Key) => Err(unusable(&key_path, "is damaged")),
+        Err(AuthorityError::Mismatch) => Err(unusable(&key_path, "is not the key of ca.crt")),
+    }
+}
+
+fn tokens(data_dir: &Path) -> Result<Tokens, StartError> {
+    let path = data_dir.join("tokens.key");
+    let Some(key) = read(&path)? else {
         let (tokens, key) = Tokens::generate()?;
-        write_private(&path("tokens.key"), &key)?;
-        tokens
+        write_private(&path, &key)?;
+        return Ok(tokens);
     };
-    Ok((authority, tokens))
+    Tokens::read(&key).map_err(|_| StartError::KeyFile {
+        path,
+        problem: "is damaged",
+        remove: "it",
+        consequence: "a new key is made, and tokens of service accounts that were issued so far are refused",
+    })
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, StartError> {

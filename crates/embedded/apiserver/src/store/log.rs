@@ -1,24 +1,16 @@
-//! The log on disk: segments of checksummed records, and snapshots to start from.
+//! The format of the log: checksummed records, in batches that were synced together.
 //!
-//! A data directory holds `log-<first version>` segments, at most one complete `snapshot-<version>`, and
-//! `lock`. A record is `length crc32 payload`, numbers little-endian. A snapshot is written under a
-//! temporary name, synced and renamed, so that it is either whole or not there; segments that it covers
-//! are removed afterwards.
-//!
-//! What is synced together is one record, a batch. A crash can tear only the last one: it was never acknowledged, and
-//! is cut off. A bad record with a good batch behind it was whole once: that is damage, and nothing is thrown away.
+//! A record is `length crc32 payload`, numbers little-endian. The payload of a batch is its records.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, BufReader, BufWriter, Read, Seek as _, Write},
-    path::{Path, PathBuf},
+    fs::File,
+    io::{self, BufReader, Read},
     sync::Arc,
 };
 
 use bytes::Bytes;
 
 use super::{
-    StoreError,
     entry::{Entry, Head, shared},
     state::State,
 };
@@ -31,13 +23,13 @@ const DELETE: u8 = 2;
 /// The end of a snapshot: what came before is all of it.
 const END: u8 = 3;
 /// Records that were synced together.
-const BATCH: u8 = 4;
+pub(super) const BATCH: u8 = 4;
 /// A batch that has grown this long is synced before more is added.
 pub(super) const BATCH_BYTES: usize = 16 << 20;
 
 /// One record.
 #[derive(Debug, PartialEq)]
-enum Record {
+pub(super) enum Record {
     Put { rv: u64, bucket: String, key: String, version: String, body: Bytes },
     Delete { rv: u64, bucket: String, key: String },
     End { rv: u64 },
@@ -49,7 +41,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes().get(..usize::from(length)).unwrap_or_default());
 }
 
-fn frame(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn frame(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER]);
     fill(out);
@@ -83,7 +75,7 @@ pub(super) fn delete(out: &mut Vec<u8>, rv: u64, bucket: &str, key: &str) {
     });
 }
 
-fn end(out: &mut Vec<u8>, rv: u64) {
+pub(super) fn end(out: &mut Vec<u8>, rv: u64) {
     frame(out, |out| {
         out.push(END);
         out.extend_from_slice(&rv.to_le_bytes());
@@ -124,8 +116,11 @@ fn decode(payload: &[u8]) -> Option<Record> {
     }
 }
 
-/// Reads records until the end or the first that is not whole; returns the bytes that were good.
-fn read_records(file: File, mut each: impl FnMut(Record)) -> io::Result<u64> {
+/// Reads records until the end, the first that is not whole, or an error; returns the bytes that were good.
+pub(super) fn read_records<E: From<io::Error>>(
+    file: File,
+    mut each: impl FnMut(Record) -> Result<(), E>,
+) -> Result<u64, E> {
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let (mut good, mut payload) = (0_u64, Vec::new());
     loop {
@@ -141,17 +136,39 @@ fn read_records(file: File, mut each: impl FnMut(Record)) -> io::Result<u64> {
         if !read_whole(&mut reader, &mut payload)? || crc32fast::hash(&payload) != crc {
             return Ok(good);
         }
-        let records = match payload.split_first() {
-            Some((&BATCH, records)) => decode_batch(records),
-            _ => decode(&payload).map(|record| vec![record]),
-        };
-        let Some(records) = records else { return Ok(good) };
-        records.into_iter().for_each(&mut each);
+        let Some(records) = decode_payload(&payload) else { return Ok(good) };
+        records.into_iter().try_for_each(&mut each)?;
         good += HEADER as u64 + u64::from(length);
     }
 }
 
-const HEADER: usize = 8;
+/// The records of a payload: a batch, or one.
+fn decode_payload(payload: &[u8]) -> Option<Vec<Record>> {
+    match payload.split_first() {
+        Some((&BATCH, records)) => decode_batch(records),
+        _ => decode(payload).map(|record| vec![record]),
+    }
+}
+
+/// Reads whatever is whole in the bytes; returns how many bytes were not.
+pub(super) fn read_scattered(mut bytes: &[u8], mut each: impl FnMut(Record)) -> usize {
+    let mut bad = 0;
+    while !bytes.is_empty() {
+        let good = whole(bytes).and_then(|payload| Some((payload.len(), decode_payload(payload)?)));
+        let skip = if let Some((length, records)) = good {
+            records.into_iter().for_each(&mut each);
+            HEADER + length
+        } else {
+            let next = bytes.get(1..).and_then(find_batch).map_or(bytes.len(), |at| at + 1);
+            bad += next;
+            next
+        };
+        bytes = bytes.get(skip..).unwrap_or_default();
+    }
+    bad
+}
+
+pub(super) const HEADER: usize = 8;
 
 /// Length and checksum.
 fn header_of(header: [u8; HEADER]) -> (u32, u32) {
@@ -179,11 +196,11 @@ fn decode_batch(mut bytes: &[u8]) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// Whether a whole batch lies somewhere in the bytes. What objects say cannot look like one: they are JSON, and have
-/// no zero bytes, of which every header has some.
-fn has_batch(bytes: &[u8]) -> bool {
+/// Where the first whole batch in the bytes begins. What objects say cannot look like one: they are JSON, and have no
+/// zero bytes, of which every header has some.
+pub(super) fn find_batch(bytes: &[u8]) -> Option<usize> {
     let begins = bytes.windows(HEADER + 1).enumerate().filter(|(_, window)| window.last() == Some(&BATCH));
-    begins.into_iter().any(|(at, _)| bytes.get(at..).and_then(whole).is_some())
+    begins.map(|(at, _)| at).find(|at| bytes.get(*at..).and_then(whole).is_some())
 }
 
 /// Fills the buffer; `false` if the file ends before.
@@ -195,223 +212,13 @@ fn read_whole(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// The directory, locked for as long as this lives.
-#[derive(Debug)]
-pub(super) struct Directory {
-    path: PathBuf,
-    _lock: File,
-}
-
-/// The segment that writes go to.
-#[derive(Debug)]
-pub(super) struct Segment {
-    file: File,
-    pub(super) bytes: u64,
-}
-
-impl Segment {
-    /// Appends records as one batch, and waits until it is on disk.
-    pub(super) fn append(&mut self, records: &[u8]) -> io::Result<()> {
-        let mut batch = Vec::with_capacity(records.len() + HEADER + 1);
-        frame(&mut batch, |batch| {
-            batch.push(BATCH);
-            batch.extend_from_slice(records);
-        });
-        self.file.write_all(&batch)?;
-        self.file.sync_data()?;
-        self.bytes += batch.len() as u64;
-        Ok(())
-    }
-}
-
-impl Directory {
-    /// Takes the directory for this process, creating it if need be.
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
-        let failed = |what: &'static str| {
-            let path = path.to_owned();
-            move |source| StoreError::Io { what, path, source }
-        };
-        let missing: Vec<&Path> = path.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
-        fs::create_dir_all(path).map_err(failed("create the data directory"))?;
-        restrict(path).map_err(failed("keep others out of the data directory"))?;
-        // A new directory is only safe once the one that it is in is.
-        for parent in missing.iter().filter_map(|made| made.parent()) {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            let synced = File::open(parent).and_then(|parent| parent.sync_all());
-            synced.map_err(failed("sync the directory of the data directory"))?;
-        }
-        let mut lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(path.join("lock"))
-            .map_err(failed("open the lock of the data directory"))?;
-        if let Err(error) = lock.try_lock() {
-            return Err(match error {
-                fs::TryLockError::WouldBlock => {
-                    let mut owner = String::new();
-                    let _ = lock.read_to_string(&mut owner);
-                    StoreError::InUse { path: path.to_owned(), owner: owner.trim().to_owned() }
-                }
-                fs::TryLockError::Error(source) => failed("lock the data directory")(source),
-            });
-        }
-        let note = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-        note.map_err(failed("write the lock of the data directory"))?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
-    }
-
-    fn failed(&self, what: &'static str) -> impl FnOnce(io::Error) -> StoreError {
-        let path = self.path.clone();
-        move |source| StoreError::Io { what, path, source }
-    }
-
-    /// Numbered files with this prefix, in order.
-    fn files(&self, prefix: &str) -> io::Result<Vec<(u64, PathBuf)>> {
-        let mut files = Vec::new();
-        for file in fs::read_dir(&self.path)? {
-            let file = file?;
-            let name = file.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse().ok());
-            files.extend(number.map(|number| (number, file.path())));
-        }
-        files.sort();
-        Ok(files)
-    }
-
-    /// Loads what was stored, and opens the log for more.
-    pub(super) fn recover(&self) -> Result<(State, Segment), StoreError> {
-        let mut state = State::new(1);
-        let snapshots = self.files("snapshot-").map_err(self.failed("list"))?;
-        if let Some((_, path)) = snapshots.last() {
-            let mut whole = None;
-            let file = File::open(path).map_err(self.failed("open the snapshot in"))?;
-            read_records(file, |record| match record {
-                Record::End { rv } => whole = Some(rv),
-                other => replay(&mut state, other),
-            })
-            .map_err(self.failed("read the snapshot in"))?;
-            let rv = whole.ok_or_else(|| StoreError::Damaged { path: path.clone() })?;
-            state.rebase(rv);
-        }
-        let segments = self.files("log-").map_err(self.failed("list"))?;
-        let last = segments.last().map(|(number, _)| *number);
-        for (number, path) in &segments {
-            let file = OpenOptions::new().read(true).write(true).open(path);
-            let file = file.map_err(self.failed("open the log in"))?;
-            let length = file.metadata().map_err(self.failed("read the log in"))?.len();
-            let copy = file.try_clone().map_err(self.failed("read the log in"))?;
-            let snapshot_rv = state.rv;
-            let good = read_records(copy, |record| {
-                if record_rv(&record) > snapshot_rv {
-                    replay(&mut state, record);
-                }
-            })
-            .map_err(self.failed("read the log in"))?;
-            if good < length {
-                let rest = tail(path, good).map_err(self.failed("read the log in"))?;
-                if Some(*number) != last || has_batch(&rest) {
-                    return Err(StoreError::Damaged { path: path.clone() });
-                }
-                // Should it have been more than a torn write, nothing of it is lost.
-                let aside =
-                    self.set_aside(path, good, &rest).map_err(self.failed("keep what is cut off in"))?;
-                tracing::warn!(
-                    "the log ended in the middle of a write; {} bytes cut off and kept in {}",
-                    length - good,
-                    aside.display()
-                );
-                file.set_len(good)
-                    .and_then(|()| file.sync_all())
-                    .map_err(self.failed("repair the log in"))?;
-            }
-        }
-        let segment = match segments.last() {
-            Some((_, path)) => {
-                let file = OpenOptions::new().append(true).open(path);
-                let file = file.map_err(self.failed("open the log in"))?;
-                let bytes = file.metadata().map_err(self.failed("read the log in"))?.len();
-                Segment { file, bytes }
-            }
-            None => self.new_segment(state.rv + 1)?,
-        };
-        Ok((state, segment))
-    }
-
-    /// Copies what follows the good part of a log to a file of its own.
-    fn set_aside(&self, log: &Path, good: u64, rest: &[u8]) -> io::Result<PathBuf> {
-        let name = log.file_name().unwrap_or_default().to_string_lossy();
-        let aside = self.path.join(format!("cut-{name}-{good}"));
-        fs::write(&aside, rest)?;
-        Ok(aside)
-    }
-
-    /// Starts a segment whose first record will be `rv`.
-    pub(super) fn new_segment(&self, rv: u64) -> Result<Segment, StoreError> {
-        let path = self.path.join(format!("log-{rv:020}"));
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        let file = file.map_err(self.failed("create a log in"))?;
-        self.sync()?;
-        Ok(Segment { file, bytes: 0 })
-    }
-
-    /// A new file name is only safe once the directory is.
-    fn sync(&self) -> Result<(), StoreError> {
-        File::open(&self.path).and_then(|dir| dir.sync_all()).map_err(self.failed("sync"))
-    }
-
-    /// Writes a snapshot of the objects at `rv` and removes what it replaces: segments that begin
-    /// before `next`, and older snapshots.
-    pub(super) fn write_snapshot(
-        &self,
-        rv: u64,
-        next: u64,
-        objects: &[(Arc<str>, Arc<str>, Arc<Entry>)],
-    ) -> Result<(), StoreError> {
-        let temporary = self.path.join("snapshot.tmp");
-        let write = || -> io::Result<()> {
-            let mut file = BufWriter::with_capacity(1 << 20, File::create(&temporary)?);
-            let mut record = Vec::new();
-            for (bucket, key, entry) in objects {
-                record.clear();
-                put(&mut record, entry.rv, bucket, key, &entry.version, &entry.body);
-                file.write_all(&record)?;
-            }
-            record.clear();
-            end(&mut record, rv);
-            file.write_all(&record)?;
-            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-            fs::rename(&temporary, self.path.join(format!("snapshot-{rv:020}")))
-        };
-        write().map_err(self.failed("write a snapshot in"))?;
-        self.sync()?;
-        let old_logs = self.files("log-").map_err(self.failed("list"))?;
-        let old_snapshots = self.files("snapshot-").map_err(self.failed("list"))?;
-        let old = old_logs.into_iter().filter(|(first, _)| *first < next);
-        for (_, path) in old.chain(old_snapshots.into_iter().filter(|(at, _)| *at < rv)) {
-            fs::remove_file(path).map_err(self.failed("remove old logs in"))?;
-        }
-        Ok(())
-    }
-}
-
-/// What follows the good part of a log.
-fn tail(log: &Path, good: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(log)?;
-    file.seek(io::SeekFrom::Start(good))?;
-    let mut rest = Vec::new();
-    file.read_to_end(&mut rest)?;
-    Ok(rest)
-}
-
-fn record_rv(record: &Record) -> u64 {
+pub(super) fn record_rv(record: &Record) -> u64 {
     match record {
         Record::Put { rv, .. } | Record::Delete { rv, .. } | Record::End { rv } => *rv,
     }
 }
 
-fn replay(state: &mut State, record: Record) {
+pub(super) fn replay(state: &mut State, record: Record) {
     let now = tokio::time::Instant::now();
     match record {
         Record::Put { rv, bucket, key, version, body } => {
@@ -424,16 +231,4 @@ fn replay(state: &mut State, record: Record) {
         }
         Record::End { .. } => {}
     }
-}
-
-/// Secrets are in there: other users of the machine must not read them.
-#[cfg(unix)]
-fn restrict(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-}
-
-#[cfg(not(unix))]
-fn restrict(_path: &Path) -> io::Result<()> {
-    Ok(())
 }

@@ -5,9 +5,11 @@
 //! takes all waiting writes at once and syncs them to disk together; readers and watchers see a change only
 //! after that. Reads never wait for writes to reach the disk.
 
+mod directory;
 mod entry;
 mod history;
 mod log;
+mod salvage;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -26,10 +28,16 @@ use tokio::{
 };
 
 use crate::index::Indexes;
+use directory::{Directory, Segment};
 pub use entry::{ChangeType, Entry, Event, Head, Put, key_of, split_key};
+pub use salvage::Salvaged;
 use state::State;
 pub use state::{Listed, TooOld};
 use writer::Writer;
+
+/// What to do about an incomplete data directory.
+const RESTORE: &str = "restore the data directory from a backup, or keep what can be read of it with `quintet up \
+                       --recover`, which says what is lost";
 
 /// Why the store cannot be opened, or no longer written to.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +55,28 @@ pub enum StoreError {
         owner: String,
     },
     /// A file that must be whole is not.
-    #[error("{} is damaged; restore the data directory from a backup, or start with another one", path.display())]
+    #[error("{} is damaged; {RESTORE}", path.display())]
     Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Versions are missing: a file was removed, or something was cut out of one.
+    #[error(
+        "the versions {first} to {last} are missing in or before {}: a snapshot or log file was removed, or a part of \
+         one; {RESTORE}",
+        path.display()
+    )]
+    Gap {
+        /// The file that begins or goes on after the gap.
+        path: PathBuf,
+        /// The first missing version.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
+    /// The newest log file is gone.
+    #[error("{} is missing, and with it the latest writes; {RESTORE}", path.display())]
+    NoLog {
         /// The file.
         path: PathBuf,
     },
@@ -76,6 +104,11 @@ pub enum WriteError {
     /// The disk is too slow for the writes that wait already.
     #[error("too many writes are waiting for the disk, please try again later")]
     Overloaded,
+    /// The disk is full. Later writes are tried again.
+    #[error(
+        "the disk is full ({0}): free space in the data directory; writes go on by themselves when there is room"
+    )]
+    NoSpace(String),
     /// The disk failed, and with it the store: nothing is written any more.
     #[error("the store failed: {0}")]
     Failed(String),
@@ -282,12 +315,33 @@ impl Store {
         Self { shared: Arc::new(Shared::new(state)), writer: None }
     }
 
+    /// Makes a directory whose store cannot be opened usable again, with what can be read of it. Does nothing to one
+    /// that can.
+    pub fn recover(path: &Path) -> Result<Salvaged, StoreError> {
+        let directory = Directory::open(path)?;
+        match directory.recover() {
+            Err(StoreError::Damaged { .. } | StoreError::Gap { .. } | StoreError::NoLog { .. }) => {
+                directory.salvage()
+            }
+            outcome => outcome.map(|_| Salvaged::default()),
+        }
+    }
+
     /// Opens the store in a directory, or makes one there.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let directory = Arc::new(log::Directory::open(path)?);
+        let directory = Arc::new(Directory::open(path)?);
         let (state, segment) = directory.recover()?;
+        Self::start(path, directory, state, segment)
+    }
+
+    fn start(
+        path: &Path,
+        directory: Arc<Directory>,
+        state: State,
+        segment: Segment,
+    ) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared::new(state));
-        let writer = Writer { shared: Arc::clone(&shared), directory, segment, snapshot: None };
+        let writer = Writer::new(Arc::clone(&shared), directory, segment);
         let writer = std::thread::Builder::new().name("store".into()).spawn(move || writer.run());
         let writer = writer.map_err(|source| StoreError::Io {
             what: "start the writer of",

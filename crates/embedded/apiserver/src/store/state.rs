@@ -106,6 +106,17 @@ impl State {
         self.buckets.iter()
     }
 
+    /// Every object with its bucket and key.
+    pub(super) fn objects(&self) -> Vec<(Arc<str>, Arc<str>, Arc<Entry>)> {
+        let of_bucket = |(name, bucket): (&Arc<str>, &'_ Bucket)| {
+            let entries = bucket.entries.iter();
+            entries
+                .map(|(key, entry)| (Arc::clone(name), Arc::clone(key), Arc::clone(entry)))
+                .collect::<Vec<_>>()
+        };
+        self.buckets.iter().flat_map(of_bucket).collect()
+    }
+
     pub(super) fn bucket_mut(&mut self, name: &Arc<str>) -> &mut Bucket {
         let floor = self.floor;
         self.buckets.entry(Arc::clone(name)).or_insert_with(|| Bucket::new(floor))

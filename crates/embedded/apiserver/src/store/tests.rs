@@ -248,3 +248,137 @@ async fn changes_are_forgotten_when_they_are_old_however_few() {
     drop(state);
     assert_eq!(store.events_after("b", third.rv, 10).unwrap().0.len(), 0);
 }
+
+/// A store with a log of many batches, closed again.
+async fn written(path: &Path, count: usize) {
+    let store = Store::open(path).unwrap();
+    for index in 0..count {
+        store.write(write("b", &format!("k{index}"), Expect::Absent, Some("v"))).await.unwrap();
+    }
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.join("log-00000000000000000002")
+}
+
+/// Where each batch of a log begins, and its end.
+fn batches(log: &[u8]) -> Vec<usize> {
+    let mut begins = vec![0];
+    while let Some(header) = log.get(begins[begins.len() - 1]..).and_then(|rest| rest.first_chunk::<4>()) {
+        begins.push(begins[begins.len() - 1] + 8 + u32::from_le_bytes(*header) as usize);
+    }
+    begins
+}
+
+#[tokio::test]
+async fn a_batch_that_was_cut_out_is_noticed_and_the_rest_recovered() {
+    let path = directory("cut-out");
+    written(&path, 10).await;
+    let log = std::fs::read(log_of(&path)).unwrap();
+    let begins = batches(&log);
+    let shorter = [&log[..begins[3]], &log[begins[4]..]].concat();
+    std::fs::write(log_of(&path), shorter).unwrap();
+    let error = Store::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::Gap { first: 5, last: 5, .. }), "{error}");
+    assert!(error.to_string().contains("quintet up --recover"), "{error}");
+    let salvaged = Store::recover(&path).unwrap();
+    assert_eq!(
+        (salvaged.objects, &salvaged.losses[..]),
+        (9, &["the changes of the versions 5 to 5 are lost".to_owned()][..])
+    );
+    let store = Store::open(&path).unwrap();
+    assert!(store.get("b", "k3").is_none() && store.get("b", "k9").is_some());
+    assert!(store.version() > 11, "versions do not come twice");
+    store.write(write("b", "new", Expect::Absent, Some("v"))).await.unwrap();
+    drop(store);
+    assert!(Store::open(&path).unwrap().get("b", "new").is_some());
+    assert!(Store::recover(&path).unwrap().kept.is_none(), "a whole store is left alone");
+}
+
+#[tokio::test]
+async fn a_missing_log_is_noticed() {
+    let path = directory("no-log");
+    written(&path, 3).await;
+    std::fs::remove_file(log_of(&path)).unwrap();
+    let error = Store::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::NoLog { .. }), "{error}");
+    assert_eq!(Store::recover(&path).unwrap().objects, 0);
+    assert!(Store::open(&path).unwrap().version() > 4);
+}
+
+#[tokio::test]
+async fn a_missing_snapshot_is_noticed() {
+    let path = directory("no-snapshot");
+    written(&path, 3).await;
+    {
+        let directory = Directory::open(&path).unwrap();
+        let (state, _) = directory.recover().unwrap();
+        directory.new_segment(5).unwrap();
+        directory.write_snapshot(4, 5, &state.objects()).unwrap();
+    }
+    assert_eq!(Store::open(&path).unwrap().count("b"), 3);
+    let store = Store::open(&path).unwrap();
+    store.write(write("b", "later", Expect::Absent, Some("v"))).await.unwrap();
+    drop(store);
+    std::fs::remove_file(path.join("snapshot-00000000000000000004")).unwrap();
+    let error = Store::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::Gap { first: 2, last: 4, .. }), "{error}");
+    let salvaged = Store::recover(&path).unwrap();
+    assert_eq!(salvaged.objects, 1);
+    assert!(salvaged.losses[0].contains("there is no snapshot"), "{:?}", salvaged.losses);
+    assert!(salvaged.kept.unwrap().join("log-00000000000000000005").exists());
+}
+
+#[tokio::test]
+async fn torn_ends_are_kept_but_not_all_of_them() {
+    let path = directory("cuts");
+    for round in 0..8 {
+        written(&path, 0).await;
+        let store = Store::open(&path).unwrap();
+        store.write(write("b", &format!("k{round}"), Expect::Absent, Some("v"))).await.unwrap();
+        drop(store);
+        let torn = [std::fs::read(log_of(&path)).unwrap(), b"torn".to_vec()].concat();
+        std::fs::write(log_of(&path), torn).unwrap();
+    }
+    assert_eq!(Store::open(&path).unwrap().count("b"), 8);
+    let files = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(files.filter(|name| name.to_string_lossy().starts_with("cut-log-")).count(), 4);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_until_there_is_room() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let path = directory("full");
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    {
+        let directory = Arc::new(Directory::open(&path).unwrap());
+        let (state, mut segment) = directory.recover().unwrap();
+        segment.room = Some(Arc::clone(&room));
+        let store = Store::start(&path, directory, state, segment).unwrap();
+        store.write(write("b", "before", Expect::Absent, Some("v"))).await.unwrap();
+        room.store(20, Ordering::Relaxed);
+        let error = store.write(write("b", "during", Expect::Absent, Some("v"))).await.unwrap_err();
+        assert!(matches!(error, WriteError::NoSpace(_)), "{error}");
+        assert!(error.to_string().contains("disk is full"), "{error}");
+        assert!(store.get("b", "during").is_none());
+        room.store(u64::MAX, Ordering::Relaxed);
+        store.write(write("b", "after", Expect::Absent, Some("v"))).await.unwrap();
+    }
+    let store = Store::open(&path).unwrap();
+    assert!(store.get("b", "before").is_some() && store.get("b", "after").is_some());
+    assert!(store.get("b", "during").is_none());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_else_can_read_the_files_of_a_store() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = directory("private");
+    written(&path, 1).await;
+    std::fs::set_permissions(log_of(&path), std::fs::Permissions::from_mode(0o644)).unwrap();
+    drop(Store::open(&path).unwrap());
+    for file in std::fs::read_dir(&path).unwrap() {
+        let file = file.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.file_name());
+    }
+}

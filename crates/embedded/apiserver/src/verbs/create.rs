@@ -91,7 +91,9 @@ pub(crate) async fn store_new(context: &RequestContext, mut object: Value) -> Re
                 return Err(Failure::already_exists(named, is_terminating));
             }
             WriteError::MissingParent => return Err(admission::missing_parent(context, &object)),
-            WriteError::Overloaded | WriteError::Failed(_) => return Err(error.into()),
+            WriteError::Overloaded | WriteError::NoSpace(_) | WriteError::Failed(_) => {
+                return Err(error.into());
+            }
         }
     }
     Err(Failure::internal("no name was found"))
