@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     api::Api,
     json::{as_map, carry, child, items, text},
+    server::certificates::FRONT_PROXY,
     status::Failure,
     verbs::{RequestContext, create, update},
 };
@@ -42,7 +43,8 @@ impl BootstrapObject {
 pub(crate) async fn install(api: &Api) -> Result<(), Failure> {
     // Everything else is in a namespace; what does not wait for anything shares the way to the disk.
     try_join_all(namespaces().into_iter().map(|wanted| ensure(api, wanted))).await?;
-    let rest = priority_classes().into_iter().chain(roles()).chain(parts::roles()).chain(flow::objects());
+    let roles = roles().into_iter().chain(parts::roles()).chain(authentication_readers());
+    let rest = priority_classes().into_iter().chain(roles).chain(flow::objects());
     let rest = rest.chain(service(api)).chain(settings(api));
     try_join_all(rest.map(|wanted| ensure(api, wanted))).await?;
     Ok(())
@@ -109,17 +111,59 @@ fn priority_classes() -> Vec<BootstrapObject> {
 
 fn settings(api: &Api) -> Vec<BootstrapObject> {
     let authentication = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "extension-apiserver-authentication"}, "data": {"client-ca-file": api.ca()}});
+        "metadata": {"name": AUTHENTICATION}, "data": authentication(api)});
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": ["10.96.0.0/16"]}});
     vec![
         BootstrapObject::new("", "configmaps", "kube-system", authentication).repaired_by(
             |present, wanted| {
-                let authorities = wanted.pointer("/data/client-ca-file").cloned().unwrap_or_default();
-                child(as_map(present), "data").insert("client-ca-file".into(), authorities);
+                let wanted = wanted.get("data").and_then(Value::as_object);
+                for (key, value) in wanted.into_iter().flatten() {
+                    child(as_map(present), "data").insert(key.clone(), value.clone());
+                }
             },
         ),
         BootstrapObject::new("networking.k8s.io", "servicecidrs", "", range),
+    ]
+}
+
+/// Tells aggregated API servers whose client certificates to accept, and how requests say who they are from.
+const AUTHENTICATION: &str = "extension-apiserver-authentication";
+
+fn authentication(api: &Api) -> Value {
+    let mut data = json!({"client-ca-file": api.ca()});
+    if let Some(proxy) = api.front_proxy() {
+        let list = |item: &str| json!([item]).to_string().into();
+        as_map(&mut data).extend([
+            ("requestheader-allowed-names".into(), list(FRONT_PROXY)),
+            ("requestheader-client-ca-file".into(), proxy.ca.as_str().into()),
+            ("requestheader-extra-headers-prefix".into(), list("X-Remote-Extra-")),
+            ("requestheader-group-headers".into(), list("X-Remote-Group")),
+            ("requestheader-uid-headers".into(), list("X-Remote-Uid")),
+            ("requestheader-username-headers".into(), list("X-Remote-User")),
+        ]);
+    }
+    data
+}
+
+/// Who may read that.
+fn authentication_readers() -> [BootstrapObject; 2] {
+    let name = "extension-apiserver-authentication-reader";
+    let labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": name, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [AUTHENTICATION],
+            "verbs": ["get", "list", "watch"]}]});
+    let user = |name: &str| json!({"apiGroup": RBAC, "kind": "User", "name": name});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": format!("system::{name}"), "labels": labels},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
+        "subjects": [user("system:kube-controller-manager"), user("system:kube-scheduler")]});
+    [
+        BootstrapObject::new(RBAC, "roles", "kube-system", role)
+            .repaired_by(|present, wanted| complete(present, wanted, "rules")),
+        BootstrapObject::new(RBAC, "rolebindings", "kube-system", binding)
+            .repaired_by(|present, wanted| complete(present, wanted, "subjects")),
     ]
 }
 

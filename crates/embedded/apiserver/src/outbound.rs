@@ -1,5 +1,7 @@
 //! Requests that the server makes: to webhooks, and to the servers of other APIs.
 
+mod trust;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -7,12 +9,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
-};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _};
+use rustls_pki_types::ServerName;
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -25,6 +22,8 @@ use crate::{
     json::{items, text},
     store::key_of,
 };
+
+pub(crate) use trust::ClientIdentity;
 
 /// Longest a connection may take to be set up, TLS handshake included.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
@@ -48,6 +47,8 @@ pub(crate) struct Target<'a> {
     /// The name the certificate must be for.
     pub(crate) name: String,
     pub(crate) trust: Trust<'a>,
+    /// The client certificate to present.
+    pub(crate) identity: Option<&'a ClientIdentity>,
 }
 
 /// Sends a request on a connection of its own and returns the response as soon as its head is there. Connecting has a
@@ -75,13 +76,13 @@ async fn connect(target: &Target<'_>) -> Result<Connection, String> {
         .await
         .map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
     let _ = stream.set_nodelay(true);
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let verified = match target.trust {
+    let verifier = match target.trust {
         Trust::Unencrypted => return Ok(Connection::Plain(stream)),
-        Trust::Unverified => Verification::None(provider),
-        Trust::Bundle(bundle) => Verification::Bundle(bundle, provider),
+        Trust::Unverified => trust::anyone(),
+        Trust::Bundle(bundle) => trust::bundle(bundle),
     };
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config(verified)?));
+    let config = trust::config(verifier, target.identity)?;
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let name = ServerName::try_from(target.name.clone()).map_err(|error| error.to_string())?;
     let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
     Ok(Connection::Tls(Box::new(stream)))
@@ -102,32 +103,6 @@ async fn exchange(
         }
     });
     sender.send_request(request).await.map_err(|error| error.to_string())
-}
-
-/// How an encrypted connection is verified.
-enum Verification<'a> {
-    Bundle(&'a [u8], Arc<CryptoProvider>),
-    None(Arc<CryptoProvider>),
-}
-
-fn config(verified: Verification<'_>) -> Result<ClientConfig, String> {
-    let (Verification::Bundle(_, provider) | Verification::None(provider)) = &verified;
-    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(match verified {
-        Verification::Bundle(bundle, _) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(bundle).flatten() {
-                let _ = roots.add(certificate);
-            }
-            builder.with_root_certificates(roots).with_no_client_auth()
-        }
-        Verification::None(provider) => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
-            .with_no_client_auth(),
-    })
 }
 
 /// Where a service can be reached: one of its endpoints.
@@ -179,43 +154,4 @@ pub(crate) fn ready(api: &Api, namespace: &str, service: &str, port: &str) -> Op
             Some((address, named(items(&slice, "/ports"))?))
         })
     })
-}
-
-/// Accepts any certificate: for APIServices with `insecureSkipTLSVerify` only.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -3,9 +3,11 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use http::Response;
 use http_body_util::Full;
-use quintet_apiserver::Api;
+use quintet_apiserver::{Api, Store, server::certificates::FrontProxy};
 use serde_json::{Value, json};
 use support::{api, backend::Backend, eventually, send, send_as};
 
@@ -129,4 +131,40 @@ async fn another_server_answers_for_its_group() {
     .expect(200);
     assert_eq!(condition(&api, name).await.1, "FailedDiscoveryCheck", "certificates are checked");
     assert_eq!(send(&api, "GET", path, None).await.code, 503);
+}
+
+#[tokio::test]
+async fn other_servers_know_this_one_by_its_client_certificate() {
+    let proxy = Arc::new(FrontProxy::generate().unwrap());
+    let api = support::api_of(Store::in_memory(), |parts| parts.front_proxy = Some(Arc::clone(&proxy))).await;
+    let settings = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let settings = send(&api, "GET", settings, None).await.expect(200);
+    let told = |key: &str| settings["data"][key].as_str().unwrap_or_default().to_owned();
+    assert_eq!(told("requestheader-allowed-names"), "[\"front-proxy-client\"]");
+    assert_eq!(told("requestheader-username-headers"), "[\"X-Remote-User\"]");
+    let role = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/extension-apiserver-authentication-reader";
+    send(&api, "GET", role, None).await.expect(200);
+
+    // A server that accepts nobody else.
+    let ca = told("requestheader-client-ca-file");
+    let backend = Backend::self_signed(&["metrics.default.svc"], rcgen::IsCa::NoCa, Some(&ca), |request| {
+        let user = request.headers().get("x-remote-user").and_then(|user| user.to_str().ok());
+        let list = json!({"kind": "APIResourceList", "groupVersion": "metrics.ex.io/v1", "resources": [], "user": user});
+        Response::new(Full::new(list.to_string().into()))
+    })
+    .await;
+    let ports = json!({"metadata": {"name": "metrics"}, "spec": {"ports": [{"port": 443}]}});
+    send(&api, "POST", "/api/v1/namespaces/default/services", ports).await.expect(201);
+    let slice = json!({"metadata": {"name": "metrics-1", "labels": {"kubernetes.io/service-name": "metrics"}},
+        "addressType": "IPv4", "endpoints": [{"addresses": ["127.0.0.1"]}], "ports": [{"port": backend.address.port()}]});
+    send(&api, "POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice)
+        .await
+        .expect(201);
+    let service = json!({"metadata": {"name": "v1.metrics.ex.io"}, "spec": {"group": "metrics.ex.io", "version": "v1",
+        "groupPriorityMinimum": 100, "versionPriority": 100, "caBundle": backend.ca,
+        "service": {"namespace": "default", "name": "metrics"}}});
+    send(&api, "POST", SERVICES, service).await.expect(201);
+    eventually(async || condition(&api, "v1.metrics.ex.io").await.1 == "Passed").await;
+    let answer = send(&api, "GET", "/apis/metrics.ex.io/v1/loads", None).await.expect(200);
+    assert_eq!(answer["user"], "admin");
 }

@@ -127,3 +127,42 @@ async fn a_client_decides_how_long_it_waits() {
         reply.message()
     );
 }
+
+#[tokio::test]
+async fn a_bundle_with_the_serving_certificate_itself_is_trusted() {
+    let constrained = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    for is_ca in [rcgen::IsCa::NoCa, rcgen::IsCa::ExplicitNoCa, constrained] {
+        let shown = format!("{is_ca:?}");
+        let backend = Backend::self_signed(&["localhost"], is_ca, None, |request| answer(&request)).await;
+        let url = format!("https://localhost:{}", backend.address.port());
+        let api = api().await;
+        let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+        let hook = configuration("MutatingWebhookConfiguration", hook(&url, &backend.ca, "/label"));
+        send(&api, "POST", path, hook).await.expect(201);
+        let made = send(&api, "POST", MAPS, config_map("a")).await.expect(201);
+        assert_eq!(made["metadata"]["labels"]["hooked"], "yes", "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_trusted_certificate_must_still_be_for_the_server() {
+    let backend =
+        Backend::self_signed(&["elsewhere"], rcgen::IsCa::NoCa, None, |request| answer(&request)).await;
+    let api = api().await;
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let url = format!("https://localhost:{}", backend.address.port());
+    let hook = configuration("MutatingWebhookConfiguration", hook(&url, &backend.ca, "/label"));
+    send(&api, "POST", path, hook).await.expect(201);
+    send(&api, "POST", MAPS, config_map("a")).await.expect(500);
+}
+
+#[tokio::test]
+async fn the_path_of_a_webhook_is_cleaned() {
+    let (url, ca) = start().await;
+    let api = api().await;
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let hook = configuration("MutatingWebhookConfiguration", hook(&url, &ca, "//x/.././label/"));
+    send(&api, "POST", path, hook).await.expect(201);
+    let made = send(&api, "POST", MAPS, config_map("a")).await.expect(201);
+    assert_eq!(made["metadata"]["labels"]["hooked"], "yes");
+}

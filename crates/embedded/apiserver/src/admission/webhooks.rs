@@ -90,11 +90,29 @@ fn target_url(client_config: &Value) -> String {
     match client_config.get("service") {
         Some(service) => {
             let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
-            let path = text(service, "/path").trim_start_matches('/');
-            format!("https://{}.{}.svc:{port}/{path}", text(service, "/name"), text(service, "/namespace"))
+            let path = cleaned(text(service, "/path"));
+            format!("https://{}.{}.svc:{port}{path}", text(service, "/name"), text(service, "/namespace"))
         }
-        None => text(client_config, "/url").to_owned(),
+        None => {
+            let url = text(client_config, "/url");
+            let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            format!("{scheme}://{host}{}", cleaned(path))
+        }
     }
+}
+
+/// A path without empty steps and dots, as Kubernetes sends it: envtest configures `https://host//path`.
+fn cleaned(path: &str) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    for step in path.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => _ = steps.pop(),
+            step => steps.push(step),
+        }
+    }
+    format!("/{}", steps.join("/"))
 }
 
 async fn exchange(api: &Api, client_config: &Value, url: &str, review: &Value) -> Result<Value, Problem> {
@@ -115,7 +133,7 @@ async fn exchange(api: &Api, client_config: &Value, url: &str, review: &Value) -
         .header(http::header::USER_AGENT, "kube-apiserver-admission")
         .body(Full::new(Bytes::from(review.to_string())))
         .map_err(|error| call(&error))?;
-    let target = Target { address, name: host, trust: Trust::Bundle(&bundle) };
+    let target = Target { address, name: host, trust: Trust::Bundle(&bundle), identity: None };
     let response = outbound::send(&target, request).await.map_err(Problem::Call)?;
     let code = response.status();
     let body = Limited::new(response.into_body(), ANSWER_AT_MOST).collect().await;

@@ -46,7 +46,8 @@ async fn send(
     if let Ok(host) = HeaderValue::from_str(&name) {
         request.headers_mut().insert(header::HOST, host);
     }
-    outbound::send(&Target { address, name, trust }, request).await
+    let identity = api.front_proxy().map(|proxy| &proxy.identity);
+    outbound::send(&Target { address, name, trust, identity }, request).await
 }
 
 /// Sets the headers that identify the user (`X-Remote-User` and others).

@@ -47,6 +47,7 @@ impl Api {
             tokens,
             converter: None,
             ca: String::new(),
+            front_proxy: None,
             address: "127.0.0.1:6443".into(),
             clock: Clock::system(),
             rng: Rng::seeded(0),
@@ -90,12 +91,13 @@ impl Api {
     /// other, and the other is not written to disk.
     #[must_use]
     pub fn fork(&self, clock: Clock, rng: Rng) -> Self {
-        let Parts { store, tokens, converter, ca, address, .. } = &self.0.parts;
+        let Parts { store, tokens, converter, ca, front_proxy, address, .. } = &self.0.parts;
         let parts = Parts {
             store: store.fork(),
             tokens: tokens.clone(),
             converter: converter.clone(),
             ca: ca.clone(),
+            front_proxy: front_proxy.clone(),
             address: address.clone(),
             clock,
             rng,

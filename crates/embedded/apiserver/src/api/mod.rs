@@ -20,6 +20,7 @@ use crate::{
     discovery,
     faults::Faults,
     resources::{Registry, Resource},
+    server::certificates::FrontProxy,
     status::Failure,
     store::{Entry, Store, Write, WriteError},
 };
@@ -38,6 +39,8 @@ pub struct Parts {
     pub converter: Option<Converter>,
     /// The certificates that clients trust, as PEM.
     pub ca: String,
+    /// How aggregated API servers know this one; without it they do not.
+    pub front_proxy: Option<Arc<FrontProxy>>,
     /// Where clients reach the server, as `host:port`.
     pub address: String,
     /// What time it is.
@@ -150,6 +153,10 @@ impl Api {
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         self.0.tasks.spawn(task)
+    }
+
+    pub(crate) fn front_proxy(&self) -> Option<&FrontProxy> {
+        self.0.parts.front_proxy.as_deref()
     }
 
     pub(crate) fn rbac(&self) -> &rbac::Cache {

@@ -10,6 +10,8 @@ use rcgen::{
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use crate::outbound::ClientIdentity;
+
 /// Ten years: the authority is local to one machine and its key lies beside the data.
 const AUTHORITY_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
 /// Certificates are made anew at every start.
@@ -49,6 +51,28 @@ fn authority_params() -> CertificateParams {
     params.key_usages =
         vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     params
+}
+
+/// The user that aggregated API servers know this one as.
+pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
+
+/// How aggregated API servers know that a request was authenticated here: by a client certificate of an authority that
+/// signs nothing else.
+#[derive(Debug)]
+pub struct FrontProxy {
+    /// The certificate of the authority, as PEM.
+    pub ca: String,
+    pub(crate) identity: ClientIdentity,
+}
+
+impl FrontProxy {
+    /// Makes an authority and a client certificate of it. Its key is forgotten.
+    pub fn generate() -> Result<Self, rcgen::Error> {
+        let authority = Authority::generate()?;
+        let (certificate, key) =
+            authority.issue(&[], FRONT_PROXY, None, ExtendedKeyUsagePurpose::ClientAuth)?;
+        Ok(Self { ca: authority.certificate, identity: ClientIdentity { certificate, key } })
+    }
 }
 
 /// Why an authority cannot be used.

@@ -5,13 +5,14 @@ use std::{
     io::Write as _,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use tokio::task::JoinHandle;
 
 use super::{
     ServeError,
-    certificates::{Authority, AuthorityError},
+    certificates::{Authority, AuthorityError, FrontProxy},
     listen, serve, tls,
 };
 use crate::{
@@ -119,6 +120,7 @@ impl Cluster {
             tokens,
             converter: settings.converter,
             ca: authority.certificate.clone(),
+            front_proxy: Some(Arc::new(FrontProxy::generate()?)),
             address: reachable(address).to_string(),
             clock: quintet_foundation::clock::Clock::system(),
             rng: quintet_foundation::rng::Rng::from_entropy(),

@@ -96,7 +96,7 @@ pub(crate) async fn serve(
     *request.uri_mut() = format!("{rest}{query}").parse().map_err(Failure::internal)?;
     *request.headers_mut() = forwarded(&parts.headers, host, *port, raw);
     let trust = if found.is_secure { Trust::Unverified } else { Trust::Unencrypted };
-    let target = Target { address: found.address.clone(), name: host.clone(), trust };
+    let target = Target { address: found.address.clone(), name: host.clone(), trust, identity: None };
     let response = outbound::send(&target, request).await.map_err(|why| {
         let shown = format!("error trying to reach service: {why}");
         Failure::new(503, "ServiceUnavailable", shown)

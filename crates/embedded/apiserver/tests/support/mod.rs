@@ -41,16 +41,23 @@ impl Drop for Disk {
 
 /// An API on a store.
 pub(crate) async fn api_on(store: Store) -> Api {
+    api_of(store, |_| {}).await
+}
+
+/// An API on a store that is set up in another way than usual.
+pub(crate) async fn api_of(store: Store, change: impl FnOnce(&mut Parts)) -> Api {
     let (tokens, _) = Tokens::generate().unwrap();
-    let parts = Parts {
+    let mut parts = Parts {
         store,
         tokens,
         converter: None,
         ca: "certificate".into(),
+        front_proxy: None,
         address: "127.0.0.1:6443".into(),
         clock: Clock::system(),
         rng: Rng::from_entropy(),
     };
+    change(&mut parts);
     Api::start(parts).await.unwrap()
 }
 
