@@ -12,7 +12,7 @@ use quintet_api::conversion::ConversionError;
 use quintet_api::crd::{self, WebhookService};
 use quintet_apiserver::server::cluster::write_private;
 use quintet_apiserver::store::Salvaged;
-use quintet_apiserver::{Cluster, Converter, Settings};
+use quintet_apiserver::{Cluster, Controller, Converter, Settings};
 use quintet_controller::api::FIELD_MANAGER;
 use serde_json::Value;
 
@@ -41,6 +41,10 @@ pub(crate) struct Arguments {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Controllers not to run, such as `garbage-collector-controller`; `*` for all: for test suites that are written for
+    /// an API server alone.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = controllers)]
+    disable_controllers: Vec<Vec<Controller>>,
     /// Start with what can be read of a data directory that is damaged or incomplete, and say what is lost.
     #[arg(long, conflicts_with = "in_memory")]
     recover: bool,
@@ -57,7 +61,8 @@ pub(crate) fn run(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> 
 async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut signals = Signals::listen()?;
-    let Arguments { data_dir, in_memory, port, host, kubeconfig, recover, .. } = arguments;
+    let Arguments { data_dir, in_memory, port, host, kubeconfig, recover, disable_controllers, .. } =
+        arguments;
     let data_dir = match data_dir {
         Some(path) => path,
         None => default_data_dir()?,
@@ -67,6 +72,7 @@ async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
         data_dir: (!in_memory).then(|| data_dir.clone()),
         address: SocketAddr::new(host, port),
         converter: Some(converter(catalog.clone())),
+        disabled_controllers: disable_controllers.into_iter().flatten().collect(),
     };
     if recover {
         output::print(&recovery(&Cluster::recover(&data_dir)?))?;
@@ -92,6 +98,18 @@ async fn up(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     output::print("\nStopping.\n")?;
     cluster.stop().await;
     Ok(())
+}
+
+/// The controllers that a name means.
+fn controllers(name: &str) -> Result<Vec<Controller>, String> {
+    if name == "*" {
+        return Ok(Controller::ALL.to_vec());
+    }
+    let found = Controller::ALL.into_iter().find(|controller| controller.name() == name);
+    found.map(|controller| vec![controller]).ok_or_else(|| {
+        let names = Controller::ALL.map(Controller::name).join(", ");
+        format!("there is no such controller; there are {names}, and * for all of them")
+    })
 }
 
 /// What a recovery did, in words.

@@ -67,6 +67,7 @@ mod verbs;
 pub use api::{Api, Converter, Parts};
 pub use auth::{Caller, tokens::Tokens};
 pub use client::InProcess;
+pub use controllers::Controller;
 pub use quintet_foundation::{clock::Clock, rng::Rng};
 pub use server::cluster::{Cluster, Settings, StartError};
 pub use store::Store;

@@ -13,7 +13,7 @@ use futures::future::join_all;
 use http::Response;
 use http_body_util::Full;
 use quintet_apiserver::{
-    Api, Store,
+    Api, Controller, Store,
     store::{Expect, Put, Write},
 };
 use serde_json::{Value, json};
@@ -298,4 +298,21 @@ async fn a_cluster_starts_though_a_webhook_is_in_the_way() {
     let api = support::api_on(disk.store()).await;
     let role = support::send(&api, "GET", role, None).await.expect(200);
     assert!(!role["rules"].as_array().unwrap().is_empty(), "repaired once nothing blocks it");
+}
+
+#[tokio::test]
+async fn a_disabled_garbage_collector_collects_nothing() {
+    let api = support::api_of(Store::in_memory(), |parts| {
+        parts.disabled_controllers.insert(Controller::GarbageCollector);
+    })
+    .await;
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "7"}]);
+    let orphan = |name: &str| json!({"metadata": {"name": name, "ownerReferences": owner}});
+    send(&api, "POST", MAPS, orphan("orphan")).await.expect(201);
+    // Namespaces are emptied all the same: that is another controller's.
+    send(&api, "POST", "/api/v1/namespaces", json!({"metadata": {"name": "other"}})).await.expect(201);
+    send(&api, "POST", "/api/v1/namespaces/other/configmaps", orphan("orphan")).await.expect(201);
+    send(&api, "DELETE", "/api/v1/namespaces/other", None).await.expect(200);
+    eventually(async || is_gone(&api, "/api/v1/namespaces/other").await).await;
+    assert!(!is_gone(&api, &format!("{MAPS}/orphan")).await);
 }

@@ -1,6 +1,7 @@
 //! Start, fork and stop of an API.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -48,6 +49,7 @@ impl Api {
             converter: None,
             ca: String::new(),
             front_proxy: None,
+            disabled_controllers: BTreeSet::new(),
             address: "127.0.0.1:6443".into(),
             clock: Clock::system(),
             rng: Rng::seeded(0),
@@ -91,13 +93,15 @@ impl Api {
     /// other, and the other is not written to disk.
     #[must_use]
     pub fn fork(&self, clock: Clock, rng: Rng) -> Self {
-        let Parts { store, tokens, converter, ca, front_proxy, address, .. } = &self.0.parts;
+        let Parts { store, tokens, converter, ca, front_proxy, disabled_controllers, address, .. } =
+            &self.0.parts;
         let parts = Parts {
             store: store.fork(),
             tokens: tokens.clone(),
             converter: converter.clone(),
             ca: ca.clone(),
             front_proxy: front_proxy.clone(),
+            disabled_controllers: disabled_controllers.clone(),
             address: address.clone(),
             clock,
             rng,

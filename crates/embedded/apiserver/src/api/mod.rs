@@ -2,9 +2,12 @@
 
 mod lifecycle;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::RwLock;
@@ -17,6 +20,7 @@ use quintet_foundation::{clock::Clock, rng::Rng};
 use crate::{
     admission, aggregation,
     auth::{self, rbac},
+    controllers::Controller,
     discovery,
     faults::Faults,
     resources::{Registry, Resource},
@@ -41,6 +45,8 @@ pub struct Parts {
     pub ca: String,
     /// How aggregated API servers know this one; without it they do not.
     pub front_proxy: Option<Arc<FrontProxy>>,
+    /// Controllers that are not started.
+    pub disabled_controllers: BTreeSet<Controller>,
     /// Where clients reach the server, as `host:port`.
     pub address: String,
     /// What time it is.
@@ -157,6 +163,11 @@ impl Api {
 
     pub(crate) fn front_proxy(&self) -> Option<&FrontProxy> {
         self.0.parts.front_proxy.as_deref()
+    }
+
+    /// Whether a controller runs.
+    pub(crate) fn runs(&self, controller: Controller) -> bool {
+        !self.0.parts.disabled_controllers.contains(&controller)
     }
 
     pub(crate) fn rbac(&self) -> &rbac::Cache {

@@ -1,6 +1,7 @@
 //! A whole API: storage, keys, certificates, and the server in front of them.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write as _,
     net::{IpAddr, SocketAddr},
@@ -18,6 +19,7 @@ use super::{
 use crate::{
     api::{Api, Converter, Parts},
     auth::tokens::{KeyError, Tokens},
+    controllers::Controller,
     status::Failure,
     store::{Salvaged, Store, StoreError},
 };
@@ -31,6 +33,8 @@ pub struct Settings {
     pub address: SocketAddr,
     /// Converts custom kinds without webhooks.
     pub converter: Option<Converter>,
+    /// Controllers that are not started.
+    pub disabled_controllers: BTreeSet<Controller>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -38,6 +42,7 @@ impl std::fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("data_dir", &self.data_dir)
             .field("address", &self.address)
+            .field("disabled_controllers", &self.disabled_controllers)
             .finish_non_exhaustive()
     }
 }
@@ -121,6 +126,7 @@ impl Cluster {
             converter: settings.converter,
             ca: authority.certificate.clone(),
             front_proxy: Some(Arc::new(FrontProxy::generate()?)),
+            disabled_controllers: settings.disabled_controllers,
             address: reachable(address).to_string(),
             clock: quintet_foundation::clock::Clock::system(),
             rng: quintet_foundation::rng::Rng::from_entropy(),

@@ -4,7 +4,7 @@
 
 pub(crate) mod backend;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use bytes::Bytes;
 use http::Request;
@@ -53,6 +53,7 @@ pub(crate) async fn api_of(store: Store, change: impl FnOnce(&mut Parts)) -> Api
         converter: None,
         ca: "certificate".into(),
         front_proxy: None,
+        disabled_controllers: BTreeSet::new(),
         address: "127.0.0.1:6443".into(),
         clock: Clock::system(),
         rng: Rng::from_entropy(),
