@@ -316,3 +316,32 @@ async fn a_disabled_garbage_collector_collects_nothing() {
     eventually(async || is_gone(&api, "/api/v1/namespaces/other").await).await;
     assert!(!is_gone(&api, &format!("{MAPS}/orphan")).await);
 }
+
+#[tokio::test]
+async fn endpoints_are_not_at_special_addresses() {
+    let api = api().await;
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    for (kind, address, why) in [
+        ("IPv4", "169.254.169.254", "link-local range"),
+        ("IPv6", "fe80::1", "link-local range"),
+        ("IPv4", "224.0.0.251", "link-local multicast range"),
+        ("IPv6", "ff02::fb", "link-local multicast range"),
+        ("IPv4", "0.0.0.0", "may not be unspecified (0.0.0.0)"),
+        ("IPv6", "::ffff:169.254.169.254", "must be an IPv6 address"),
+        ("IPv4", "::ffff:169.254.169.254", "link-local range"),
+        ("IPv4", "elsewhere", "must be a valid IP address"),
+    ] {
+        let slice =
+            json!({"metadata": {"name": "s"}, "addressType": kind, "endpoints": [{"addresses": [address]}]});
+        let reply = send(&api, "POST", slices, slice).await;
+        assert_eq!(
+            (reply.code, reply.message().contains(why)),
+            (422, true),
+            "{address}: {}",
+            reply.message()
+        );
+    }
+    let endpoints =
+        json!({"metadata": {"name": "e"}, "subsets": [{"addresses": [{"ip": "169.254.169.254"}]}]});
+    send(&api, "POST", "/api/v1/namespaces/default/endpoints", endpoints).await.expect(422);
+}

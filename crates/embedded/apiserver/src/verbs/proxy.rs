@@ -1,7 +1,7 @@
 //! The `proxy` subresource of services, pods and nodes.
 //!
-//! Everything on one machine may well be on its loopback interface, so that one may be passed on to; link-local
-//! addresses may not.
+//! Everything on one machine may well be on its loopback interface: other than in Kubernetes, an address on it that an
+//! object states may be passed on to. Names that resolve to it may not, nor may link-local addresses.
 
 use std::net::IpAddr;
 
@@ -81,27 +81,49 @@ pub(crate) async fn serve(
         _ => node(api, &asked)?,
     };
     let (host, port) = &found.address;
-    // Metadata services of clouds live at link-local addresses.
-    let is_allowed = match host.parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => !ip.is_link_local() && !ip.is_unspecified() && !ip.is_multicast(),
-        Ok(IpAddr::V6(ip)) => !ip.is_unicast_link_local() && !ip.is_unspecified() && !ip.is_multicast(),
-        Err(_) => !host.is_empty(),
-    };
-    if !is_allowed {
-        return Err(Failure::bad_request("address not allowed"));
-    }
+    let ip = resolve(host, *port).await?;
     let rest = if rest.is_empty() { "/" } else { rest };
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = parts.method.clone();
     *request.uri_mut() = format!("{rest}{query}").parse().map_err(Failure::internal)?;
     *request.headers_mut() = forwarded(&parts.headers, host, *port, raw);
     let trust = if found.is_secure { Trust::Unverified } else { Trust::Unencrypted };
-    let target = Target { address: found.address.clone(), name: host.clone(), trust, identity: None };
+    let target = Target { address: (ip.to_string(), *port), name: host.clone(), trust, identity: None };
     let response = outbound::send(&target, request).await.map_err(|why| {
         let shown = format!("error trying to reach service: {why}");
         Failure::new(503, "ServiceUnavailable", shown)
     })?;
     Ok(answer(response, prefix, host, *port).await)
+}
+
+/// The address to connect to. It is resolved once: what was checked is what is connected to.
+async fn resolve(host: &str, port: u16) -> Result<IpAddr, Failure> {
+    let not_allowed = || Failure::bad_request("address not allowed");
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        let ip = ip.to_canonical();
+        return if ip.is_loopback() || is_proxyable(ip) { Ok(ip) } else { Err(not_allowed()) };
+    }
+    if host.is_empty() {
+        return Err(not_allowed());
+    }
+    let found = tokio::net::lookup_host((host, port)).await;
+    let found = found.map_err(|error| Failure::bad_request(format!("lookup {host}: {error}")))?;
+    let found: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();
+    match found.first() {
+        // As upstream's `IsProxyableHostname`: one forbidden address forbids the name.
+        Some(first) if found.iter().all(|ip| is_proxyable(*ip)) => Ok(*first),
+        _ => Err(not_allowed()),
+    }
+}
+
+/// Whether requests may be forwarded there: not to this machine, nor to link-local addresses, where clouds have their
+/// metadata services.
+fn is_proxyable(ip: IpAddr) -> bool {
+    let is_special = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !is_special && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast()
 }
 
 fn singular(path: &ResourcePath) -> &str {
@@ -267,6 +289,29 @@ mod tests {
         assert_eq!(parts("ftp:a:1"), None);
         assert_eq!(parts(":80"), None);
         assert_eq!(parts("a:b:c:d"), None);
+    }
+
+    #[tokio::test]
+    async fn addresses_are_judged_after_resolution() {
+        let judge =
+            async |host: &str| resolve(host, 80).await.map_err(|failure| failure.message().to_owned());
+        for host in ["10.0.0.1", "127.0.0.1", "2001:db8::1", "::ffff:10.0.0.1"] {
+            assert!(judge(host).await.is_ok(), "{host}");
+        }
+        for host in [
+            "169.254.169.254",
+            "::ffff:169.254.169.254",
+            "fe80::1",
+            "0.0.0.0",
+            "::ffff:0.0.0.0",
+            "224.0.0.1",
+            "ff02::1",
+            "255.255.255.255",
+            "",
+            "localhost",
+        ] {
+            assert_eq!(judge(host).await, Err("address not allowed".to_owned()), "{host}");
+        }
     }
 
     #[test]

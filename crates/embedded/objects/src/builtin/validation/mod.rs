@@ -36,6 +36,7 @@ pub(super) fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Fie
         ("", "ResourceQuota") => config::amounts(new, all),
         ("", "LimitRange") => config::limits(new, all),
         ("", "Event") => cluster::event(new, old, all),
+        ("", "Endpoints") => service::endpoints(new, all),
         ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice(new, all),
         ("", "ReplicationController") => workload::replication_controller(new, all),
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => workload::workload(kind, new, old, all),

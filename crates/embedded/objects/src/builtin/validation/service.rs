@@ -1,6 +1,7 @@
-//! Services, ingresses and network policies.
+//! Services, endpoints, ingresses and network policies.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
@@ -148,9 +149,64 @@ pub(super) fn endpoint_slice(new: &Value, errors: &mut Vec<FieldError>) {
     one_of(text(new, "/addressType"), &["FQDN", "IPv4", "IPv6"], &Path::new("addressType"), errors);
     let endpoints = Path::new("endpoints");
     for (index, endpoint) in items(new, "/endpoints").iter().enumerate() {
+        let at = endpoints.index(index);
+        let at = at.field("addresses");
         if items(endpoint, "/addresses").is_empty() {
-            let at = endpoints.index(index);
-            errors.push(FieldError::required(&at.field("addresses"), "must contain at least 1 address"));
+            errors.push(FieldError::required(&at, "must contain at least 1 address"));
+        }
+        for (index, address) in items(endpoint, "/addresses").iter().enumerate() {
+            endpoint_address(text(new, "/addressType"), address, &at, index, errors);
+        }
+    }
+}
+
+fn endpoint_address(kind: &str, address: &Value, at: &Path, index: usize, errors: &mut Vec<FieldError>) {
+    if !matches!(kind, "IPv4" | "IPv6") {
+        return;
+    }
+    let Ok(ip) = address.as_str().unwrap_or_default().parse::<IpAddr>() else {
+        let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        errors.push(FieldError::invalid(&at.index(index), address, why));
+        return;
+    };
+    // An IPv4 address in the notation of IPv6 is an IPv4 address.
+    if ip.to_canonical().is_ipv4() != (kind == "IPv4") {
+        errors.push(FieldError::invalid(at, address, format!("must be an {kind} address")));
+    }
+    special_address(address, &at.index(index), errors);
+}
+
+pub(super) fn endpoints(new: &Value, errors: &mut Vec<FieldError>) {
+    let subsets = Path::new("subsets");
+    for (index, subset) in items(new, "/subsets").iter().enumerate() {
+        for list in ["addresses", "notReadyAddresses"] {
+            let at = subsets.index(index);
+            let at = at.field(list);
+            for (index, address) in items(subset, &format!("/{list}")).iter().enumerate() {
+                let ip = address.get("ip").unwrap_or(&Value::Null);
+                special_address(ip, &at.index(index).field("ip"), errors);
+            }
+        }
+    }
+}
+
+/// As upstream's `ValidateNonSpecialIP`, but for loopback addresses: on one machine, endpoints are there.
+fn special_address(address: &Value, at: &Path, errors: &mut Vec<FieldError>) {
+    let text = address.as_str().unwrap_or_default();
+    let Ok(ip) = text.parse::<IpAddr>() else { return };
+    let ip = ip.to_canonical();
+    let (is_link_local, is_link_local_multicast) = match ip {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets().starts_with(&[224, 0, 0])),
+        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] & 0xff0f == 0xff02),
+    };
+    let unspecified = format!("may not be unspecified ({text})");
+    for (is_so, why) in [
+        (ip.is_unspecified(), unspecified.as_str()),
+        (is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (is_link_local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    ] {
+        if is_so {
+            errors.push(FieldError::invalid(at, address, why));
         }
     }
 }
