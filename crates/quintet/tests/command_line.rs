@@ -166,7 +166,7 @@ fn manifests_hold_all_that_an_installation_needs() {
 #[test]
 fn manifests_give_the_rights_that_the_configuration_needs() {
     let objects = |arguments: &[&str]| -> Vec<serde_json::Value> {
-        let output = quintet(&[&["manifests", "--no-crds"], arguments].concat());
+        let output = quintet(&[&["manifests", "--no-crds", "--components", "ray"], arguments].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         serde_saphyr::from_multiple(&text(&output.stdout)).unwrap()
     };
