@@ -88,7 +88,7 @@ impl Bed {
         } else {
             let address = ([127, 0, 0, 1], 0).into();
             let cluster =
-                Cluster::start(ApiSettings { data_dir: None, address, converter: None }).await.unwrap();
+                Cluster::start(ApiSettings { data_dir: None, address, converter: None, disabled_controllers: BTreeSet::new() }).await.unwrap();
             (Kubeconfig::from_yaml(&cluster.kubeconfig().unwrap()).unwrap(), Some(cluster))
         };
         let config = cluster::config(kubeconfig).await;
