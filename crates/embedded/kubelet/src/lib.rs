@@ -6,8 +6,13 @@
 //! Programs that start pods call [`hidden_command`] first thing in `main`, before they start a thread: the shim and the
 //! first process of every container are the same program again.
 
+pub mod cgroups;
+pub mod images;
 mod init;
+pub mod network;
+pub mod pod;
 pub mod shim;
+pub mod volumes;
 
 use std::path::Path;
 use std::process::ExitCode;

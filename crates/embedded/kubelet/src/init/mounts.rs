@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use super::InitError;
 use crate::shim::protocol::{Mount, MountSource};
 
-/// The root of a container while it is put together.
+/// A directory that paths do not lead out of: the root of a container while it is put together, or a volume.
 pub(super) struct NewRoot {
     directory: PathBuf,
     handle: OwnedFd,
@@ -35,6 +35,12 @@ impl NewRoot {
                 let is_directory = fs::metadata(source).map_err(failed)?.is_dir();
                 let at = self.mount_point(&entry.target, is_directory).map_err(failed)?;
                 bind(source, &at).map_err(failed)?;
+            }
+            MountSource::Part { volume, path } => {
+                let source = Self::open(volume)?.part(path).map_err(failed)?;
+                let is_directory = source.metadata().map_err(failed)?.is_dir();
+                let at = self.mount_point(&entry.target, is_directory).map_err(failed)?;
+                bind(&through(&source), &at).map_err(failed)?;
             }
             MountSource::Memory(size) => {
                 let at = self.mount_point(&entry.target, true).map_err(failed)?;
@@ -104,6 +110,16 @@ impl NewRoot {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Opens something below a volume; a directory that is made has the permissions of the volume.
+    fn part(&self, path: &Path) -> io::Result<File> {
+        let is_new = self.resolve(path, OFlags::PATH).is_err();
+        let part = self.mount_point(path, true)?;
+        if is_new {
+            fs::set_permissions(through(&part), fs::metadata(&self.directory)?.permissions())?;
+        }
+        Ok(part)
     }
 
     /// Opens the place of a mount, and makes it and its parents if they are missing.

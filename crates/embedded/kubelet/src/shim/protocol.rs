@@ -243,6 +243,14 @@ pub struct Mount {
 pub enum MountSource {
     /// A file or a directory with everything mounted below it.
     Bind(PathBuf),
+    /// Something below a volume; an empty directory is made if nothing is there. Links, which the containers of the pod
+    /// may have made, are followed in the volume only.
+    Part {
+        /// The volume.
+        volume: PathBuf,
+        /// The path in it.
+        path: PathBuf,
+    },
     /// Memory, of at most this many bytes.
     Memory(Option<u64>),
     /// A directory of the host with changes kept in a directory of the container.

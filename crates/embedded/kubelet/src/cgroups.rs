@@ -1,0 +1,216 @@
+//! Control groups: the limits of containers, where the machine lets us set them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The directory below the root of a hierarchy that is ours.
+const OURS: &str = "quintet";
+/// CPU time is given out in periods of this many microseconds.
+const CPU_PERIOD: i64 = 100_000;
+/// Processes and threads of one container, so that none forks without end.
+const PIDS: u64 = 4096;
+
+/// Limits of one container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+    /// Thousandths of a processor at most.
+    pub cpu: Option<i64>,
+    /// Thousandths of a processor that others cannot take.
+    pub cpu_request: i64,
+}
+
+/// The hierarchies of this machine that can be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cgroups {
+    /// One hierarchy for everything.
+    V2(PathBuf),
+    /// One per controller; those that can be written.
+    V1 {
+        /// Limits memory.
+        memory: Option<PathBuf>,
+        /// Limits processor time.
+        cpu: Option<PathBuf>,
+        /// Limits processes.
+        pids: Option<PathBuf>,
+    },
+    /// None: limits are not enforced.
+    None,
+}
+
+impl Cgroups {
+    /// Finds out what this machine has, below the usual place.
+    pub fn detect() -> Self {
+        Self::below(Path::new("/sys/fs/cgroup"))
+    }
+
+    fn below(root: &Path) -> Self {
+        if root.join("cgroup.controllers").exists() {
+            let ours = root.join(OURS);
+            return match prepare_v2(root, &ours) {
+                Ok(()) => Self::V2(ours),
+                Err(_) => Self::None,
+            };
+        }
+        let usable = |controller: &str| {
+            let ours = root.join(controller).join(OURS);
+            (root.join(controller).join("cgroup.procs").exists() && fs::create_dir_all(&ours).is_ok())
+                .then_some(ours)
+        };
+        let (memory, cpu, pids) = (usable("memory"), usable("cpu"), usable("pids"));
+        if memory.is_none() && cpu.is_none() && pids.is_none() {
+            return Self::None;
+        }
+        Self::V1 { memory, cpu, pids }
+    }
+
+    /// What cannot be limited on this machine, for people.
+    pub fn missing(&self) -> Vec<&'static str> {
+        match self {
+            Self::V2(_) => Vec::new(),
+            Self::None => vec!["memory", "processor time", "processes"],
+            Self::V1 { memory, cpu, pids } => {
+                let named = [(memory, "memory"), (cpu, "processor time"), (pids, "processes")];
+                named.into_iter().filter(|(path, _)| path.is_none()).map(|(_, name)| name).collect()
+            }
+        }
+    }
+
+    /// Makes the groups of a container; returns the directories it has to join. `name` is unique on this machine.
+    pub fn create(&self, name: &str, limits: Limits) -> io::Result<Vec<PathBuf>> {
+        match self {
+            Self::None => Ok(Vec::new()),
+            Self::V2(ours) => {
+                let group = ours.join(name);
+                fs::create_dir_all(&group)?;
+                write_all(&group, &v2_settings(limits))?;
+                Ok(vec![group])
+            }
+            Self::V1 { memory, cpu, pids } => {
+                let mut groups = Vec::new();
+                for (root, settings) in [
+                    (memory, v1_memory(limits)),
+                    (cpu, v1_cpu(limits)),
+                    (pids, vec![("pids.max", PIDS.to_string())]),
+                ] {
+                    let Some(root) = root else { continue };
+                    let group = root.join(name);
+                    fs::create_dir_all(&group)?;
+                    write_all(&group, &settings)?;
+                    groups.push(group);
+                }
+                Ok(groups)
+            }
+        }
+    }
+
+    /// Removes the groups of a container that has ended.
+    pub fn remove(groups: &[PathBuf]) -> io::Result<()> {
+        for group in groups {
+            match fs::remove_dir(group) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn prepare_v2(root: &Path, ours: &Path) -> io::Result<()> {
+    fs::write(root.join("cgroup.subtree_control"), "+cpu +memory +pids")?;
+    fs::create_dir_all(ours)?;
+    fs::write(ours.join("cgroup.subtree_control"), "+cpu +memory +pids")
+}
+
+type Settings = Vec<(&'static str, String)>;
+
+fn v2_settings(limits: Limits) -> Settings {
+    let mut settings =
+        vec![("pids.max", PIDS.to_string()), ("cpu.weight", weight(shares(limits)).to_string())];
+    if let Some(bytes) = limits.memory {
+        // A container is killed as a whole; what is left of it would only hang.
+        settings.extend([("memory.max", bytes.to_string()), ("memory.oom.group", "1".to_owned())]);
+    }
+    if let Some(quota) = quota(limits) {
+        settings.push(("cpu.max", format!("{quota} {CPU_PERIOD}")));
+    }
+    settings
+}
+
+fn v1_memory(limits: Limits) -> Settings {
+    limits.memory.map(|bytes| ("memory.limit_in_bytes", bytes.to_string())).into_iter().collect()
+}
+
+fn v1_cpu(limits: Limits) -> Settings {
+    let mut settings = vec![("cpu.shares", shares(limits).to_string())];
+    if let Some(quota) = quota(limits) {
+        settings
+            .extend([("cpu.cfs_period_us", CPU_PERIOD.to_string()), ("cpu.cfs_quota_us", quota.to_string())]);
+    }
+    settings
+}
+
+/// As the kubelet computes it: 1024 for a processor, at least 2. A container without a request gets that of its limit.
+fn shares(limits: Limits) -> i64 {
+    let millis = if limits.cpu_request > 0 { limits.cpu_request } else { limits.cpu.unwrap_or_default() };
+    (millis * 1024 / 1000).clamp(2, 262_144)
+}
+
+/// Shares of the first version in the range of the second.
+fn weight(shares: i64) -> i64 {
+    1 + (shares - 2) * 9999 / 262_142
+}
+
+/// At least a millisecond of every period.
+fn quota(limits: Limits) -> Option<i64> {
+    limits.cpu.map(|millis| (millis * CPU_PERIOD / 1000).max(1000))
+}
+
+fn write_all(group: &Path, settings: &Settings) -> io::Result<()> {
+    for (file, value) in settings {
+        let path = group.join(file);
+        fs::write(&path, value)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_as_the_kubelet_computes_them() {
+        let limits = Limits { memory: Some(1 << 20), cpu: Some(1500), cpu_request: 500 };
+        let expected =
+            [("cpu.shares", "512"), ("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "150000")];
+        assert_eq!(v1_cpu(limits), expected.map(|(file, value)| (file, value.to_owned())));
+        assert!(v2_settings(limits).contains(&("cpu.max", "150000 100000".to_owned())));
+        assert!(v2_settings(limits).contains(&("memory.max", "1048576".to_owned())));
+    }
+
+    #[test]
+    fn small_and_missing_limits() {
+        let tiny = Limits { cpu: Some(1), ..Limits::default() };
+        assert_eq!(quota(tiny), Some(1000));
+        assert_eq!(shares(Limits::default()), 2);
+        assert_eq!(shares(Limits { cpu: Some(2000), ..Limits::default() }), 2048);
+        assert_eq!((weight(2), weight(262_144)), (1, 10_000));
+        assert_eq!(v1_memory(Limits::default()), Settings::new());
+    }
+
+    #[test]
+    fn hierarchies_are_found_by_what_they_hold() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(Cgroups::below(root.path()), Cgroups::None);
+        assert_eq!(Cgroups::None.missing().len(), 3);
+        fs::create_dir_all(root.path().join("memory")).unwrap();
+        fs::write(root.path().join("memory/cgroup.procs"), "").unwrap();
+        let found = Cgroups::below(root.path());
+        assert_eq!(found.missing(), ["processor time", "processes"]);
+        let groups = found.create("pod-a", Limits { memory: Some(5), ..Limits::default() }).unwrap();
+        assert_eq!(fs::read_to_string(groups[0].join("memory.limit_in_bytes")).unwrap(), "5");
+    }
+}

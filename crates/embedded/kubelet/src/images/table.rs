@@ -1,0 +1,180 @@
+//! The table of images.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Reference, Runtime};
+
+/// What runs in place of some images.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Mapping {
+    /// The images: a repository, or a repository and a tag. `*` stands for any characters. A repository without a
+    /// registry also means mirrors of it: `rayproject/ray` matches `registry.example.com/mirror/rayproject/ray`.
+    pub image: String,
+    /// What runs.
+    pub runtime: Runtime,
+    /// What runs without a command.
+    #[serde(default)]
+    pub entrypoint: Vec<String>,
+    /// Arguments of that.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// Variables.
+    #[serde(default)]
+    pub environment: std::collections::BTreeMap<String, String>,
+    /// The user, where neither pod nor container says.
+    #[serde(default)]
+    pub user: Option<u32>,
+    /// The home directory and where processes start.
+    #[serde(default)]
+    pub home: Option<String>,
+}
+
+/// An image that nothing is mapped to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no local runtime for image {0:?}: pods run as processes here, without a registry. Map the image to a runtime of this \
+     machine in the configuration: node.images: [{{image: {1:?}, runtime: {{host: {{}}}}}}]"
+)]
+pub struct UnmappedImage(pub String, String);
+
+/// All mappings. Those of the user come first.
+#[derive(Clone, Debug)]
+pub struct Table(Vec<Mapping>);
+
+impl Table {
+    /// The table with mappings of the user before its own.
+    pub fn new(own: Vec<Mapping>) -> Self {
+        Self(own.into_iter().chain(defaults()).collect())
+    }
+
+    /// What runs in place of an image: the mapping with the longest pattern that matches, the first of equals.
+    pub fn find(&self, image: &Reference) -> Result<&Mapping, UnmappedImage> {
+        let matching = self.0.iter().filter(|mapping| matches(&mapping.image, image));
+        // `max_by_key` returns the last of equals.
+        let found = matching.rev().max_by_key(|mapping| mapping.image.len());
+        found.ok_or_else(|| UnmappedImage(image.to_string(), image.repository.clone()))
+    }
+}
+
+fn matches(pattern: &str, image: &Reference) -> bool {
+    let (repository, tag) = match pattern.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
+        _ => (pattern, None),
+    };
+    let suffixes = image.repository.match_indices('/').map(|(at, _)| &image.repository[at + 1..]);
+    let mut names = std::iter::once(image.repository.as_str()).chain(suffixes);
+    names.any(|name| glob(repository, name)) && tag.is_none_or(|tag| glob(tag, &image.tag))
+}
+
+/// Whether a text matches a pattern in which `*` stands for any characters.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    let mut rest = rest;
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = rest.get(at + part.len()..).unwrap_or_default();
+    }
+    true
+}
+
+/// What is mapped without being asked for.
+fn defaults() -> Vec<Mapping> {
+    let mapping = |image: &str, runtime: Runtime, entrypoint: &[&str]| Mapping {
+        image: image.to_owned(),
+        runtime,
+        entrypoint: entrypoint.iter().map(|word| (*word).to_owned()).collect(),
+        arguments: Vec::new(),
+        environment: std::collections::BTreeMap::new(),
+        user: None,
+        home: None,
+    };
+    let host = |image: &str, shell: &str| mapping(image, Runtime::Host {}, &[shell]);
+    let python = |image: &str, packages: &[&str], entrypoint: &[&str]| {
+        let packages = packages.iter().map(|package| (*package).to_owned()).collect();
+        mapping(image, Runtime::Python { packages }, entrypoint)
+    };
+    let ray = Mapping {
+        user: Some(1000),
+        home: Some("/home/ray".into()),
+        ..python("rayproject/ray", &["ray[default,serve]=={version}"], &["/bin/bash"])
+    };
+    let mut table = vec![
+        Mapping { image: "rayproject/ray-ml".into(), ..ray.clone() },
+        ray,
+        python("python", &[], &["python3"]),
+        python("mlflow/mlflow", &["mlflow=={version}"], &["/bin/bash"]),
+        mapping("quintet", Runtime::Quintet {}, &["quintet"]),
+    ];
+    table.extend(["busybox", "alpine"].map(|image| host(image, "/bin/sh")));
+    table.extend(["bash", "debian", "ubuntu"].map(|image| host(image, "/bin/bash")));
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(table: &Table, image: &str) -> Result<String, UnmappedImage> {
+        table.find(&Reference::parse(image).unwrap()).map(|mapping| mapping.image.clone())
+    }
+
+    fn own(image: &str) -> Mapping {
+        Mapping { image: image.into(), ..defaults().remove(0) }
+    }
+
+    #[test]
+    fn images_are_found_by_repository_also_in_mirrors() {
+        let table = Table::new(Vec::new());
+        for (image, expected) in [
+            ("rayproject/ray:2.52.0", "rayproject/ray"),
+            ("registry.example.com/mirror/rayproject/ray:2.9.0-gpu", "rayproject/ray"),
+            ("rayproject/ray-ml:2.9.0", "rayproject/ray-ml"),
+            ("python:3.11-slim", "python"),
+            ("docker.io/library/busybox", "busybox"),
+        ] {
+            assert_eq!(find(&table, image).as_deref(), Ok(expected), "{image}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_nobody_mapped_says_how_to_map_it() {
+        let error = find(&Table::new(Vec::new()), "nginx:1.27").unwrap_err().to_string();
+        assert!(error.starts_with("no local runtime for image \"nginx:1.27\""), "{error}");
+        assert!(error.contains("node.images: [{image: \"nginx\", runtime: {host: {}}}]"), "{error}");
+        assert!(find(&Table::new(Vec::new()), "example.com/notpython:1").is_err());
+    }
+
+    #[test]
+    fn the_longest_pattern_wins_and_the_user_before_us() {
+        let table = Table::new(vec![own("team/*"), own("team/app:1.*"), own("busybox")]);
+        assert_eq!(find(&table, "team/app:2").as_deref(), Ok("team/*"));
+        assert_eq!(find(&table, "team/app:1.4").as_deref(), Ok("team/app:1.*"));
+        let found = table.find(&Reference::parse("busybox").unwrap()).unwrap();
+        assert_eq!(found.entrypoint, own("busybox").entrypoint);
+    }
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("a*", "abc", true),
+            ("*c", "abc", true),
+            ("a*c", "abc", true),
+            ("a*b*c", "aXbYc", true),
+            ("a*b", "abc", false),
+            ("abc", "abcd", false),
+            ("a*bc*c", "abc", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

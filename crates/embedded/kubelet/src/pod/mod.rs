@@ -1,0 +1,8 @@
+//! The life of one pod: what its specification and the state of its processes mean. Pure: no clock, no I/O.
+
+pub mod environment;
+pub mod lifecycle;
+pub mod names;
+pub mod probe;
+pub mod security;
+pub mod status;

@@ -1,0 +1,364 @@
+//! The status of a pod as the kubelet reports it: phase, conditions, containers.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::lifecycle::{Member, Record, Role, members, restarts_after};
+use crate::shim::protocol::ContainerState;
+
+/// The name before `://` in identifiers of containers.
+pub const RUNTIME: &str = "quintet";
+
+/// What the kubelet knows of a pod, beyond its specification.
+#[derive(Clone, Debug, Default)]
+pub struct PodRecord {
+    /// By name of the container.
+    pub containers: BTreeMap<String, Record>,
+    /// The addresses of the pod, once its sandbox exists.
+    pub pod_ips: Vec<String>,
+    /// The addresses of the node.
+    pub host_ips: Vec<String>,
+    /// When the kubelet first saw the pod.
+    pub start_time: Option<Timestamp>,
+    /// Whether its sandbox exists.
+    pub has_sandbox: bool,
+    /// Whether no process of the pod is left. Terminal phases are reported only then.
+    pub is_over: bool,
+    /// Why the kubelet ended the pod, or never started it.
+    pub verdict: Option<Verdict>,
+    /// What each container's image stands for, by container.
+    pub images: BTreeMap<String, String>,
+    /// Last words of containers that ended, by container.
+    pub messages: BTreeMap<String, String>,
+}
+
+/// A failure of the pod as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Its reason, like `DeadlineExceeded`.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+}
+
+/// The status to report. Conditions of other owners in `pod` are kept, and so are times of conditions that stay.
+pub fn status(pod: &core::Pod, record: &PodRecord, now: Timestamp) -> core::PodStatus {
+    let old = pod.status.clone().unwrap_or_default();
+    let members = members(pod);
+    let phase = phase(pod, &members, record);
+    let of = |is_wanted: fn(Role) -> bool| {
+        let wanted = members.iter().filter(|member| is_wanted(member.role));
+        wanted.map(|member| container_status(pod, *member, record)).collect::<Vec<_>>()
+    };
+    let (init, regular) = (of(|role| role != Role::Regular), of(|role| role == Role::Regular));
+    let ips = |ips: &[String]| ips.first().cloned();
+    core::PodStatus {
+        conditions: Some(conditions(pod, &members, record, phase, now)),
+        container_statuses: Some(regular),
+        init_container_statuses: Some(init).filter(|statuses| !statuses.is_empty()),
+        host_ip: ips(&record.host_ips).or(old.host_ip),
+        host_ips: addresses(&record.host_ips, |ip| core::HostIP { ip }).or(old.host_ips),
+        pod_ip: ips(&record.pod_ips).or(old.pod_ip),
+        pod_ips: addresses(&record.pod_ips, |ip| core::PodIP { ip }).or(old.pod_ips),
+        phase: Some(phase.to_owned()),
+        reason: record.verdict.as_ref().map(|verdict| verdict.reason.clone()).or(old.reason),
+        message: record.verdict.as_ref().map(|verdict| verdict.message.clone()).or(old.message),
+        start_time: old.start_time.or_else(|| record.start_time.map(Time)),
+        observed_generation: pod.metadata.generation,
+        qos_class: old.qos_class,
+        nominated_node_name: old.nominated_node_name,
+        ephemeral_container_statuses: old.ephemeral_container_statuses,
+        ..core::PodStatus::default()
+    }
+}
+
+fn addresses<T>(ips: &[String], make: fn(String) -> T) -> Option<Vec<T>> {
+    (!ips.is_empty()).then(|| ips.iter().cloned().map(make).collect())
+}
+
+/// The phase. Terminal ones never change, and are not reported while a process lives.
+pub fn phase(pod: &core::Pod, members: &[Member<'_>], record: &PodRecord) -> &'static str {
+    match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
+        Some("Succeeded") => return "Succeeded",
+        Some("Failed") => return "Failed",
+        _ => {}
+    }
+    if record.verdict.is_some() && record.is_over {
+        return "Failed";
+    }
+    let regular = || members.iter().filter(|member| member.role == Role::Regular);
+    let state =
+        |member: &Member<'_>| record.containers.get(&member.spec.name).and_then(|one| one.state.as_ref());
+    let was_started = |member: &Member<'_>| state(member).is_some();
+    if record.is_over {
+        let init_failed = members.iter().filter(|member| member.role == Role::Init).any(|member| {
+            state(member).and_then(|state| state.exit.as_ref()).is_some_and(|exit| exit.code != 0)
+        });
+        let succeeded = |member: &Member<'_>| {
+            state(member).and_then(|state| state.exit.as_ref()).is_some_and(|exit| exit.code == 0)
+        };
+        return if !init_failed && regular().all(|member| succeeded(member)) {
+            "Succeeded"
+        } else {
+            "Failed"
+        };
+    }
+    if regular().all(|member| was_started(member)) { "Running" } else { "Pending" }
+}
+
+fn container_status(pod: &core::Pod, member: Member<'_>, record: &PodRecord) -> core::ContainerStatus {
+    let name = &member.spec.name;
+    let empty = Record::default();
+    let own = record.containers.get(name).unwrap_or(&empty);
+    let (state, last) = states(pod, member, own, record);
+    let has_succeeded =
+        own.state.as_ref().and_then(|state| state.exit.as_ref()).is_some_and(|exit| exit.code == 0);
+    let is_ready = match member.role {
+        Role::Init => has_succeeded,
+        _ => own.is_running() && own.is_started && own.is_ready,
+    };
+    let image = member.spec.image.clone().unwrap_or_default();
+    core::ContainerStatus {
+        name: name.clone(),
+        image_id: record.images.get(name).cloned().unwrap_or_default(),
+        image,
+        container_id: own.state.as_ref().map(|state| format!("{RUNTIME}://{}", state.id)),
+        ready: is_ready,
+        started: Some(own.is_running() && (own.is_started || member.role == Role::Init)),
+        restart_count: own.state.as_ref().map_or(0, |state| i32::try_from(state.attempt).unwrap_or(i32::MAX)),
+        state: Some(state),
+        last_state: Some(last.unwrap_or_default()),
+        resources: member.spec.resources.clone(),
+        allocated_resources: member.spec.resources.as_ref().and_then(|resources| resources.requests.clone()),
+        ..core::ContainerStatus::default()
+    }
+}
+
+/// The state of a container, and the one before it.
+fn states(
+    pod: &core::Pod,
+    member: Member<'_>,
+    own: &Record,
+    record: &PodRecord,
+) -> (core::ContainerState, Option<core::ContainerState>) {
+    let message = || record.messages.get(&member.spec.name).cloned();
+    let before = || own.previous.as_ref().map(|previous| terminated(previous, None));
+    let Some(state) = &own.state else {
+        let waiting = own.waiting.as_ref().map_or_else(
+            || waiting(first_reason(pod, member), None),
+            |why| waiting(why.reason, Some(why.message.clone())),
+        );
+        return (waiting, None);
+    };
+    let Some(exit) = &state.exit else {
+        let running = core::ContainerStateRunning { started_at: Some(Time(state.started_at)) };
+        return (
+            core::ContainerState { running: Some(running), ..core::ContainerState::default() },
+            before(),
+        );
+    };
+    let ended = terminated(state, message());
+    if record.is_over || !restarts_after(pod, member, exit) || (member.role == Role::Init && exit.code == 0) {
+        return (ended, before());
+    }
+    match &own.waiting {
+        Some(why) => (waiting(why.reason, Some(why.message.clone())), Some(ended)),
+        None if own.backoff.wait().is_zero() => (ended, before()),
+        None => (waiting("CrashLoopBackOff", Some(back_off(pod, member, own))), Some(ended)),
+    }
+}
+
+/// What a container waits for that nothing is wrong with.
+fn first_reason(pod: &core::Pod, member: Member<'_>) -> &'static str {
+    let has_init =
+        pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref()).is_some_and(|init| !init.is_empty());
+    if has_init && member.role == Role::Regular { "PodInitializing" } else { "ContainerCreating" }
+}
+
+fn back_off(pod: &core::Pod, member: Member<'_>, own: &Record) -> String {
+    let metadata = &pod.metadata;
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    format!(
+        "back-off {} restarting failed container={} pod={}_{}({})",
+        go_duration(own.backoff.wait().as_secs()),
+        member.spec.name,
+        text(&metadata.name),
+        text(&metadata.namespace),
+        text(&metadata.uid),
+    )
+}
+
+/// Seconds as Go writes them: `40s`, `1m20s`, `5m0s`.
+fn go_duration(seconds: u64) -> String {
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}
+
+fn waiting(reason: &str, message: Option<String>) -> core::ContainerState {
+    let waiting = core::ContainerStateWaiting { reason: Some(reason.to_owned()), message };
+    core::ContainerState { waiting: Some(waiting), ..core::ContainerState::default() }
+}
+
+fn terminated(state: &ContainerState, message: Option<String>) -> core::ContainerState {
+    let Some(exit) = &state.exit else { return core::ContainerState::default() };
+    let reason = match exit.code {
+        _ if exit.is_out_of_memory => "OOMKilled",
+        0 => "Completed",
+        _ => "Error",
+    };
+    let terminated = core::ContainerStateTerminated {
+        exit_code: exit.code,
+        reason: Some(reason.to_owned()),
+        message,
+        signal: None,
+        started_at: Some(Time(state.started_at)),
+        finished_at: Some(Time(exit.finished_at)),
+        container_id: Some(format!("{RUNTIME}://{}", state.id)),
+    };
+    core::ContainerState { terminated: Some(terminated), ..core::ContainerState::default() }
+}
+
+/// A condition without its times.
+struct Condition {
+    kind: &'static str,
+    is_true: bool,
+    reason: Option<&'static str>,
+    message: Option<String>,
+}
+
+impl Condition {
+    fn of(kind: &'static str, is_true: bool) -> Self {
+        Self { kind, is_true, reason: None, message: None }
+    }
+
+    fn because(kind: &'static str, is_true: bool, reason: &'static str) -> Self {
+        Self { kind, is_true, reason: Some(reason), message: None }
+    }
+}
+
+fn conditions(
+    pod: &core::Pod,
+    members: &[Member<'_>],
+    record: &PodRecord,
+    phase: &str,
+    now: Timestamp,
+) -> Vec<core::PodCondition> {
+    let containers = containers_ready(members, record, phase);
+    let ready = ready(pod, &containers);
+    let own = [
+        Condition::of("PodReadyToStartContainers", record.has_sandbox && !record.is_over),
+        initialized(members, record, phase),
+        ready,
+        containers,
+        Condition::of("PodScheduled", true),
+    ];
+    let old = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let foreign = old.iter().filter(|one| !own.iter().any(|own| own.kind == one.type_)).cloned();
+    let reported = own.iter().map(|condition| {
+        let status = if condition.is_true { "True" } else { "False" };
+        let before = old.iter().find(|one| one.type_ == condition.kind && one.status == status);
+        core::PodCondition {
+            type_: condition.kind.to_owned(),
+            status: status.to_owned(),
+            reason: condition.reason.map(str::to_owned),
+            message: condition.message.clone(),
+            last_probe_time: None,
+            last_transition_time: before.and_then(|one| one.last_transition_time.clone()).or(Some(Time(now))),
+            observed_generation: pod.metadata.generation,
+        }
+    });
+    reported.chain(foreign).collect()
+}
+
+fn initialized(members: &[Member<'_>], record: &PodRecord, phase: &str) -> Condition {
+    const KIND: &str = "Initialized";
+    if phase == "Succeeded" {
+        return Condition::because(KIND, true, "PodCompleted");
+    }
+    let regular_started = members
+        .iter()
+        .filter(|member| member.role == Role::Regular)
+        .any(|member| record.containers.get(&member.spec.name).is_some_and(|one| one.state.is_some()));
+    let is_complete = |member: &&Member<'_>| {
+        let own = record.containers.get(&member.spec.name);
+        match member.role {
+            Role::Regular => true,
+            Role::Sidecar => regular_started || own.is_some_and(|own| own.is_running() && own.is_started),
+            Role::Init => {
+                let exit = own.and_then(|own| own.state.as_ref()?.exit.as_ref());
+                exit.is_some_and(|exit| exit.code == 0)
+            }
+        }
+    };
+    let incomplete: Vec<&str> = members
+        .iter()
+        .filter(|member| !is_complete(member))
+        .map(|member| member.spec.name.as_str())
+        .collect();
+    if incomplete.is_empty() {
+        return Condition::of(KIND, true);
+    }
+    let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+    Condition { message: Some(message), ..Condition::because(KIND, false, "ContainersNotInitialized") }
+}
+
+fn containers_ready(members: &[Member<'_>], record: &PodRecord, phase: &str) -> Condition {
+    const KIND: &str = "ContainersReady";
+    match phase {
+        "Succeeded" => return Condition::because(KIND, false, "PodCompleted"),
+        "Failed" => return Condition::because(KIND, false, "PodFailed"),
+        _ => {}
+    }
+    let is_ready = |member: &&Member<'_>| {
+        let own = record.containers.get(&member.spec.name);
+        own.is_some_and(|own| own.is_running() && own.is_started && own.is_ready)
+    };
+    let counted = members.iter().filter(|member| member.role != Role::Init);
+    let unready: Vec<&str> =
+        counted.filter(|member| !is_ready(member)).map(|member| member.spec.name.as_str()).collect();
+    if unready.is_empty() {
+        return Condition::of(KIND, true);
+    }
+    let message = format!("containers with unready status: [{}]", unready.join(" "));
+    Condition { message: Some(message), ..Condition::because(KIND, false, "ContainersNotReady") }
+}
+
+/// A pod is ready if its containers are, and all its readiness gates are true.
+fn ready(pod: &core::Pod, containers: &Condition) -> Condition {
+    const KIND: &str = "Ready";
+    if !containers.is_true {
+        return Condition {
+            kind: KIND,
+            is_true: false,
+            reason: containers.reason,
+            message: containers.message.clone(),
+        };
+    }
+    let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
+    let existing = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let problems = gates.iter().filter_map(|gate| {
+        let kind = &gate.condition_type;
+        match existing.iter().find(|condition| condition.type_ == *kind) {
+            None => Some(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
+            Some(condition) if condition.status != "True" => Some(format!(
+                "the status of pod readiness gate {kind:?} is not \"True\", but {}",
+                condition.status
+            )),
+            Some(_) => None,
+        }
+    });
+    let problems: Vec<String> = problems.collect();
+    if problems.is_empty() {
+        return Condition::of(KIND, true);
+    }
+    Condition {
+        message: Some(problems.join(", ")),
+        ..Condition::because(KIND, false, "ReadinessGatesNotReady")
+    }
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;
