@@ -56,6 +56,25 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.map(|(number, line)| (number + 1, line.split("//").next().unwrap_or_default()))
 }
 
+/// Whether a line mentions a name, and not only a longer one that begins or ends with it.
+fn mentions(line: &str, name: &str) -> bool {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let is_joined =
+        |inner: Option<char>, outer: Option<char>| inner.is_some_and(is_word) && outer.is_some_and(is_word);
+    line.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + name.len()..]);
+        !is_joined(name.chars().next(), before.chars().next_back())
+            && !is_joined(name.chars().last(), after.chars().next())
+    })
+}
+
+#[test]
+fn names_are_found_as_whole_words() {
+    assert!(mentions("let a: Runtime = x", "Runtime") && mentions("use tokio::time;", "tokio"));
+    assert!(mentions("let a = rand::random()", "rand::") && mentions("c: Cache<Pod>", "Cache<"));
+    assert!(!mentions("failed to unmarshal RuntimeEnvYAML", "Runtime") && !mentions("MyInstant", "Instant"));
+}
+
 #[test]
 fn modules_that_decide_mention_no_client_clock_or_rng() {
     let operators = Path::new(env!("CARGO_MANIFEST_DIR")).join("../operators");
@@ -75,7 +94,7 @@ fn modules_that_decide_mention_no_client_clock_or_rng() {
             wrong.extend(
                 FORBIDDEN
                     .iter()
-                    .filter(|word| line.contains(**word))
+                    .filter(|word| mentions(line, word))
                     .map(|word| format!("{}:{number} mentions {word}: {}", path.display(), line.trim())),
             );
         }
