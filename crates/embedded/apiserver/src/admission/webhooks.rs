@@ -87,19 +87,19 @@ enum Problem {
 
 /// The address as messages show it.
 fn target_url(client_config: &Value) -> String {
-    match client_config.get("service") {
-        Some(service) => {
-            let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
-            let path = cleaned(text(service, "/path"));
-            format!("https://{}.{}.svc:{port}{path}", text(service, "/name"), text(service, "/namespace"))
-        }
-        None => {
-            let url = text(client_config, "/url");
-            let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            format!("{scheme}://{host}{}", cleaned(path))
-        }
+    if let Some(service) = client_config.get("service") {
+        let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
+        let path = cleaned(text(service, "/path"));
+        return format!(
+            "https://{}.{}.svc:{port}{path}",
+            text(service, "/name"),
+            text(service, "/namespace")
+        );
     }
+    let url = text(client_config, "/url");
+    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    format!("{scheme}://{host}{}", cleaned(path))
 }
 
 /// A path without empty steps and dots, as Kubernetes sends it: envtest configures `https://host//path`.

@@ -92,8 +92,8 @@ impl Directory {
     /// Keeps the files aside and replaces them by a snapshot of the state. Whenever this is interrupted, either is there.
     fn replace(&self, state: &State, rv: u64, losses: Vec<String>) -> Result<Salvaged, StoreError> {
         let failed = || self.failed("keep the files of");
-        let kept = (1..)
-            .map(|number: u32| self.path.join(format!("before-recovery-{number}")))
+        let kept = (1..=u32::MAX)
+            .map(|number| self.path.join(format!("before-recovery-{number}")))
             .find(|path| !path.exists())
             .unwrap_or_else(|| self.path.join("before-recovery"));
         fs::create_dir(&kept).map_err(failed())?;

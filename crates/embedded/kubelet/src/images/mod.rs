@@ -17,6 +17,7 @@ pub use table::{Mapping, Table, UnmappedImage};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sha1::{Digest as _, Sha1};
 
 /// What runs in place of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +54,15 @@ pub struct Image {
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Its size on disk, of which the system's directories are no part.
     pub bytes: u64,
+}
+
+/// Identifies a text.
+fn digest(text: &str) -> String {
+    let mut digits = String::with_capacity(40);
+    for byte in Sha1::digest(text) {
+        digits.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')));
+    }
+    digits
 }
 
 /// What a container runs: `command` replaces the entry point and its arguments, `args` the arguments alone.

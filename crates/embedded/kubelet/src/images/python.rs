@@ -8,7 +8,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sha1::{Digest as _, Sha1};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
@@ -84,8 +83,7 @@ impl Environments {
     }
 
     fn path(&self, packages: &[String]) -> PathBuf {
-        let digest = Sha1::digest(packages.join("\n"));
-        self.directory.join(digest.iter().take(10).map(|byte| format!("{byte:02x}")).collect::<String>())
+        self.directory.join(super::digest(&packages.join("\n")))
     }
 
     fn turn(&self, path: &Path) -> Arc<Mutex<()>> {

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use sha1::{Digest as _, Sha1};
-
 use super::python::{Environment, EnvironmentError, Environments, requirements};
 use super::{Image, Mapping, Reference, Runtime, Table, UnmappedImage};
 
@@ -106,9 +104,7 @@ fn base(reference: &Reference, mapping: &Mapping, path: &str) -> Image {
 
 /// Changes when what the image stands for changes.
 fn identifier(reference: &Reference, mapping: &Mapping) -> String {
-    let text = format!("{reference} {mapping:?}");
-    let digest = Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("{}@sha1:{digest}", reference.repository)
+    format!("{}@sha1:{}", reference.repository, super::digest(&format!("{reference} {mapping:?}")))
 }
 
 #[cfg(test)]

@@ -147,13 +147,13 @@ where
             setns(File::open(format!("/proc/{pid}/ns/net"))?, CloneFlags::CLONE_NEWNET)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        io::Result::Ok(runtime.block_on(async {
+        runtime.block_on(async {
             let (connection, handle, _) = rtnetlink::new_connection()?;
             tokio::select! {
                 outcome = work(handle) => Ok(outcome),
                 () = connection => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
             }
-        })?)
+        })
     };
     let thread = std::thread::Builder::new().name("netlink".into());
     // The receiver is gone only if nobody waits any more.

@@ -210,7 +210,7 @@ pub fn resource_value(
     let quantity =
         listed.and_then(|listed| listed.get(resource)).and_then(|one| Quantity::try_from(one).ok());
     let without = if kind == "limits" { references.allocatable.get(resource).copied() } else { None };
-    let value = quantity.or(without).unwrap_or_else(|| Quantity::default());
+    let value = quantity.or(without).unwrap_or_default();
     let divisor = selector.divisor.as_ref().and_then(|divisor| Quantity::try_from(divisor).ok());
     let divisor = divisor.filter(|divisor| *divisor != Quantity::default());
     let millis = |quantity: Quantity| i128::from(quantity.millis());
@@ -276,5 +276,6 @@ fn host_and_port(ip: &str, port: i32) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 #[path = "environment_tests.rs"]
 mod tests;

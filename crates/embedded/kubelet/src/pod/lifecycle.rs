@@ -250,7 +250,7 @@ impl<'a> Decision<'a> {
         if record.is_some_and(Record::is_running) || self.has_ended_for_good(member) {
             return;
         }
-        match record.and_then(|record| ready_at(record)) {
+        match record.and_then(ready_at) {
             Some(at) if at > self.now => self.wake_at(at),
             _ => self.steps.steps.push(Step::Start {
                 container: member.spec.name.clone(),
@@ -262,7 +262,7 @@ impl<'a> Decision<'a> {
     /// Stops what still runs: sidecars, the last one first, one after the other.
     fn wind_down(&mut self, members: &[Member<'_>]) {
         let is_running = |member: &&Member<'_>| self.record(**member).is_some_and(Record::is_running);
-        let last = members.iter().filter(is_running).next_back();
+        let last = members.iter().rfind(is_running);
         match last {
             Some(member) => self.steps.steps.push(Step::Stop { container: member.spec.name.clone() }),
             None => self.steps.is_over = true,
@@ -285,5 +285,6 @@ fn ready_at(record: &Record) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 #[path = "lifecycle_tests.rs"]
 mod tests;

@@ -39,7 +39,7 @@ pub fn hosts_file(pod: &core::Pod, addresses: &[String]) -> String {
     let name = hostname(pod);
     let names = full_name(pod).map_or_else(|| name.clone(), |full| format!("{full}\t{name}"));
     for address in addresses {
-        text.push_str(&format!("{address}\t{names}\n"));
+        text.extend([address.as_str(), "\t", names.as_str(), "\n"]);
     }
     let aliases = pod.spec.as_ref().and_then(|spec| spec.host_aliases.as_deref()).unwrap_or_default();
     if !aliases.is_empty() {
@@ -47,7 +47,7 @@ pub fn hosts_file(pod: &core::Pod, addresses: &[String]) -> String {
     }
     for alias in aliases {
         let names = alias.hostnames.as_deref().unwrap_or_default().join("\t");
-        text.push_str(&format!("{}\t{names}\n", alias.ip));
+        text.extend([alias.ip.as_str(), "\t", names.as_str(), "\n"]);
     }
     text
 }
@@ -82,24 +82,16 @@ impl Resolver {
 
     /// The file.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        if !self.searches.is_empty() {
-            text.push_str(&format!("search {}\n", self.searches.join(" ")));
-        }
-        for server in &self.servers {
-            text.push_str(&format!("nameserver {server}\n"));
-        }
-        if !self.options.is_empty() {
-            let option = |(name, value): &(String, Option<String>)| match value {
-                Some(value) => format!("{name}:{value}"),
-                None => name.clone(),
-            };
-            text.push_str(&format!(
-                "options {}\n",
-                self.options.iter().map(option).collect::<Vec<_>>().join(" ")
-            ));
-        }
-        text
+        let option = |(name, value): &(String, Option<String>)| match value {
+            Some(value) => format!("{name}:{value}"),
+            None => name.clone(),
+        };
+        let options: Vec<String> = self.options.iter().map(option).collect();
+        let line = |keyword: &str, words: &[String]| {
+            (!words.is_empty()).then(|| format!("{keyword} {}\n", words.join(" ")))
+        };
+        let servers = self.servers.iter().map(|server| format!("nameserver {server}\n"));
+        line("search", &self.searches).into_iter().chain(servers).chain(line("options", &options)).collect()
     }
 }
 
@@ -154,6 +146,7 @@ fn limited(mut resolver: Resolver) -> Resolver {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 mod tests {
     use serde_json::{Value, json};
 

@@ -81,18 +81,18 @@ pub struct Verdict {
     timing: Timing,
     last: Option<bool>,
     in_a_row: u32,
-    verdict: Option<bool>,
+    current: Option<bool>,
 }
 
 impl Verdict {
     /// Before the first result: alive, not ready, not started.
     pub fn new(purpose: Purpose, timing: Timing) -> Self {
-        let verdict = match purpose {
+        let current = match purpose {
             Purpose::Startup => None,
             Purpose::Liveness => Some(true),
             Purpose::Readiness => Some(false),
         };
-        Self { timing, last: None, in_a_row: 0, verdict }
+        Self { timing, last: None, in_a_row: 0, current }
     }
 
     /// Counts a result; returns the verdict if it changed.
@@ -105,10 +105,10 @@ impl Verdict {
         self.in_a_row = if self.last == Some(is_success) { self.in_a_row.saturating_add(1) } else { 1 };
         self.last = Some(is_success);
         let needed = if is_success { self.timing.success_threshold } else { self.timing.failure_threshold };
-        if self.in_a_row < needed || self.verdict == Some(is_success) {
+        if self.in_a_row < needed || self.current == Some(is_success) {
             return None;
         }
-        self.verdict = Some(is_success);
+        self.current = Some(is_success);
         Some(is_success)
     }
 }
@@ -127,6 +127,7 @@ pub fn port(port: &IntOrString, container: &core::Container) -> Option<u16> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 mod tests {
     use serde_json::json;
 

@@ -157,6 +157,7 @@ fn plain(name: &str) -> &str {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 mod tests {
     use serde_json::{Value, json};
 

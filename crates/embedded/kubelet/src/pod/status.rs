@@ -100,13 +100,9 @@ pub fn phase(pod: &core::Pod, members: &[Member<'_>], record: &PodRecord) -> &'s
         let succeeded = |member: &Member<'_>| {
             state(member).and_then(|state| state.exit.as_ref()).is_some_and(|exit| exit.code == 0)
         };
-        return if !init_failed && regular().all(|member| succeeded(member)) {
-            "Succeeded"
-        } else {
-            "Failed"
-        };
+        return if !init_failed && regular().all(succeeded) { "Succeeded" } else { "Failed" };
     }
-    if regular().all(|member| was_started(member)) { "Running" } else { "Pending" }
+    if regular().all(was_started) { "Running" } else { "Pending" }
 }
 
 fn container_status(pod: &core::Pod, member: Member<'_>, record: &PodRecord) -> core::ContainerStatus {
@@ -360,5 +356,6 @@ fn ready(pod: &core::Pod, containers: &Condition) -> Condition {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 #[path = "status_tests.rs"]
 mod tests;

@@ -60,7 +60,7 @@ fn phases() {
     let staged = pod(
         json!({ "restartPolicy": "Never", "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }] }),
     );
-    let cases = [
+    let cases = vec![
         ("nothing started", one(), record([]), "Pending"),
         ("runs", one(), record([("a", running(true))]), "Running"),
         ("succeeded", one(), over([("a", exited(0, 1))]), "Succeeded"),

@@ -149,7 +149,7 @@ fn select<'a>(
     for item in items {
         match all.get(item.key.as_str()) {
             Some(bytes) => {
-                drop(files.insert(PathBuf::from(&item.path), file(bytes, item.mode.unwrap_or(mode))))
+                files.insert(PathBuf::from(&item.path), file(bytes, item.mode.unwrap_or(mode)));
             }
             None if is_optional => {}
             None => return Err(format!("references non-existent {kind} key: {}", item.key)),
@@ -244,5 +244,6 @@ fn projected(
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 #[path = "content_tests.rs"]
 mod tests;

@@ -58,6 +58,7 @@ fn inside(path: &str) -> Result<&Path, ConfigError> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 mod tests {
     use serde_json::{Value, json};
 
