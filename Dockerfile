@@ -11,9 +11,9 @@ WORKDIR /source
 COPY . .
 # An argument, because the context has no .git.
 ARG COMMIT=unknown
-RUN QUINTET_COMMIT=$COMMIT cargo build --release --locked --package quintet
+RUN QUINTET_COMMIT=$COMMIT cargo build --profile dist --locked --package quintet
 # KubeRay's manifests call the submitter by a path of its own.
-RUN install -D target/release/quintet /image/usr/bin/quintet \
+RUN install -D target/dist/quintet /image/usr/bin/quintet \
     && ln -s /usr/bin/quintet /image/submitter \
     && /image/usr/bin/quintet --version
 
