@@ -7,6 +7,10 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
+/// How long requests fail before that is an outage. A server that restarts refuses some requests while it still responds
+/// to others.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Whether the API server responds, as far as the requests of this process tell.
 #[derive(Clone, Debug)]
 pub struct Contact(Arc<Inner>);
@@ -21,8 +25,16 @@ struct Inner {
 struct State {
     /// When the last response arrived, whatever it said.
     responded: Option<Instant>,
-    /// When the first request was sent that got none, while none gets any.
-    outage: Option<Instant>,
+    /// Set while no request gets a response.
+    silence: Option<Silence>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    /// When the first request without a response was sent.
+    since: Instant,
+    /// It lasts, and was logged.
+    is_outage: bool,
 }
 
 impl Default for Contact {
@@ -44,7 +56,7 @@ impl Contact {
 
     /// Whether no request gets a response.
     pub fn is_lost(&self) -> bool {
-        self.0.state.lock().outage.is_some()
+        self.0.state.lock().silence.is_some()
     }
 
     /// Takes note of the result of a request that was sent at `sent`.
@@ -58,19 +70,20 @@ impl Contact {
         }
     }
 
-    /// A request got no response. If others did meanwhile, it is no outage, and the error is reported by itself.
+    /// A request got no response. If others did meanwhile, that says nothing of the server.
     fn no_response(&self, sent: Instant, error: Error) -> Error {
         let mut state = self.0.state.lock();
         if state.responded.is_some_and(|at| at > sent) {
             return error;
         }
-        if state.outage.is_none() {
+        let silence = state.silence.get_or_insert(Silence { since: sent, is_outage: false });
+        if !silence.is_outage && silence.since.elapsed() >= GRACE {
+            silence.is_outage = true;
             tracing::warn!(
                 address = self.0.address,
                 reason = error.cause(),
                 "lost contact with the Kubernetes API; retrying until it responds"
             );
-            state.outage = Some(sent);
         }
         error.in_outage()
     }
@@ -79,7 +92,7 @@ impl Contact {
         let mut state = self.0.state.lock();
         let now = Instant::now();
         state.responded = Some(now);
-        if let Some(since) = state.outage.take() {
+        if let Some(Silence { since, is_outage: true }) = state.silence.take() {
             let after = Duration::from_secs(now.duration_since(since).as_secs());
             tracing::info!(address = self.0.address, ?after, "the Kubernetes API responds again");
         }
@@ -116,6 +129,27 @@ mod tests {
         let refused = contact.record(Instant::now(), refusal()).unwrap_err();
         assert!(!refused.is_quiet(), "a response is a response, and is reported");
         assert!(!contact.is_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_restarts_at_once_has_no_outage() {
+        let contact = Contact::default();
+        let refused = || -> Result<(), Error> {
+            let error = kube::Error::Service("connection refused".into());
+            Err(Error::request("watch", &ApiKind::of::<Pod>(), None, error))
+        };
+        let is_outage = || contact.0.state.lock().silence.is_some_and(|silence| silence.is_outage);
+        let sent = Instant::now();
+        assert!(contact.record(sent, refused()).unwrap_err().is_quiet());
+        tokio::time::advance(Duration::from_millis(500)).await;
+        contact.record(sent, Ok(())).unwrap();
+        assert!(contact.record(sent, refused()).unwrap_err().is_quiet(), "sent before the last response");
+        tokio::time::advance(Duration::from_millis(600)).await;
+        assert!(contact.record(Instant::now(), refused()).unwrap_err().is_quiet());
+        assert!(!is_outage(), "it began anew");
+        tokio::time::advance(GRACE).await;
+        assert!(contact.record(Instant::now(), refused()).unwrap_err().is_quiet());
+        assert!(is_outage());
     }
 
     #[tokio::test(start_paused = true)]

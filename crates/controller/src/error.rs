@@ -135,12 +135,13 @@ impl Error {
         Self { is_in_outage: true, ..self }
     }
 
-    /// It needs no log line of its own: [`Contact`](crate::contact::Contact) logs outages, and a watch that was
+    /// It needs no log line of its own: [`Contact`](crate::contact::Contact) logs outages, and a connection that was
     /// interrupted is opened again.
     pub(crate) fn is_quiet(&self) -> bool {
-        let is_interrupted =
-            matches!(&self.cause, Cause::Client(error) if matches!(**error, kube::Error::ReadEvents(_)));
-        self.is_in_outage || is_interrupted
+        let is_interrupted = |error: &kube::Error| {
+            matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_))
+        };
+        self.is_in_outage || matches!(&self.cause, Cause::Client(error) if is_interrupted(error))
     }
 
     /// The object was not found, or its kind is not served.
