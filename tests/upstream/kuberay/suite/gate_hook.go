@@ -1,0 +1,4 @@
+package features
+
+// GateChanged is called after a spec has changed a gate, and after the change was undone.
+var GateChanged = func() {}
