@@ -176,7 +176,7 @@ fn manifests_give_the_rights_that_the_configuration_needs() {
         };
         objects.iter().filter(is_it).map(|role| role["rules"].to_string()).collect()
     };
-    let plain = roles(&objects(&[]), "ClusterRole", None);
+    let plain = roles(&objects(&["--components", "ray"]), "ClusterRole", None);
     assert!(
         plain.contains("rayclusters")
             && !plain.contains("networkpolicies")
