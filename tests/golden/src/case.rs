@@ -19,7 +19,7 @@ pub struct Case {
     #[serde(default)]
     pub steps: Vec<Step>,
     /// A decision of a webhook.
-    pub webhook: Option<Value>,
+    pub webhook: Option<Decision>,
     /// A conversion between versions.
     pub conversion: Option<Conversion>,
     /// A start of the operator.
@@ -97,6 +97,29 @@ pub struct Answer {
     pub reason: Option<String>,
     /// Why, if the request was rejected.
     pub message: Option<String>,
+}
+
+/// A decision of the webhooks about a request.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Decision {
+    /// `CREATE` or `UPDATE`.
+    pub operation: String,
+    /// The object that is sent.
+    pub input: Value,
+    /// The object that is changed.
+    pub old: Option<Value>,
+    /// Who sends it, if not the administrator.
+    #[serde(rename = "as")]
+    pub as_user: Option<Value>,
+    /// Whether it is allowed.
+    pub allowed: bool,
+    /// The response.
+    #[serde(default)]
+    pub answer: Answer,
+    /// The object as it is stored.
+    pub result: Option<Value>,
+    /// The object as the webhooks change it, where they were asked directly.
+    pub mutated: Option<Value>,
 }
 
 /// A conversion between versions.

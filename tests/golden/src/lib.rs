@@ -25,6 +25,9 @@ mod deliberate;
 mod matching;
 mod optional_kinds;
 mod steps;
+#[cfg(test)]
+mod tests;
+mod webhooks;
 mod world;
 
 use std::collections::HashMap;
@@ -35,7 +38,7 @@ use futures::future::BoxFuture;
 use quintet_api::config::Configuration;
 use quintet_component::{Component, Context, Platform};
 
-pub use case::{Answer, Case, Conversion, Environment, Patch, Startup, Step, Validation};
+pub use case::{Answer, Case, Conversion, Decision, Environment, Patch, Startup, Step, Validation};
 use deliberate::Deliberate;
 pub use matching::{differences, matches_text, normalized};
 pub use quintet_apiserver::{Api, Rng, faults};
@@ -181,9 +184,6 @@ async fn compare(
     case: &Case,
     templates: &mut HashMap<Vec<String>, Api>,
 ) -> Result<Outcome, String> {
-    if case.webhook.is_some() {
-        return Ok(Outcome::Unsupported("webhook decisions".to_owned()));
-    }
     if let Some(conversion) = &case.conversion {
         return Ok(Outcome::Compared(convert(profile, conversion)));
     }
@@ -200,9 +200,10 @@ async fn compare(
     let Some(template) = templates.get(&optional) else {
         return Err("the API of the case was not kept".to_owned());
     };
-    match &case.validation {
-        Some(validation) => validate(template, case, validation).await,
-        None => steps::compare(profile, template, case).await,
+    match (&case.validation, &case.webhook) {
+        (Some(validation), _) => validate(template, case, validation).await,
+        (None, Some(decision)) => webhooks::compare(profile, template, case, decision).await,
+        (None, None) => steps::compare(profile, template, case).await,
     }
 }
 

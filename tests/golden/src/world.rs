@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::{Method, Request};
+use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use kube::Client;
 use quintet_api::config::Configuration;
 use quintet_api::crd::{self, WebhookService};
 use quintet_apiserver::{Api, Caller, Clock, Rng};
-use quintet_component::{Component, Context, Operator, Permissions, Platform, Process};
+use quintet_component::{Component, Context, Operator, Permissions, Platform, Process, Webhook, WebhookKind};
 use quintet_controller::Runtime;
+use quintet_controller::webhook::Routes;
 use serde_json::{Value, json};
 
 use crate::case::Answer;
@@ -97,8 +99,33 @@ pub struct World {
     client: Client,
     kinds: Vec<Kind>,
     runtime: Option<Runtime>,
+    hooks: Vec<Hook>,
+    routes: Routes,
     /// A number that nothing else in this world was given.
     starts: u64,
+}
+
+/// An admission webhook of the operator.
+pub(crate) struct Hook {
+    pub(crate) kind: WebhookKind,
+    pub(crate) name: &'static str,
+    pub(crate) path: &'static str,
+    rules: Vec<RuleWithOperations>,
+}
+
+impl Hook {
+    /// Whether it is asked about an operation on an object of this group, version and resource.
+    pub(crate) fn wants(&self, operation: &str, group: &str, version: &str, resource: &str) -> bool {
+        let names = |list: &Option<Vec<String>>, one: &str| {
+            list.iter().flatten().any(|name| name == one || name == "*")
+        };
+        self.rules.iter().any(|rule| {
+            names(&rule.operations, operation)
+                && names(&rule.api_groups, group)
+                && names(&rule.api_versions, version)
+                && names(&rule.resources, resource)
+        })
+    }
 }
 
 /// An API with the kinds of a component and some of others, to fork worlds from.
@@ -122,7 +149,9 @@ impl World {
         let clock = Clock::simulated(start);
         let api = template.fork(clock.clone(), Rng::seeded(seed));
         let client = api.admin_client();
-        let mut world = Self { api, clock, client, kinds: Vec::new(), runtime: None, starts: seed };
+        let (hooks, routes) = (Vec::new(), Routes::new());
+        let mut world =
+            Self { api, clock, client, kinds: Vec::new(), runtime: None, hooks, routes, starts: seed };
         world.kinds = world.discover().await?;
         for namespace in namespaces {
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
@@ -145,6 +174,11 @@ impl World {
         let process =
             Process { runtime: &runtime, client: &client, clock, metrics: &metrics, concurrency: 4 };
         (operator.start)(&process).map_err(|error| error.to_string())?;
+        for webhook in operator.webhooks {
+            let Webhook { kind, name, path, rules, handler, .. } = webhook;
+            self.routes = handler(self.routes.clone(), &runtime).map_err(|error| error.to_string())?;
+            self.hooks.push(Hook { kind, name, path, rules });
+        }
         runtime.start();
         self.runtime = Some(runtime);
         Ok(())
@@ -195,6 +229,7 @@ impl World {
 
     /// Ends the operator in the middle of what it does.
     pub fn kill(&mut self) {
+        (self.hooks, self.routes) = (Vec::new(), Routes::new());
         if let Some(runtime) = self.runtime.take() {
             runtime.queue().close();
             runtime.tasks().stop();
@@ -204,6 +239,21 @@ impl World {
     /// Whether the operator was started and not killed.
     pub fn is_running(&self) -> bool {
         self.runtime.is_some()
+    }
+
+    /// The admission webhooks of the operator, in the order of its descriptor.
+    pub(crate) fn hooks(&self) -> &[Hook] {
+        &self.hooks
+    }
+
+    /// What answers them.
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// The name of a kind in paths.
+    pub(crate) fn resource(&self, kind: &str) -> Result<&str, String> {
+        self.kind(kind).map(|kind| kind.plural.as_str())
     }
 
     /// What goes wrong in this world.
@@ -313,6 +363,14 @@ impl World {
         let (code, body) = self
             .send(Method::POST, &kind.collection(&id.namespace), Some(object), "application/json")
             .await?;
+        Ok((answer(code, &body), body))
+    }
+
+    /// Replaces an object, and returns it as it is stored.
+    pub(crate) async fn replace(&self, object: &Value) -> Result<(Answer, Value), String> {
+        let id = ObjectId::of(object);
+        let path = format!("{}/{}", self.kind(&id.kind)?.collection(&id.namespace), id.name);
+        let (code, body) = self.send(Method::PUT, &path, Some(object), "application/json").await?;
         Ok((answer(code, &body), body))
     }
 

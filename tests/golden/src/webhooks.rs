@@ -1,0 +1,148 @@
+//! Decisions of admission webhooks.
+//!
+//! The webhooks are asked as an API server would ask them: those that change objects first, in the order of the
+//! descriptor, then the schema, then those that only decide.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quintet_apiserver::Api;
+use quintet_component::WebhookKind;
+use serde_json::{Value, json};
+
+use crate::case::{Answer, Case, Decision, Step};
+use crate::matching::{differences, normalized};
+use crate::steps::compare_answer;
+use crate::world::{Hook, ObjectId, World};
+use crate::{Outcome, Profile};
+
+/// How long a webhook may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Asks the webhooks of a case, and compares what they say.
+pub(crate) async fn compare(
+    profile: &Profile,
+    template: &Api,
+    case: &Case,
+    recorded: &Decision,
+) -> Result<Outcome, String> {
+    if recorded.as_user.is_some() {
+        return Ok(Outcome::Unsupported("webhook decisions about other users".to_owned()));
+    }
+    let mut with_input = case.clone();
+    with_input.steps.push(Step { create: vec![recorded.input.clone()], ..Step::default() });
+    let mut world = World::new(template, 1, &with_input.namespaces()).await?;
+    world.start(&profile.component, &(profile.setting)(case)?).await?;
+    world.settle().await?;
+    let found = decide(&world, recorded).await;
+    world.stop().await;
+    found.map(Outcome::Compared)
+}
+
+async fn decide(world: &World, recorded: &Decision) -> Result<Vec<String>, String> {
+    let mut object = recorded.input.clone();
+    if let Err(denied) = ask(world, WebhookKind::Mutating, recorded, &mut object).await? {
+        return Ok(compare_answer(&recorded.answer, &denied));
+    }
+    if let Some(mutated) = &recorded.mutated {
+        // The webhooks were asked directly, so there is neither a schema nor a default.
+        let mut found = differences(mutated, &object);
+        let allowed = ask(world, WebhookKind::Validating, recorded, &mut object).await?.is_ok();
+        if allowed != recorded.allowed {
+            found.push(format!("recorded allowed {}, is {allowed}", recorded.allowed));
+        }
+        return Ok(found);
+    }
+    let (answer, stored) = store(world, recorded, &object).await?;
+    if answer.code >= 400 {
+        return Ok(compare_answer(&recorded.answer, &answer));
+    }
+    let mut admitted = stored.clone();
+    if let Err(denied) = ask(world, WebhookKind::Validating, recorded, &mut admitted).await? {
+        return Ok(compare_answer(&recorded.answer, &denied));
+    }
+    let mut found = compare_answer(&recorded.answer, &answer);
+    if let Some(result) = &recorded.result {
+        found.extend(differences(result, &normalized(stored, true)));
+    }
+    Ok(found)
+}
+
+/// Sends the object to the API, which has no webhooks of its own: schema and defaults.
+async fn store(world: &World, recorded: &Decision, object: &Value) -> Result<(Answer, Value), String> {
+    match &recorded.old {
+        None => world.create_and_read(object).await,
+        Some(old) => {
+            let (answer, stored) = world.create_and_read(old).await?;
+            if answer.code >= 400 {
+                return Err(format!("cannot create the object that is changed: {answer:?}"));
+            }
+            let mut object = object.clone();
+            object["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+            world.replace(&object).await
+        }
+    }
+}
+
+/// Asks all webhooks of a kind that want to know of the request. The inner error is the response of the one that denies.
+async fn ask(
+    world: &World,
+    kind: WebhookKind,
+    recorded: &Decision,
+    object: &mut Value,
+) -> Result<Result<(), Answer>, String> {
+    let (group, version) = group_version(object);
+    let resource = world.resource(&ObjectId::of(object).kind)?;
+    let wants =
+        |hook: &&Hook| hook.kind == kind && hook.wants(&recorded.operation, &group, &version, resource);
+    for hook in world.hooks().iter().filter(wants) {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request(recorded, object),
+        });
+        let answer =
+            world.routes().handle(hook.path, review, LIMIT).await.map_err(|error| error.to_string())?;
+        let response = &answer["response"];
+        if response["allowed"] != true {
+            return Ok(Err(denied(hook, response)));
+        }
+        if let Some(patch) = response["patch"].as_str() {
+            let patch = STANDARD.decode(patch).map_err(|error| error.to_string())?;
+            let patch: json_patch::Patch =
+                serde_json::from_slice(&patch).map_err(|error| error.to_string())?;
+            json_patch::patch(object, &patch).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn request(recorded: &Decision, object: &Value) -> Value {
+    let id = ObjectId::of(object);
+    let (group, version) = group_version(object);
+    json!({
+        "uid": "00000000-0000-0000-0000-000000000000",
+        "kind": {"group": group, "version": version, "kind": id.kind},
+        "name": id.name, "namespace": id.namespace, "operation": recorded.operation,
+        "userInfo": {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]},
+        "object": object, "oldObject": recorded.old, "dryRun": false,
+    })
+}
+
+/// Group and version of an object.
+fn group_version(object: &Value) -> (String, String) {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    (group.to_owned(), version.to_owned())
+}
+
+/// What the client of an API server learns of a request that a webhook denies.
+fn denied(hook: &Hook, response: &Value) -> Answer {
+    let status = &response["status"];
+    let text = |field: &str| status[field].as_str().unwrap_or_default();
+    let reason = Some(text("reason")).filter(|reason| !reason.is_empty()).unwrap_or("Forbidden");
+    Answer {
+        code: status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(403),
+        reason: Some(reason.to_owned()),
+        message: Some(format!("admission webhook {:?} denied the request: {}", hook.name, text("message"))),
+    }
+}
