@@ -1,6 +1,7 @@
 //! Kueue's API: ClusterQueue, LocalQueue, Cohort, Workload and the rest of `kueue.x-k8s.io`.
 
 pub mod defaulting;
+pub mod scheduler;
 pub mod validation;
 pub mod webhook;
 

@@ -1,9 +1,12 @@
-//! Fingerprints of the engine, to detect that a state returns.
+//! Fingerprints of the engine: to detect that a state returns, and to compare engines.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use super::Engine;
+use crate::model::Workload;
+use crate::names::WorkloadId;
 use crate::time::Time;
 
 impl Engine {
@@ -34,5 +37,28 @@ impl Engine {
             }
         }
         hasher.finish()
+    }
+
+    /// A fingerprint of who holds what and who may wait, by names: engines that were fed the same objects, in whatever
+    /// order, have the same.
+    pub fn holdings_fingerprint(&self) -> u64 {
+        let names = &self.state.names;
+        let of_workload = |(id, workload): (WorkloadId, &Arc<Workload>)| {
+            let mut hasher = DefaultHasher::new();
+            self.state.key_text(&workload.key).hash(&mut hasher);
+            workload.is_admissible(&self.settings().gates).hash(&mut hasher);
+            if let Some(held) = self.state.held(id) {
+                let usage: BTreeSet<_> = held
+                    .usage
+                    .iter()
+                    .map(|(fr, amount)| {
+                        (names.flavor_name(fr.flavor), names.resource_name(fr.resource), amount.get())
+                    })
+                    .collect();
+                (names.queue_name(held.queue), usage).hash(&mut hasher);
+            }
+            hasher.finish()
+        };
+        self.state.workloads().map(of_workload).fold(0, u64::wrapping_add)
     }
 }

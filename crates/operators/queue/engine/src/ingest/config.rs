@@ -7,9 +7,20 @@ use quintet_api::config::kueue::{
 use quintet_api::duration::GoDuration;
 
 use super::{RequestOptions, Transformation};
+use crate::engine::Engine;
 use crate::names::Names;
-use crate::settings::{AdmissionFairSharing, FairStrategy, QuotaCheck, RequeuingTimestamp, Settings};
+use crate::settings::{AdmissionFairSharing, FairStrategy, Gates, QuotaCheck, RequeuingTimestamp, Settings};
 use crate::time::Span;
+
+impl Engine {
+    /// An engine without objects, with this configuration.
+    pub fn configured(config: &QueueConfiguration, gates: Gates) -> Self {
+        let mut engine = Self::default();
+        let settings = settings(config, &mut engine.state.names);
+        engine.state.settings = Settings { gates, ..settings };
+        engine
+    }
+}
 
 /// The parts of the manager configuration that change decisions. Feature gates are set apart.
 pub fn settings(config: &QueueConfiguration, names: &mut Names) -> Settings {

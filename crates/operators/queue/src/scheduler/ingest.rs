@@ -1,0 +1,157 @@
+//! Informer events to the engine.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use quintet_api::kueue::v1beta2::Workload;
+use quintet_controller::ObjectKey;
+use quintet_controller::cache::Entry;
+use quintet_controller::index::Update;
+use quintet_queue_engine::ingest::IngestError;
+use quintet_queue_engine::time::Time;
+
+use super::{Effect, Scheduler, SchedulerEvent};
+
+impl Scheduler {
+    pub(super) fn ingest(&mut self, event: SchedulerEvent, now: Time) {
+        use SchedulerEvent as Of;
+        use Update::{Applied, Deleted};
+        let engine = &mut self.engine;
+        match event {
+            Of::AdmissionCheck(Applied(entry)) => engine.apply_admission_check(&entry.object, now),
+            Of::AdmissionCheck(Deleted(key)) => engine.delete_admission_check(key.name(), now),
+            Of::ClusterQueue(Applied(entry)) => {
+                let read = engine.apply_cluster_queue(&entry.object, now);
+                if told("ClusterQueue", &entry.key, read).is_none() {
+                    engine.delete_cluster_queue(entry.key.name());
+                }
+            }
+            Of::ClusterQueue(Deleted(key)) => engine.delete_cluster_queue(key.name()),
+            Of::Cohort(Applied(entry)) => {
+                if told("Cohort", &entry.key, engine.apply_cohort(&entry.object, now)).is_none() {
+                    engine.delete_cohort(entry.key.name(), now);
+                }
+            }
+            Of::Cohort(Deleted(key)) => engine.delete_cohort(key.name(), now),
+            Of::LocalQueue(Applied(entry)) => {
+                if told("LocalQueue", &entry.key, engine.apply_local_queue(&entry.object)).is_none() {
+                    engine.delete_local_queue(namespace_of(&entry.key), entry.key.name());
+                }
+            }
+            Of::LocalQueue(Deleted(key)) => engine.delete_local_queue(namespace_of(&key), key.name()),
+            Of::Namespace(Applied(entry)) => engine.apply_namespace(&entry.object, now),
+            Of::Namespace(Deleted(key)) => engine.delete_namespace(key.name(), now),
+            Of::ResourceFlavor(Applied(entry)) => {
+                let read = engine.apply_resource_flavor(&entry.object, now);
+                if told("ResourceFlavor", &entry.key, read).is_none() {
+                    engine.delete_resource_flavor(entry.key.name(), now);
+                }
+            }
+            Of::ResourceFlavor(Deleted(key)) => engine.delete_resource_flavor(key.name(), now),
+            Of::Topology(Applied(entry)) => engine.apply_topology(&entry.object, now),
+            Of::Topology(Deleted(key)) => engine.delete_topology(key.name(), now),
+            Of::Node(Applied(entry)) => {
+                self.nodes.insert(entry.key.clone(), Some(entry));
+            }
+            Of::Node(Deleted(key)) => {
+                self.nodes.insert(key, None);
+            }
+            Of::LimitRange(update) => {
+                let key = update.key().clone();
+                let read = match update {
+                    Applied(entry) => engine.apply_limit_range(&entry.object),
+                    Deleted(key) => engine.delete_limit_range(namespace_of(&key), key.name()),
+                };
+                told("LimitRange", &key, read);
+                self.evaluate_again(now, |workload| workload.key.namespace() == key.namespace());
+            }
+            Of::RuntimeClass(update) => {
+                let class = update.key().name().to_owned();
+                match update {
+                    Applied(entry) => engine.apply_runtime_class(&entry.object),
+                    Deleted(key) => engine.delete_runtime_class(key.name()),
+                }
+                self.evaluate_again(now, |workload| uses_class(&workload.object, &class));
+            }
+            Of::Workload(update) => self.ingest_workload(update, now),
+        }
+    }
+
+    fn ingest_workload(&mut self, update: Update<Workload>, now: Time) {
+        self.assumed.observe(&update);
+        // Whatever was refused may be allowed now.
+        if let Some((_, Effect::Preemption)) = self.refused.remove(update.key()) {
+            self.undo(update.key(), Effect::Preemption, false, now);
+        }
+        match update {
+            Update::Applied(entry) => {
+                let known = self.workloads.insert(entry.key.clone(), Arc::clone(&entry));
+                if known.is_some_and(|known| known.uid != entry.uid) {
+                    self.engine.delete_workload(namespace_of(&entry.key), entry.key.name(), now);
+                }
+                // An admission on its way is newer than this state.
+                if !self.is_admission_assumed(&entry.key) {
+                    self.read_workload(&entry, now);
+                }
+            }
+            Update::Deleted(key) => {
+                self.workloads.remove(&key);
+                self.engine.delete_workload(namespace_of(&key), key.name(), now);
+            }
+        }
+    }
+
+    pub(super) fn read_workload(&mut self, entry: &Entry<Workload>, now: Time) {
+        let read = self.engine.apply_workload(&entry.object, now);
+        match told("Workload", &entry.key, read) {
+            Some(id) => {
+                self.engine.queue_second_pass(id, 0, now);
+            }
+            None => self.engine.delete_workload(namespace_of(&entry.key), entry.key.name(), now),
+        }
+    }
+
+    /// Requests of pending Workloads depend on LimitRanges and RuntimeClasses. Those that hold quota keep theirs.
+    fn evaluate_again(&mut self, now: Time, is_affected: impl Fn(&Entry<Workload>) -> bool) {
+        let affected: Vec<Arc<Entry<Workload>>> = self
+            .workloads
+            .values()
+            .filter(|entry| is_affected(entry) && !self.is_admission_assumed(&entry.key))
+            .map(Arc::clone)
+            .collect();
+        for entry in affected {
+            self.read_workload(&entry, now);
+        }
+    }
+
+    /// Takes in the nodes that changed.
+    pub(super) fn take_in_nodes(&mut self, now: Time) {
+        let changed = std::mem::take(&mut self.nodes);
+        let nodes: Vec<Arc<Entry<Node>>> = changed.values().flatten().map(Arc::clone).collect();
+        if !nodes.is_empty() {
+            let read = self.engine.apply_nodes(nodes.iter().map(|entry| &entry.object), now);
+            if let Err(error) = read {
+                tracing::warn!("cannot use a Node for topology aware scheduling: {error}");
+            }
+        }
+        for (key, _) in changed.iter().filter(|(_, entry)| entry.is_none()) {
+            self.engine.delete_node(key.name(), now);
+        }
+    }
+}
+
+fn namespace_of(key: &ObjectKey) -> &str {
+    key.namespace().unwrap_or_default()
+}
+
+fn uses_class(workload: &Workload, class: &str) -> bool {
+    let sets = workload.spec.pod_sets.iter().flatten();
+    let mut classes = sets.filter_map(|set| set.template.spec.as_ref()?.runtime_class_name.as_deref());
+    classes.any(|own| own == class)
+}
+
+/// An object that cannot be read is left out, and said so: the webhook and the schema refuse such objects, but may not
+/// have been there when it was stored.
+fn told<T>(kind: &str, key: &ObjectKey, read: Result<T, IngestError>) -> Option<T> {
+    read.inspect_err(|error| tracing::warn!("{kind} {key} is left out of scheduling: {error}")).ok()
+}

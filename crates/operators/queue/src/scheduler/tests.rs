@@ -1,0 +1,292 @@
+use quintet_controller::Action;
+use quintet_controller::index::Refusal;
+use quintet_controller::object::Uid;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+const ROOM: usize = 100;
+
+fn entry<K: DeserializeOwned>(object: &Value, version: u64) -> Arc<Entry<K>> {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let key = ObjectKey::new(text("namespace"), text("name"));
+    let mut entry = Entry::new(key, serde_json::from_value(object.clone()).unwrap());
+    entry.version = ResourceVersion(version);
+    entry.uid = Uid::from(text("uid"));
+    Arc::new(entry)
+}
+
+fn event(object: &Value, version: u64) -> SchedulerEvent {
+    match object["kind"].as_str().unwrap() {
+        "ClusterQueue" => SchedulerEvent::ClusterQueue(Update::Applied(entry(object, version))),
+        "LimitRange" => SchedulerEvent::LimitRange(Update::Applied(entry(object, version))),
+        "LocalQueue" => SchedulerEvent::LocalQueue(Update::Applied(entry(object, version))),
+        "Namespace" => SchedulerEvent::Namespace(Update::Applied(entry(object, version))),
+        "ResourceFlavor" => SchedulerEvent::ResourceFlavor(Update::Applied(entry(object, version))),
+        "Workload" => SchedulerEvent::Workload(Update::Applied(entry(object, version))),
+        other => panic!("{other} is not fed"),
+    }
+}
+
+/// A queue of 4 CPUs in which higher priorities preempt lower ones.
+fn queue() -> [Value; 4] {
+    [
+        json!({ "kind": "Namespace", "metadata": { "name": "ns" } }),
+        json!({ "kind": "ResourceFlavor", "metadata": { "name": "default" } }),
+        json!({ "kind": "ClusterQueue", "metadata": { "name": "cq" }, "spec": {
+            "namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO",
+            "preemption": { "withinClusterQueue": "LowerPriority" },
+            "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": [{ "name": "default", "resources": [
+                { "name": "cpu", "nominalQuota": "4" }] }] }] } }),
+        json!({ "kind": "LocalQueue", "metadata": { "name": "lq", "namespace": "ns" },
+            "spec": { "clusterQueue": "cq" } }),
+    ]
+}
+
+fn workload(name: &str, cpu: &str, priority: i32) -> Value {
+    json!({ "kind": "Workload",
+        "metadata": { "name": name, "namespace": "ns", "uid": name, "generation": 1 },
+        "spec": { "queueName": "lq", "priority": priority, "podSets": [{ "name": "main", "count": 1,
+            "template": { "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }] } } }] } })
+}
+
+/// A scheduler that was fed these objects, each in version 1.
+fn fed(objects: &[Value]) -> Scheduler {
+    let mut scheduler = Scheduler::new(Arc::default(), Gates::default());
+    for object in queue().iter().chain(objects) {
+        scheduler.apply(event(object, 1), NOW);
+    }
+    scheduler
+}
+
+/// The Workload and the status that a write patches.
+fn patched(write: &Write<Decided>) -> (&str, &Value) {
+    match &write.action {
+        Action::Patch { key, patch, .. } => (key.name(), &patch["status"]),
+        other => panic!("not a patch: {other:?}"),
+    }
+}
+
+fn admitted(writes: &[Write<Decided>]) -> Vec<&str> {
+    let of_admission = writes.iter().filter(|write| write.decision.effect == Effect::Admission);
+    of_admission.map(|write| patched(write).0).collect()
+}
+
+/// The object after a write, as the API server has it.
+fn after(mut object: Value, write: &Write<Decided>) -> Value {
+    let status = patched(write).1.as_object().unwrap().clone();
+    for (field, value) in status {
+        object["status"][field] = value;
+    }
+    object
+}
+
+fn refusal(code: u16) -> WriteOutcome {
+    WriteOutcome::Refused(Refusal { code, ..Refusal::default() })
+}
+
+#[test]
+fn an_admission_is_one_write_on_the_observed_version_and_counts_at_once() {
+    let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
+    let writes = scheduler.decide(NOW, ROOM);
+    assert_eq!(writes.len(), 2, "one per Workload");
+    let (name, status) = patched(&writes[0]);
+    assert_eq!((name, &status["admission"]["clusterQueue"]), ("a", &json!("cq")));
+    let Action::Patch { subresource, patch, .. } = &writes[0].action else { panic!() };
+    assert_eq!(subresource.as_deref(), Some("status"));
+    assert_eq!(patch["metadata"], json!({ "uid": "a", "resourceVersion": "1" }));
+    let reasons: Vec<&str> = writes[0].events.iter().map(|event| event.reason.as_str()).collect();
+    assert_eq!(reasons, ["QuotaReserved", "Admitted"]);
+
+    let (name, status) = patched(&writes[1]);
+    assert_eq!((name, &status["conditions"][0]["reason"]), ("b", &json!("WaitingForQuota")));
+    assert!(scheduler.decide(NOW, ROOM).is_empty(), "nothing changed, nothing is written");
+}
+
+#[test]
+fn the_written_state_replaces_what_was_assumed() {
+    let a = workload("a", "3", 0);
+    let mut scheduler = fed(std::slice::from_ref(&a));
+    let writes = scheduler.decide(NOW, ROOM);
+    let assumed = scheduler.fingerprint();
+    scheduler.apply(event(&after(a, &writes[0]), 2), NOW);
+    let written = WriteOutcome::Written { version: Some(ResourceVersion(2)) };
+    scheduler.outcome(writes[0].decision.clone(), written, NOW);
+    assert!(scheduler.assumed.is_empty());
+    assert_eq!(scheduler.fingerprint(), assumed, "it is what was assumed");
+    assert!(scheduler.decide(NOW, ROOM).is_empty());
+}
+
+#[test]
+fn an_old_state_does_not_give_assumed_quota_back() {
+    let (a, b) = (workload("a", "3", 1), workload("b", "3", 0));
+    let mut scheduler = fed(std::slice::from_ref(&a));
+    assert_eq!(admitted(&scheduler.decide(NOW, ROOM)), ["a"]);
+    scheduler.apply(event(&a, 1), NOW);
+    scheduler.apply(event(&b, 1), NOW);
+    assert_eq!(admitted(&scheduler.decide(NOW, ROOM)), [""; 0], "the quota is taken");
+}
+
+#[test]
+fn a_newer_state_wins_over_what_was_assumed() {
+    let a = workload("a", "3", 0);
+    let mut scheduler = fed(std::slice::from_ref(&a));
+    let first = scheduler.decide(NOW, ROOM);
+    let mut changed = a;
+    changed["metadata"]["labels"] = json!({ "changed": "meanwhile" });
+    scheduler.apply(event(&changed, 2), NOW);
+    scheduler.outcome(first[0].decision.clone(), WriteOutcome::Conflict, NOW);
+    let second = scheduler.decide(NOW, ROOM);
+    assert_eq!(admitted(&second), ["a"]);
+    assert_eq!(second[0].decision.base, ResourceVersion(2));
+}
+
+#[test]
+fn a_lost_write_keeps_its_quota_and_is_sent_again_as_it_was() {
+    let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
+    let first = scheduler.decide(NOW, ROOM);
+    scheduler.outcome(first[0].decision.clone(), WriteOutcome::Lost, NOW);
+    let again = scheduler.decide(NOW, ROOM);
+    assert_eq!(again, [first[0].clone()], "the same write, and nothing for the other Workload");
+}
+
+#[test]
+fn a_refused_admission_gives_its_quota_to_others_and_is_tried_again_later() {
+    let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
+    let writes = scheduler.decide(NOW, ROOM);
+    assert_eq!(admitted(&writes), ["a"]);
+    scheduler.outcome(writes[0].decision.clone(), refusal(422), NOW);
+    let soon = NOW + SignedDuration::from_secs(2);
+    assert_eq!(admitted(&scheduler.decide(soon, ROOM)), ["b"], "a is left out, its quota is free");
+    assert_eq!(admitted(&scheduler.decide(soon, ROOM)), [""; 0], "a is not tried again at once");
+    assert!(scheduler.next_deadline().is_some_and(|due| due <= NOW + REFUSED_FOR));
+    scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "b"))), soon);
+    let later = NOW + REFUSED_FOR + REFUSED_FOR;
+    assert_eq!(admitted(&scheduler.decide(later, ROOM)), ["a"]);
+}
+
+#[test]
+fn the_outcome_of_an_older_write_does_not_end_a_newer_assumption() {
+    let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
+    let writes = scheduler.decide(NOW, ROOM);
+    let report = writes[1].decision.clone();
+    assert_eq!((patched(&writes[1]).0, report.effect), ("b", Effect::Report));
+    scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "a"))), NOW);
+    let later = NOW + SignedDuration::from_secs(2);
+    assert_eq!(admitted(&scheduler.decide(later, ROOM)), ["b"]);
+    scheduler.outcome(report, refusal(422), later);
+    scheduler.apply(event(&workload("c", "3", 0), 1), later);
+    assert_eq!(admitted(&scheduler.decide(later, ROOM)), [""; 0], "b holds the quota");
+}
+
+#[test]
+fn a_refused_placement_leaves_the_reservation_as_it_was() {
+    let a = workload("a", "3", 0);
+    let mut scheduler = fed(std::slice::from_ref(&a));
+    let writes = scheduler.decide(NOW, ROOM);
+    scheduler.apply(event(&after(a, &writes[0]), 2), NOW);
+    let holding = scheduler.fingerprint();
+    scheduler.hold_back(&ObjectKey::new("ns", "a"), Effect::Admission, NOW);
+    assert_eq!(scheduler.fingerprint(), holding);
+    scheduler.undo(&ObjectKey::new("ns", "a"), Effect::Admission, false, engine_time(NOW));
+    assert_eq!(scheduler.fingerprint(), holding);
+}
+
+#[test]
+fn a_workload_that_is_gone_gives_its_quota_back() {
+    let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
+    let writes = scheduler.decide(NOW, ROOM);
+    scheduler.outcome(writes[0].decision.clone(), refusal(NOT_FOUND), NOW);
+    scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "a"))), NOW);
+    let later = NOW + SignedDuration::from_secs(2);
+    assert_eq!(admitted(&scheduler.decide(later, ROOM)), ["b"]);
+}
+
+#[test]
+fn a_preemption_evicts_first_and_reports_both_sides() {
+    let low = workload("low", "3", 0);
+    let mut scheduler = fed(std::slice::from_ref(&low));
+    let writes = scheduler.decide(NOW, ROOM);
+    scheduler.apply(event(&after(low, &writes[0]), 2), NOW);
+    let written = WriteOutcome::Written { version: Some(ResourceVersion(2)) };
+    scheduler.outcome(writes[0].decision.clone(), written, NOW);
+
+    scheduler.apply(event(&workload("high", "3", 10), 1), NOW);
+    let writes = scheduler.decide(NOW, ROOM);
+    let effects: Vec<(&str, Effect)> =
+        writes.iter().map(|write| (patched(write).0, write.decision.effect)).collect();
+    assert_eq!(effects, [("low", Effect::Preemption), ("high", Effect::Report)]);
+    let reasons = |write: &Write<Decided>| -> Vec<String> {
+        write.events.iter().map(|event| event.reason.clone()).collect()
+    };
+    assert!(reasons(&writes[0]).contains(&"Preempted".to_owned()), "{:?}", reasons(&writes[0]));
+    assert!(reasons(&writes[1]).contains(&"PreemptedWorkload".to_owned()), "{:?}", reasons(&writes[1]));
+    assert!(scheduler.decide(NOW, ROOM).is_empty(), "the victim is evicted once");
+
+    scheduler.outcome(writes[0].decision.clone(), refusal(422), NOW);
+    assert!(scheduler.decide(NOW, ROOM).is_empty(), "a refused eviction is not repeated at once");
+    let again = scheduler.decide(NOW + REFUSED_FOR, ROOM);
+    assert_eq!(again.iter().map(|write| patched(write).0).collect::<Vec<_>>(), ["low"]);
+}
+
+#[test]
+fn limits_of_a_namespace_change_what_pending_workloads_request() {
+    let mut plain = workload("a", "1", 0);
+    plain["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"] = json!({});
+    let mut scheduler = fed(&[]);
+    let range = json!({ "kind": "LimitRange", "metadata": { "name": "l", "namespace": "ns" }, "spec": { "limits": [
+        { "type": "Container", "defaultRequest": { "cpu": "9" } }] } });
+    scheduler.apply(event(&plain, 1), NOW);
+    scheduler.apply(event(&range, 1), NOW);
+    let writes = scheduler.decide(NOW, ROOM);
+    assert_eq!(admitted(&writes), [""; 0]);
+    assert_eq!(patched(&writes[0]).1["conditions"][0]["reason"], "ExceedsMaxQuota");
+    scheduler.apply(SchedulerEvent::LimitRange(Update::Deleted(ObjectKey::new("ns", "l"))), NOW);
+    let later = NOW + SignedDuration::from_secs(2);
+    assert_eq!(admitted(&scheduler.decide(later, ROOM)), ["a"]);
+}
+
+#[test]
+fn another_incarnation_starts_anew() {
+    let mut scheduler = fed(&[workload("a", "3", 0)]);
+    scheduler.decide(NOW, ROOM);
+    let mut other = workload("a", "2", 0);
+    other["metadata"]["uid"] = "another".into();
+    scheduler.apply(event(&other, 7), NOW);
+    let writes = scheduler.decide(NOW, ROOM);
+    assert_eq!(admitted(&writes), ["a"]);
+    let Action::Patch { patch, .. } = &writes[0].action else { panic!() };
+    assert_eq!(patch["metadata"], json!({ "uid": "another", "resourceVersion": "7" }));
+}
+
+#[test]
+fn decisions_stop_where_the_writer_has_no_room_and_go_on_later() {
+    let workloads: Vec<Value> = (0..8).map(|number| workload(&format!("w{number}"), "500m", 0)).collect();
+    let mut scheduler = fed(&workloads);
+    assert_eq!(scheduler.decide(NOW, 3).len(), 3);
+    assert_eq!(scheduler.decide(NOW, ROOM).len(), 5);
+}
+
+#[test]
+fn a_rebuilt_index_is_the_same_whatever_the_order() {
+    let mut objects = vec![workload("a", "3", 0), workload("b", "3", 0)];
+    let mut scheduler = fed(&objects);
+    for write in scheduler.decide(NOW, ROOM) {
+        let object =
+            objects.iter_mut().find(|object| object["metadata"]["name"] == patched(&write).0).unwrap();
+        *object = after(object.clone(), &write);
+        scheduler.apply(event(object, 2), NOW);
+    }
+    let mut rebuilt = scheduler.empty();
+    for object in objects.iter().rev().chain(queue().iter().rev()) {
+        rebuilt.apply(event(object, 2), NOW);
+    }
+    assert_eq!(rebuilt.fingerprint(), scheduler.fingerprint());
+    let mut without = scheduler.empty();
+    for object in &queue() {
+        without.apply(event(object, 2), NOW);
+    }
+    assert_ne!(without.fingerprint(), scheduler.fingerprint());
+}
