@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Limits;
+use super::{Limits, pool::ClientClass};
 
 /// How long an idle connection may take to close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -21,6 +21,7 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The activity of a connection, shared by the accept loop, the connection and its requests.
 pub(super) struct Connection {
     activity: Mutex<Activity>,
+    class: Mutex<ClientClass>,
     evicted: CancellationToken,
 }
 
@@ -36,7 +37,15 @@ struct Activity {
 impl Connection {
     pub(super) fn new() -> Self {
         let activity = Activity { in_progress: BTreeMap::new(), requests: 0, since: Instant::now() };
-        Self { activity: Mutex::new(activity), evicted: CancellationToken::new() }
+        Self { activity: Mutex::new(activity), class: Mutex::default(), evicted: CancellationToken::new() }
+    }
+
+    pub(super) fn class(&self) -> ClientClass {
+        *self.class.lock()
+    }
+
+    pub(super) fn set_class(&self, class: ClientClass) {
+        *self.class.lock() = class;
     }
 
     /// Marks a request as in progress until the guard is dropped.
@@ -63,7 +72,11 @@ impl Connection {
     pub(super) async fn idle_too_long(&self, limits: &Limits) {
         passed(|now| {
             let has_had_request = self.activity.lock().requests > 0;
-            let timeout = if has_had_request { limits.idle_timeout } else { limits.header_timeout };
+            let timeout = match self.class() {
+                ClientClass::Known | ClientClass::Privileged => limits.known_idle_timeout,
+                ClientClass::Unknown if has_had_request => limits.idle_timeout,
+                ClientClass::Unknown => limits.header_timeout,
+            };
             self.idle_since().unwrap_or(now) + timeout
         })
         .await;
@@ -89,10 +102,6 @@ impl Connection {
     /// Closes the connection in favour of a new one.
     pub(super) fn evict(&self) {
         self.evicted.cancel();
-    }
-
-    pub(super) fn is_evicted(&self) -> bool {
-        self.evicted.is_cancelled()
     }
 
     /// Resolves when the connection is to be closed in favour of a new one.

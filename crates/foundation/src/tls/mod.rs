@@ -2,15 +2,16 @@
 //!
 //! Every wait for a client has a deadline: the handshake, the first request, the next request, the reply to a
 //! keep-alive ping, the requests in progress when the server stops, and, if the limits say so, any request. The
-//! number of connections is bounded. When all are taken, a new client replaces the one that has been idle for
-//! longest, or one whose request takes longer than allowed; only if there is none it is refused, at once.
+//! number of connections is bounded, apart for clients that the service knows. When all are taken, a new client
+//! replaces the one that has been idle for longest, or one whose request takes longer than allowed; only if there is
+//! none it is refused, at once.
 
 mod connection;
+mod pool;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::HashMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -30,20 +31,30 @@ use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::{Id, JoinSet},
+    task::JoinSet,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use connection::{Connection, TrackedBody};
+pub use pool::{Client, ClientClass};
+use pool::{Connections, Slot};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How much of a response waits for a client that does not read, per connection of HTTP/1 and per request of HTTP/2.
+/// Also the most that HTTP/1 reads of the headers of a request.
+const SEND_BUFFER: usize = 128 << 10;
 
 /// How long a server waits for its clients, and how much they may use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Connections at a time of clients that the service does not know.
     pub connections: usize,
+    /// Connections at a time of clients that it knows, apart from those.
+    pub known_connections: usize,
+    /// Connections at a time of clients that must get in whatever the others do.
+    pub privileged_connections: usize,
     /// Requests at a time on an HTTP/2 connection.
     pub streams: u32,
     /// Bytes of the headers of an HTTP/2 request.
@@ -54,6 +65,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// From the end of a request to the complete headers of the next.
     pub idle_timeout: Duration,
+    /// The same for a client that the service knows, also before its first request.
+    pub known_idle_timeout: Duration,
     /// From the headers of a request to the last of its response; `None` where responses may take forever.
     pub request_timeout: Option<Duration>,
     /// Between keep-alive pings on an HTTP/2 connection.
@@ -68,6 +81,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 512,
+            known_connections: 0,
+            privileged_connections: 0,
             // Go's HTTP/2 server allows as many.
             streams: 250,
             header_bytes: 64 << 10,
@@ -76,6 +91,7 @@ impl Default for Limits {
             // Longer than the 90 seconds after which Go's clients close idle connections: a connection that the
             // client closes cannot break a request.
             idle_timeout: Duration::from_mins(2),
+            known_idle_timeout: Duration::from_mins(2),
             request_timeout: None,
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(15),
@@ -89,6 +105,8 @@ impl Default for Limits {
 pub struct Peer<'a> {
     /// Its address.
     pub address: SocketAddr,
+    /// To be told what the service learns of it.
+    pub client: &'a Client,
     /// The certificates it presented, its own first; verified by the TLS configuration.
     pub certificates: &'a [CertificateDer<'static>],
 }
@@ -130,34 +148,39 @@ pub async fn serve<F, S, B>(
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let server = Arc::new(Server {
         acceptor: TlsAcceptor::from(Arc::new(tls)),
-        limits,
+        limits: limits.clone(),
         service,
         draining: CancellationToken::new(),
     });
-    let mut connections = Connections::default();
+    let connections = Arc::new(Connections::new(limits));
+    // Dropping them closes all.
+    let mut tasks = JoinSet::new();
     tokio::pin!(stop);
     loop {
         tokio::select! {
             () = &mut stop => break,
-            Some(ended) = connections.tasks.join_next_with_id() => connections.ended(ended),
-            (stream, address) = accept(&listener) => {
-                if let Some(connection) = connections.admit(&server.limits) {
-                    let serving = Arc::clone(&server).run(stream, address, Arc::clone(&connection));
-                    connections.add(connection, serving);
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!("a connection failed: {error}");
+                }
+            }
+            (stream, address) = accept(&listener, &connections) => {
+                if let Some(slot) = connections.admit() {
+                    tasks.spawn(Arc::clone(&server).run(stream, address, Arc::new(slot)));
                 }
             }
         }
     }
     drop(listener);
     server.draining.cancel();
-    let drained = async { while connections.tasks.join_next().await.is_some() {} };
+    let drained = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(server.limits.drain_timeout, drained).await.is_err() {
-        tracing::warn!("closing {} connections with requests in progress", connections.tasks.len());
+        tracing::warn!("closing {} connections with requests in progress", tasks.len());
     }
 }
 
 /// The next connection.
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn accept(listener: &TcpListener, connections: &Connections) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
@@ -167,61 +190,12 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
                 return (stream, address);
             }
             Err(error) => {
-                // Out of file descriptors or the like, which takes a moment to pass.
+                // Out of file descriptors or the like. Closing others takes a moment.
                 tracing::warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                connections.relieve();
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
-    }
-}
-
-/// The open connections. Dropping them closes all.
-#[derive(Default)]
-struct Connections {
-    tasks: JoinSet<()>,
-    open: HashMap<Id, Arc<Connection>>,
-}
-
-impl Connections {
-    /// Makes room for a new connection; `None` if all are busy.
-    fn admit(&self, limits: &Limits) -> Option<Arc<Connection>> {
-        let limit = limits.connections;
-        let staying = || self.open.values().filter(|connection| !connection.is_evicted());
-        if self.open.len() >= limit && staying().count() >= limit {
-            let idle = staying().filter_map(|connection| Some((connection.idle_since()?, connection)));
-            let overdue = staying().filter_map(|connection| {
-                let (since, timeout) = connection.busy_since().zip(limits.request_timeout)?;
-                (since.elapsed() > timeout).then_some((since, connection))
-            });
-            let longest =
-                idle.min_by_key(|(since, _)| *since).or_else(|| overdue.min_by_key(|(since, _)| *since));
-            let Some((since, longest)) = longest else {
-                tracing::warn!("refused a connection: all {limit} have requests in progress");
-                return None;
-            };
-            tracing::debug!(
-                "closing a connection in favour of a new one, {:?} after its last progress",
-                since.elapsed()
-            );
-            longest.evict();
-        }
-        Some(Arc::new(Connection::new()))
-    }
-
-    fn add(&mut self, connection: Arc<Connection>, task: impl Future<Output = ()> + Send + 'static) {
-        let id = self.tasks.spawn(task).id();
-        self.open.insert(id, connection);
-    }
-
-    fn ended(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
-        let id = match ended {
-            Ok((id, ())) => id,
-            Err(error) => {
-                tracing::error!("a connection failed: {error}");
-                error.id()
-            }
-        };
-        self.open.remove(&id);
     }
 }
 
@@ -242,7 +216,8 @@ where
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
-    async fn run(self: Arc<Self>, stream: TcpStream, address: SocketAddr, connection: Arc<Connection>) {
+    async fn run(self: Arc<Self>, stream: TcpStream, address: SocketAddr, slot: Arc<Slot>) {
+        let connection = Arc::clone(&slot.connection);
         let handshake = tokio::time::timeout(self.limits.handshake_timeout, self.acceptor.accept(stream));
         let stream = tokio::select! {
             () = self.draining.cancelled() => return,
@@ -253,12 +228,18 @@ where
                 Err(_) => return tracing::debug!("TLS handshake timed out"),
             },
         };
-        self.serve(stream, address, &connection).await;
+        self.serve(stream, address, &connection, &Client::new(slot)).await;
     }
 
-    async fn serve(&self, stream: TlsStream<TcpStream>, address: SocketAddr, connection: &Arc<Connection>) {
+    async fn serve(
+        &self,
+        stream: TlsStream<TcpStream>,
+        address: SocketAddr,
+        connection: &Arc<Connection>,
+        client: &Client,
+    ) {
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        let service = (self.service)(Peer { address, certificates });
+        let service = (self.service)(Peer { address, client, certificates });
         let tracked = Arc::clone(connection);
         let service = service_fn(move |request| {
             let in_progress = tracked.begin_request();
@@ -285,12 +266,13 @@ where
     fn http(&self) -> auto::Builder<TokioExecutor> {
         let mut http = auto::Builder::new(TokioExecutor::new());
         // hyper cannot tell an idle connection from slow headers; `Connection::idle_too_long` covers both.
-        http.http1().timer(TokioTimer::new()).header_read_timeout(None);
+        http.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(SEND_BUFFER);
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(self.limits.ping_interval)
             .keep_alive_timeout(self.limits.ping_timeout)
             .max_concurrent_streams(self.limits.streams)
+            .max_send_buf_size(SEND_BUFFER)
             .max_header_list_size(self.limits.header_bytes);
         http
     }

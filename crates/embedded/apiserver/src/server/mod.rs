@@ -10,7 +10,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response, header};
 use hyper::{body::Incoming, service::service_fn};
-use quintet_foundation::tls::{self, Peer};
+use quintet_foundation::tls::{self, Client, ClientClass, Peer};
 use rustls::{RootCertStore, ServerConfig, crypto::aws_lc_rs, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use tokio::net::TcpListener;
@@ -18,7 +18,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::{
     api::Api,
-    auth::{Caller, tokens},
+    auth::{Caller, MASTERS, UNAUTHENTICATED, tokens},
     encoding::response,
     request::{body::ResponseBody, content_type::ContentType},
     status::Failure,
@@ -26,9 +26,19 @@ use crate::{
 use certificates::Authority;
 use limits::RequestLimits;
 
-/// Connections at a time; every kubectl is one, every controller a few.
+/// Connections at a time of clients with credentials; every kubectl is one, every controller a few.
 const CONNECTIONS: usize = 4096;
-/// A connection without a request for this long is closed; so is one whose headers take as long.
+/// Connections at a time of clients without, or of which nothing is known yet.
+const UNKNOWN_CONNECTIONS: usize = 512;
+/// Connections at a time of administrators, so that nobody else can take all.
+const ADMIN_CONNECTIONS: usize = 512;
+/// Files that are not connections of clients: the store, webhooks, connections that are being closed.
+const OTHER_FILES: usize = 256;
+/// Clients send their first request as soon as they are connected.
+const FIRST_REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+/// A client without credentials, such as a health check, connects again.
+const UNKNOWN_IDLE_DEADLINE: Duration = Duration::from_secs(30);
+/// A connection of a known client without a request for this long is closed.
 const IDLE_DEADLINE: Duration = Duration::from_mins(5);
 const TOO_MANY: &str = "Too many requests, please try again later.\n";
 /// How long requests in progress may take when the server stops.
@@ -88,23 +98,45 @@ pub async fn serve(api: Api, listener: TcpListener, tls: ServerConfig) {
     let stop = api.stopping().clone();
     let service = move |peer: Peer<'_>| {
         let known = peer.certificates.first().and_then(caller_of).map(Arc::new);
-        let (api, requests) = (api.clone(), Arc::clone(&requests));
+        if let Some(caller) = &known {
+            identify(peer.client, caller);
+        }
+        let (api, requests, client) = (api.clone(), Arc::clone(&requests), peer.client.clone());
         service_fn(move |request| {
             let (api, known, requests) = (api.clone(), known.clone(), Arc::clone(&requests));
+            let client = client.clone();
             async move {
-                let response = respond(&api, &requests, known.as_deref(), request).await;
+                let response = respond(&api, &requests, (&client, known.as_deref()), request).await;
                 Ok::<_, Infallible>(response)
             }
         })
     };
-    let limits = tls::Limits {
-        connections: CONNECTIONS,
-        header_timeout: IDLE_DEADLINE,
-        idle_timeout: IDLE_DEADLINE,
+    let limits = connection_limits(quintet_foundation::files::raise_limit());
+    tls::serve(listener, tls, limits, service, stop.cancelled_owned()).await;
+}
+
+/// How many connections there may be, if so many files may be open.
+fn connection_limits(files: u64) -> tls::Limits {
+    let files = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES).max(8);
+    tls::Limits {
+        connections: UNKNOWN_CONNECTIONS.min(files / 8),
+        known_connections: CONNECTIONS.min(files / 2),
+        privileged_connections: ADMIN_CONNECTIONS.min(files / 8),
+        header_timeout: FIRST_REQUEST_DEADLINE,
+        idle_timeout: UNKNOWN_IDLE_DEADLINE,
+        known_idle_timeout: IDLE_DEADLINE,
         drain_timeout: DRAIN,
         ..tls::Limits::default()
-    };
-    tls::serve(listener, tls, limits, service, stop.cancelled_owned()).await;
+    }
+}
+
+/// Counts a connection among those of clients like this caller.
+fn identify(client: &Client, caller: &Caller) {
+    if caller.is_in(MASTERS) {
+        client.identify(ClientClass::Privileged);
+    } else if !caller.is_in(UNAUTHENTICATED) {
+        client.identify(ClientClass::Known);
+    }
 }
 
 /// Who a client certificate is of: its common name is the user, its organizations are the groups.
@@ -137,7 +169,7 @@ fn authenticate(
 async fn respond(
     api: &Api,
     limits: &RequestLimits,
-    certificate: Option<&Caller>,
+    (client, certificate): (&Client, Option<&Caller>),
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
     let version = request.version();
@@ -145,6 +177,7 @@ async fn respond(
         Ok(caller) => caller,
         Err(failure) => return unread(version, &failure),
     };
+    identify(client, &caller);
     let Ok(_room) = limits.admit(&caller, &request) else { return too_many() };
     let (parts, body) = request.into_parts();
     let permitted = match api.permit(&parts, caller) {
