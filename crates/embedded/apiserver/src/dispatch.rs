@@ -13,11 +13,14 @@ use crate::{
     aggregation,
     api::Api,
     auth::{
-        Caller,
+        Caller, MASTERS,
         permit::{self, Permitted},
     },
     compression, decode, discovery,
-    encoding::response::{self, Representation},
+    encoding::{
+        list,
+        response::{self, Representation},
+    },
     faults::Injected,
     request::{
         body::ResponseBody,
@@ -307,7 +310,8 @@ impl Call<'_> {
                     options.since = Since::Exactly(rv);
                 }
                 let page = verbs::list::list(&context, &options).await?;
-                response::list(&self.api, &resource, page, wanted).await
+                let is_privileged = self.caller.is_in(MASTERS);
+                list::list(&self.api, &resource, page, wanted, is_privileged).await
             }
             "watch" => {
                 let options = ListOptions::parse(&self.query, true)?;

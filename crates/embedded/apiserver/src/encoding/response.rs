@@ -17,7 +17,7 @@ use crate::{
     resources::Resource,
     status::Failure,
     store::Entry,
-    verbs::{Output, list::Page},
+    verbs::Output,
 };
 
 /// Plain JSON of whole objects.
@@ -224,97 +224,6 @@ pub(crate) async fn object(
         }
     };
     value(code, &object, wanted)
-}
-
-/// A page of a list as a response.
-pub(crate) async fn list(
-    api: &Api,
-    resource: &Resource,
-    page: Page,
-    wanted: Representation,
-) -> Result<Response<ResponseBody>, Failure> {
-    let is_custom = resource.as_custom().is_some();
-    if wanted.accepted == PLAIN
-        && !wanted.is_pretty
-        && page.entries.iter().all(|(_, entry)| Api::reads_raw(resource, entry))
-    {
-        return Ok(with_body(200, ContentType::Json, list_json(resource, &page, is_custom)));
-    }
-    let mut items = Vec::with_capacity(page.entries.len());
-    for (_, entry) in &page.entries {
-        items.push(api.load(resource, entry).await?);
-    }
-    let mut metadata = json!({"resourceVersion": page.rv.to_string()});
-    if let Some(metadata) = metadata.as_object_mut() {
-        if let Some(token) = page.continue_token {
-            metadata.insert("continue".into(), token.into());
-        }
-        if let Some(remaining) = page.remaining {
-            metadata.insert("remainingItemCount".into(), remaining.into());
-        }
-    }
-    let shown = match wanted.accepted.view {
-        View::Whole => {
-            if !is_custom {
-                for item in items.iter_mut().filter_map(Value::as_object_mut) {
-                    item.remove("kind");
-                    item.remove("apiVersion");
-                }
-            }
-            json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items})
-        }
-        View::Metadata { is_list: true } => {
-            let items: Vec<Value> = items.iter().map(partial_metadata).collect();
-            // Kubernetes has `null` for none here, and clients have to live with it.
-            let items = if items.is_empty() { Value::Null } else { Value::from(items) };
-            json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
-        }
-        View::Metadata { is_list: false } => {
-            return Err(Failure::new(
-                406,
-                "NotAcceptable",
-                format!(
-                    "you requested PartialObjectMetadata, but the requested object is a list ({})",
-                    resource.list_kind
-                ),
-            ));
-        }
-        View::Table => model::table(resource, &items, &metadata, wanted.include, true, api.now()),
-    };
-    value(200, &shown, wanted)
-}
-
-/// A list of plain JSON, straight from the stored bytes.
-fn list_json(resource: &Resource, page: &Page, is_custom: bool) -> Vec<u8> {
-    let size: usize = page.entries.iter().map(|(_, entry)| entry.body.len() + 128).sum();
-    let mut out = Vec::with_capacity(size + 256);
-    let mut metadata = format!(r#"{{"resourceVersion":"{}""#, page.rv);
-    if let Some(token) = &page.continue_token {
-        let part = format!(r#","continue":"{token}""#);
-        metadata += &part;
-    } else if is_custom {
-        metadata.push_str(r#","continue":"""#);
-    }
-    if let Some(remaining) = page.remaining {
-        let part = format!(r#","remainingItemCount":{remaining}"#);
-        metadata += &part;
-    }
-    out.extend_from_slice(
-        format!(
-            r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata}}},"items":["#,
-            resource.list_kind, resource.api_version
-        )
-        .as_bytes(),
-    );
-    let type_meta = is_custom.then_some((&*resource.api_version, &*resource.kind));
-    for (index, (_, entry)) in page.entries.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        entry.write_json(&mut out, type_meta);
-    }
-    out.extend_from_slice(b"]}\n");
-    out
 }
 
 /// Longest text of all warnings together before each is cut.

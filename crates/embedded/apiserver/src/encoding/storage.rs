@@ -25,24 +25,38 @@ impl Api {
             && entry.epoch == resource.epoch
     }
 
-    /// A stored object in the version of a resource.
-    pub(crate) async fn load(&self, resource: &Resource, entry: &Entry) -> Result<Value, Failure> {
+    /// Whether a reader of this resource gets what a webhook or the like makes of a stored object.
+    pub(crate) fn needs_conversion(resource: &Resource, entry: &Entry) -> bool {
+        resource.as_custom().is_some() && entry.version != resource.version
+    }
+
+    /// A stored object in the version of a resource; as it is stored if that needs conversion.
+    pub(crate) fn load_unconverted(resource: &Resource, entry: &Entry) -> Result<Value, Value> {
         let group = resource.storage_api_version.split_once('/').map_or("", |(group, _)| group);
         let stored = crate::resources::api_version(group, &entry.version);
-        let object = entry.to_value(&stored, &resource.kind);
+        let mut object = entry.to_value(&stored, &resource.kind);
         match resource.as_custom() {
             None => Ok(model::convert_built_in(resource, object)),
+            Some(_) if Self::needs_conversion(resource, entry) => Err(object),
             Some(custom) => {
-                let mut object = if stored == *resource.api_version {
-                    object
-                } else {
-                    crd::conversion::convert(self, custom, object, &resource.api_version).await?
-                };
-                if entry.epoch != resource.epoch || stored != *resource.api_version {
+                if entry.epoch != resource.epoch {
                     model::refresh_custom(custom, &mut object);
                 }
                 Ok(object)
             }
+        }
+    }
+
+    /// A stored object in the version of a resource.
+    pub(crate) async fn load(&self, resource: &Resource, entry: &Entry) -> Result<Value, Failure> {
+        match (Self::load_unconverted(resource, entry), resource.as_custom()) {
+            (Err(object), Some(custom)) => {
+                let converted = crd::conversion::convert(self, custom, object, &resource.api_version);
+                let mut object = converted.await?;
+                model::refresh_custom(custom, &mut object);
+                Ok(object)
+            }
+            (Ok(object) | Err(object), _) => Ok(object),
         }
     }
 

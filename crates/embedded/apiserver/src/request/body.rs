@@ -14,7 +14,9 @@ use http_body::{Body, Frame, SizeHint};
 pub enum ResponseBody {
     /// All of it; `None` once it was sent.
     Whole(Option<Bytes>),
-    /// Pieces, until the stream ends.
+    /// A long body, in pieces that are made as they are sent. At empty ones, the sender lets others have their turn.
+    Chunked(Box<dyn Iterator<Item = Bytes> + Send>),
+    /// Pieces as they happen, until the stream ends.
     Stream(BoxStream<'static, Bytes>),
 }
 
@@ -34,6 +36,7 @@ impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Whole(bytes) => f.debug_tuple("Whole").field(&bytes.as_ref().map(Bytes::len)).finish(),
+            Self::Chunked(_) => f.write_str("Chunked"),
             Self::Stream(_) => f.write_str("Stream"),
         }
     }
@@ -49,6 +52,14 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Chunked(pieces) => match pieces.next() {
+                // Making a piece takes its time, in which others wait.
+                Some(bytes) if bytes.is_empty() => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                piece => Poll::Ready(piece.map(|bytes| Ok(Frame::data(bytes)))),
+            },
             Self::Stream(pieces) => {
                 pieces.poll_next_unpin(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
             }
@@ -62,7 +73,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
-            Self::Stream(_) => SizeHint::default(),
+            Self::Chunked(_) | Self::Stream(_) => SizeHint::default(),
         }
     }
 }

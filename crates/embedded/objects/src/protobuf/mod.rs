@@ -94,12 +94,42 @@ fn decode_at(bytes: &[u8], fallback: Option<(&str, &str)>, depth: usize) -> Resu
 
 /// Writes an object of a built-in kind in its envelope.
 pub fn encode(object: &Value) -> Result<Vec<u8>, ProtobufError> {
+    let (api_version, kind, schema) = typed(object)?;
+    let raw = encode::message(schema, object, 0)?;
+    Ok(envelope(api_version, kind, &raw))
+}
+
+/// The version, kind and type of an object.
+fn typed(object: &Value) -> Result<(&str, &str, &'static Type), ProtobufError> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let schema = find(api_version, kind)
         .ok_or_else(|| ProtobufError::Unknown { api_version: api_version.into(), kind: kind.into() })?;
-    let raw = encode::message(schema, object, 0)?;
-    Ok(envelope(api_version, kind, &raw))
+    Ok((api_version, kind, schema))
+}
+
+/// The field of the items in every list.
+const ITEMS: u32 = 2;
+
+/// What follows the items of a list: an empty content encoding and content type.
+pub const LIST_TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
+
+/// Writes what precedes the items of a list, if those take `length` bytes. The list has a kind and metadata.
+pub fn encode_list_head(list: &Value, length: usize) -> Result<Vec<u8>, ProtobufError> {
+    let (api_version, kind, schema) = typed(list)?;
+    let before = encode::message(schema, list, 0)?;
+    let mut unknown = Writer::default();
+    unknown.bytes(1, &type_meta(api_version, kind));
+    unknown.length(2, before.len() + length);
+    Ok([&MAGIC, unknown.finish().as_slice(), &before].concat())
+}
+
+/// Writes one item of a list, which has a kind.
+pub fn encode_list_item(item: &Value) -> Result<Vec<u8>, ProtobufError> {
+    let (_, _, schema) = typed(item)?;
+    let mut writer = Writer::default();
+    writer.bytes(ITEMS, &encode::message(schema, item, 0)?);
+    Ok(writer.finish())
 }
 
 /// One event of a watch: a length of four bytes, and a bare WatchEvent with the enveloped object inside.
@@ -122,12 +152,16 @@ pub fn is_supported(api_version: &str, kind: &str) -> bool {
     find(api_version, kind).is_some()
 }
 
-fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+fn type_meta(api_version: &str, kind: &str) -> Vec<u8> {
     let mut meta = Writer::default();
     meta.bytes(1, api_version.as_bytes());
     meta.bytes(2, kind.as_bytes());
+    meta.finish()
+}
+
+fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let mut unknown = Writer::default();
-    unknown.bytes(1, &meta.finish());
+    unknown.bytes(1, &type_meta(api_version, kind));
     unknown.bytes(2, raw);
     unknown.bytes(3, b"");
     unknown.bytes(4, b"");

@@ -138,8 +138,13 @@ impl Writer {
     }
 
     pub(super) fn bytes(&mut self, number: u32, bytes: &[u8]) {
-        self.raw_varint(u64::from(number) << 3 | 2);
-        self.raw_varint(bytes.len() as u64);
+        self.length(number, bytes.len());
         self.out.extend_from_slice(bytes);
+    }
+
+    /// The beginning of a field with so many bytes, which follow.
+    pub(super) fn length(&mut self, number: u32, length: usize) {
+        self.raw_varint(u64::from(number) << 3 | 2);
+        self.raw_varint(length as u64);
     }
 }

@@ -79,6 +79,24 @@ fn watch_events_are_framed() {
 }
 
 #[test]
+fn a_list_in_parts_is_the_list() {
+    let item = |name: &str| json!({ "metadata": { "name": name }, "data": { "k": "v".repeat(200) } });
+    let mut list =
+        json!({ "apiVersion": "v1", "kind": "ConfigMapList", "metadata": { "resourceVersion": "7" } });
+    let head_of = list.clone();
+    list["items"] = json!([item("a"), item("b")]);
+    let items = ["a", "b"].map(|name| {
+        let mut item = item(name);
+        item["apiVersion"] = json!("v1");
+        item["kind"] = json!("ConfigMap");
+        encode_list_item(&item).unwrap()
+    });
+    let items = items.concat();
+    let head = encode_list_head(&head_of, items.len()).unwrap();
+    assert_eq!([head.as_slice(), &items, &LIST_TAIL].concat(), encode(&list).unwrap());
+}
+
+#[test]
 fn malformed_bytes_are_errors() {
     assert_eq!(decode(b"{}", None), Err(ProtobufError::Magic));
     assert!(matches!(decode(b"k8s\0", None), Err(ProtobufError::Unknown { .. })));

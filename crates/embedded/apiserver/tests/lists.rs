@@ -1,0 +1,124 @@
+//! Long lists: what slow readers cost.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use process::ServerProcess;
+use quintet_apiserver::{
+    Api,
+    store::{Expect, Put, Write},
+};
+use serde_json::{Value, json};
+use support::{admin, api, send_as};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Stores config maps of so many bytes each.
+async fn fill(api: &Api, count: usize, size: usize) {
+    for number in 0..count {
+        let name = format!("map-{number}");
+        let metadata = json!({"name": name, "namespace": "default", "uid": name});
+        let object = json!({"metadata": metadata, "data": {"text": "yes: no\n".repeat(size / 8)}});
+        let write = Write {
+            bucket: "core/configmaps".into(),
+            key: format!("default/{name}").into(),
+            expect: Expect::Absent,
+            put: Some(Put::new("v1".into(), &object, 0)),
+            parents: Vec::new(),
+        };
+        api.store().write(write).await.unwrap();
+    }
+}
+
+const OBJECTS: usize = 1000;
+const LIST_MEGABYTES: usize = 80;
+
+#[test]
+fn server_process() {
+    process::serve_if_asked(async |api: &Api| fill(api, OBJECTS, (LIST_MEGABYTES << 20) / OBJECTS).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forty_stalled_readers_of_a_long_list_share_its_memory() {
+    let server = ServerProcess::start(4096);
+    let admin = server.connector(true);
+    let (before, _) = server.memory();
+    let accepted = [
+        "application/json",
+        "application/vnd.kubernetes.protobuf",
+        "application/json",
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "application/json",
+        "application/yaml",
+        "application/json",
+        "application/json",
+    ];
+    let mut readers = Vec::new();
+    for accept in accepted.iter().cycle().take(40) {
+        let mut reader = server.connect(&admin).await.unwrap();
+        let line = format!("GET {MAPS}?includeObject=Object HTTP/1.1\r\nhost: localhost");
+        reader.write_all(format!("{line}\r\naccept: {accept}\r\n\r\n").as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        reader.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200", "{accept}");
+        readers.push(reader);
+    }
+    let (after, peak) = server.memory();
+    let megabytes = |bytes: u64| bytes >> 20;
+    let shown = [before, after, peak].map(megabytes);
+    assert!(megabytes(before) > LIST_MEGABYTES as u64, "the objects are there: {shown:?}");
+    assert!(megabytes(peak) < 400, "megabytes before, after and at the peak: {shown:?}");
+    // A reader that goes on gets all of it.
+    let mut text = Vec::new();
+    let mut reader = readers.swap_remove(0);
+    while !text.ends_with(b"\r\n0\r\n\r\n") {
+        let length = reader.read_buf(&mut text).await.unwrap();
+        assert!(length > 0, "cut off after {} bytes", text.len());
+    }
+    assert!(text.len() > LIST_MEGABYTES << 20, "{} bytes", text.len());
+}
+
+#[tokio::test]
+async fn a_long_list_is_the_same_in_every_format_as_a_short_one() {
+    let api = api().await;
+    fill(&api, 20, 40 << 10).await;
+    let get = async |accept: &str, query: &str| {
+        let request = http::Request::get(format!("{MAPS}{query}")).header("accept", accept);
+        let reply = send_as(&api, admin(), request.body(bytes::Bytes::new()).unwrap()).await;
+        assert_eq!(reply.code, 200);
+        reply.bytes
+    };
+    let json = |bytes: &[u8]| -> Value { serde_json::from_slice(bytes).unwrap() };
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    // All pages with few enough objects to be encoded at once.
+    let mut pages = [Vec::new(), Vec::new()];
+    for (accept, field, found) in [("application/json", "items", 0), (table, "rows", 1)] {
+        let mut token = String::new();
+        loop {
+            let page = json(&get(accept, &format!("?limit=3&continue={token}")).await);
+            pages[found].extend(page[field].as_array().unwrap().iter().cloned());
+            token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            if token.is_empty() {
+                break;
+            }
+        }
+    }
+    let [items, rows] = pages;
+    assert_eq!(items.len(), 21, "with the certificate of the cluster");
+    let list = json(&get("application/json", "").await);
+    assert_eq!(list["items"], json!(items));
+    assert_eq!(json(&get("application/json", "?pretty=true").await), list);
+    let yaml = get("application/yaml", "").await;
+    assert_eq!(serde_saphyr::from_str::<Value>(std::str::from_utf8(&yaml).unwrap()).unwrap(), list);
+    let protobuf = get("application/vnd.kubernetes.protobuf", "").await;
+    let read = quintet_objects::protobuf::decode(&protobuf, None).unwrap();
+    assert_eq!((&read["items"], &read["kind"]), (&list["items"], &json!("ConfigMapList")));
+    let shown = json(&get(table, "").await);
+    assert_eq!(shown["kind"], "Table");
+    // The first one has an age, which may have changed.
+    assert_eq!(shown["rows"].as_array().unwrap()[1..], rows[1..]);
+    assert_eq!(shown["columnDefinitions"][0]["name"], "Name");
+}
