@@ -1,6 +1,14 @@
 //! The columns of built-in kinds, and how to fill those of them that are more than a word.
 
+macro_rules! columns {
+    ($($column:expr),* $(,)?) => {{
+        const COLUMNS: &[Column] = &[$($column),*];
+        COLUMNS
+    }};
+}
+
 mod cluster;
+mod infrastructure;
 mod network;
 mod storage;
 mod workload;
@@ -34,15 +42,12 @@ const fn count(name: &'static str) -> Column {
     Column { name, kind: "integer", priority: 0 }
 }
 
-const fn wide(name: &'static str) -> Column {
-    Column { name, kind: "string", priority: 1 }
+const fn flag(name: &'static str) -> Column {
+    Column { name, kind: "boolean", priority: 0 }
 }
 
-macro_rules! columns {
-    ($($column:expr),* $(,)?) => {{
-        const COLUMNS: &[Column] = &[$($column),*];
-        COLUMNS
-    }};
+const fn wide(name: &'static str) -> Column {
+    Column { name, kind: "string", priority: 1 }
 }
 
 /// The columns of a kind, and how to fill them.
@@ -395,7 +400,9 @@ fn smaller(kind: &Kind) -> (&'static [Column], Cells) {
                 vec![name(object), json!(state), born(object, now)]
             })
         }
-        _ => (columns![col("Name"), col("Age")], |object, now| vec![name(object), born(object, now)]),
+        _ => infrastructure::columns(kind).unwrap_or((columns![col("Name"), col("Age")], |object, now| {
+            vec![name(object), born(object, now)]
+        })),
     }
 }
 

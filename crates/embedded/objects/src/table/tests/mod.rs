@@ -99,6 +99,177 @@ fn every_kind_has_as_many_cells_as_columns() {
     }
 }
 
+/// Cells as `pkg/printers/internalversion` of Kubernetes 1.36 makes them.
+#[test]
+fn kinds_that_programs_read_have_the_columns_of_kubernetes() {
+    let metadata = json!({ "name": "n", "creationTimestamp": "2026-01-02T00:00:00Z" });
+    let rows = [
+        (
+            "",
+            "PodTemplate",
+            json!({ "template": { "metadata": { "labels": { "a": "b" } },
+            "spec": { "containers": [{ "name": "c", "image": "i" }] } } }),
+            "Name,Containers,Images,Pod Labels",
+            json!(["n", "c", "i", "a=b"]),
+        ),
+        (
+            "apps",
+            "ControllerRevision",
+            json!({ "revision": 3, "metadata": { "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true }] } }),
+            "Name,Controller,Revision,Age",
+            json!(["n", "statefulset.apps/web", 3, "10m"]),
+        ),
+        (
+            "certificates.k8s.io",
+            "CertificateSigningRequest",
+            json!({
+            "spec": { "signerName": "s", "username": "u", "expirationSeconds": 86400 },
+            "status": { "certificate": "YQ==", "conditions": [{ "type": "Approved" }] } }),
+            "Name,Age,SignerName,Requestor,RequestedDuration,Condition",
+            json!(["n", "10m", "s", "u", "24h", "Approved,Issued"]),
+        ),
+        (
+            "networking.k8s.io",
+            "IngressClass",
+            json!({ "spec": { "controller": "c",
+            "parameters": { "apiGroup": "k8s.example.com", "kind": "P", "name": "x" } } }),
+            "Name,Controller,Parameters,Age",
+            json!(["n", "c", "P.k8s.example.com/x", "10m"]),
+        ),
+        (
+            "networking.k8s.io",
+            "IPAddress",
+            json!({ "spec": {
+            "parentRef": { "resource": "services", "namespace": "default", "name": "kubernetes" } } }),
+            "Name,ParentRef",
+            json!(["n", "services/default/kubernetes"]),
+        ),
+        (
+            "networking.k8s.io",
+            "ServiceCIDR",
+            json!({ "spec": { "cidrs": ["10.96.0.0/12", "fd00::/108"] } }),
+            "Name,CIDRs,Age",
+            json!(["n", "10.96.0.0/12,fd00::/108", "10m"]),
+        ),
+        (
+            "storage.k8s.io",
+            "CSINode",
+            json!({ "spec": { "drivers": [{}, {}] } }),
+            "Name,Drivers,Age",
+            json!(["n", 2, "10m"]),
+        ),
+        (
+            "storage.k8s.io",
+            "CSIDriver",
+            json!({ "spec": { "volumeLifecycleModes": ["Persistent", "Ephemeral"],
+            "tokenRequests": [{ "audience": "a" }] } }),
+            "Name,AttachRequired,PodInfoOnMount,StorageCapacity,TokenRequests,RequiresRepublish,Modes,Age",
+            json!(["n", true, false, false, "a", false, "Persistent,Ephemeral", "10m"]),
+        ),
+        (
+            "storage.k8s.io",
+            "CSIStorageCapacity",
+            json!({ "storageClassName": "s", "capacity": "1Gi" }),
+            "Name,StorageClassName,Capacity",
+            json!(["n", "s", "1Gi"]),
+        ),
+        (
+            "storage.k8s.io",
+            "VolumeAttachment",
+            json!({ "status": { "attached": true },
+            "spec": { "attacher": "a", "nodeName": "node", "source": { "persistentVolumeName": "pv" } } }),
+            "Name,Attacher,PV,Node,Attached,Age",
+            json!(["n", "a", "pv", "node", true, "10m"]),
+        ),
+        (
+            "storage.k8s.io",
+            "VolumeAttributesClass",
+            json!({ "driverName": "d" }),
+            "Name,DriverName,Age",
+            json!(["n", "d", "10m"]),
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicy",
+            json!({ "spec": { "validations": [{}],
+            "paramKind": { "apiVersion": "v1", "kind": "ConfigMap" } } }),
+            "Name,Validations,ParamKind,Age",
+            json!(["n", 1, "v1/ConfigMap", "10m"]),
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding",
+            json!({ "spec": { "policyName": "p", "paramRef": { "name": "x" } } }),
+            "Name,PolicyName,ParamRef,Age",
+            json!(["n", "p", "*/x", "10m"]),
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "MutatingAdmissionPolicy",
+            json!({ "spec": { "mutations": [{}, {}] } }),
+            "Name,Mutations,ParamKind,Age",
+            json!(["n", 2, "<unset>", "10m"]),
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "MutatingAdmissionPolicyBinding",
+            json!({ "spec": { "policyName": "p",
+            "paramRef": { "selector": { "matchLabels": { "a": "b" } } } } }),
+            "Name,PolicyName,ParamRef,Age",
+            json!([
+                "n",
+                "p",
+                "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}",
+                "10m"
+            ]),
+        ),
+        (
+            "node.k8s.io",
+            "RuntimeClass",
+            json!({ "handler": "runc" }),
+            "Name,Handler,Age",
+            json!(["n", "runc", "10m"]),
+        ),
+        (
+            "resource.k8s.io",
+            "ResourceSlice",
+            json!({ "spec": { "nodeName": "node", "driver": "d", "pool": { "name": "p" } } }),
+            "Name,Node,Driver,Pool,Age",
+            json!(["n", "node", "d", "p", "10m"]),
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io",
+            "FlowSchema",
+            json!({
+            "spec": { "priorityLevelConfiguration": { "name": "l" }, "matchingPrecedence": 9000,
+                "distinguisherMethod": { "type": "ByUser" } },
+            "status": { "conditions": [{ "type": "Dangling", "status": "False" }] } }),
+            "Name,PriorityLevel,MatchingPrecedence,DistinguisherMethod,Age,MissingPL",
+            json!(["n", "l", 9000, "ByUser", "10m", "False"]),
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io",
+            "PriorityLevelConfiguration",
+            json!({ "spec": { "type": "Limited",
+            "limited": { "nominalConcurrencyShares": 30, "limitResponse": { "type": "Queue",
+                "queuing": { "queues": 64, "handSize": 6, "queueLengthLimit": 50 } } } } }),
+            "Name,Type,NominalConcurrencyShares,Queues,HandSize,QueueLengthLimit,Age",
+            json!(["n", "Limited", 30, 64, 6, 50, "10m"]),
+        ),
+    ];
+    for (group, kind, mut object, columns, cells) in rows {
+        for (field, value) in metadata.as_object().unwrap() {
+            object["metadata"][field] = value.clone();
+        }
+        let printer = of(group, kind);
+        let definitions = printer.definitions();
+        let names = definitions.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+        assert_eq!(names.collect::<Vec<_>>().join(","), columns, "{kind}");
+        assert_eq!(json!(printer.cells(&object, now())), cells, "{kind}");
+    }
+}
+
 #[test]
 fn custom_columns_follow_their_paths() {
     let printer = Printer::custom(&json!({ "additionalPrinterColumns": [
