@@ -122,3 +122,23 @@ async fn a_long_list_is_the_same_in_every_format_as_a_short_one() {
     assert_eq!(shown["rows"].as_array().unwrap()[1..], rows[1..]);
     assert_eq!(shown["columnDefinitions"][0]["name"], "Name");
 }
+
+#[tokio::test]
+async fn a_list_of_a_kind_that_does_not_change_cannot_be_continued_for_ever() {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    let api = api().await;
+    fill(&api, 3, 8).await;
+    let get = async |query: String| support::send(&api, "GET", &format!("{MAPS}?limit=2{query}"), None).await;
+    let token = |reply: &support::Reply| reply.body["metadata"]["continue"].as_str().unwrap().to_owned();
+    let first = get(String::new()).await;
+    let fresh = token(&first);
+    let rest = get(format!("&continue={fresh}")).await.expect(200);
+    assert_eq!(rest["items"].as_array().unwrap().len(), 2);
+    let mut aged: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(&fresh).unwrap()).unwrap();
+    let begun = aged["begun"].as_i64().expect("when the list began");
+    aged["begun"] = json!(begun - 301);
+    let expired = get(format!("&continue={}", URL_SAFE_NO_PAD.encode(aged.to_string()))).await;
+    assert_eq!((expired.code, &expired.body["reason"]), (410, &json!("Expired")));
+    let inconsistent = get(format!("&continue={}", token(&expired))).await.expect(200);
+    assert_eq!(inconsistent["items"], rest["items"], "the client may go on from the same key");
+}
