@@ -26,6 +26,7 @@ pub mod owners;
 pub mod platform;
 pub mod quantity;
 pub mod ray;
+pub mod schedule;
 pub mod schema;
 pub mod selector;
 

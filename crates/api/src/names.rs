@@ -2,12 +2,18 @@
 
 pub mod problems;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use sha1::{Digest as _, Sha1};
 
 /// The longest DNS label, and so the longest label value and Service name.
 pub const MAX_LABEL: usize = 63;
 /// The longest DNS subdomain, and so the longest name of most objects.
 pub const MAX_SUBDOMAIN: usize = 253;
+
+/// Letters and digits that never make a word, as Kubernetes uses for generated names.
+const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
 
 const BASE32_HEX: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
 
@@ -69,6 +75,21 @@ pub fn with_hash(prefix: &str, identity: &str, hash_length: usize, max: usize) -
     format!("{}-{hash}", head(prefix, max.saturating_sub(hash.len() + 1)))
 }
 
+/// Five characters that look random and depend on nothing but `source`.
+pub fn suffix(source: impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    source.hash(&mut hasher);
+    let mut rest = hasher.finish();
+    let alphabet = SUFFIX_ALPHABET.len() as u64;
+    (0..SUFFIX_LENGTH)
+        .map(|_| {
+            let index = usize::try_from(rest % alphabet).unwrap_or_default();
+            rest /= alphabet;
+            char::from(SUFFIX_ALPHABET.get(index).copied().unwrap_or(b'x'))
+        })
+        .collect()
+}
+
 /// The SHA-1 of some bytes in base 32 with the "extended hex" alphabet, 32 upper-case characters.
 pub fn base32_hash(bytes: &[u8]) -> String {
     let digest = Sha1::digest(bytes);
@@ -122,6 +143,15 @@ mod tests {
             assert!(!is_qualified_name(name), "{name}");
         }
         assert!(is_label_value("") && is_label_value("1.2") && !is_label_value("a/b"));
+    }
+
+    #[test]
+    fn suffixes_are_of_the_alphabet_and_repeatable() {
+        let one = suffix(("uid", 1));
+        assert_eq!(one.len(), 5);
+        assert!(one.bytes().all(|byte| SUFFIX_ALPHABET.contains(&byte)));
+        assert_eq!(one, suffix(("uid", 1)));
+        assert_ne!(one, suffix(("uid", 2)));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Names of the objects made for Ray clusters, shortened as by KubeRay's `utils.CheckName`: running clusters are
 //! found by these names.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use quintet_api::names::{head, tail};
+
+pub use quintet_api::names::suffix;
 
 /// A RayCluster's name leaves room for what is appended to it.
 pub const MAX_CLUSTER_NAME: usize = 53;
@@ -14,9 +14,6 @@ pub const MAX_CRON_JOB_NAME: usize = MAX_WORKLOAD_NAME - 11;
 
 /// Longest name of most objects made for a cluster.
 const MAX_OBJECT_NAME: usize = 50;
-/// Letters and digits that never make a word, as Kubernetes uses for generated names.
-const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX_LENGTH: usize = 5;
 
 /// The last 50 characters, made to begin with a letter. Upstream's `CheckName`.
 pub fn object_name(name: &str) -> String {
@@ -39,21 +36,6 @@ fn replace_first(text: &str, unfit: impl Fn(char) -> bool) -> String {
 /// What the names of a group's pods begin with: `<prefix>-head-` or `<prefix>-worker-`.
 pub fn pod_prefix(prefix: &str, node_type: &str) -> String {
     format!("{}-{node_type}-", head(prefix, MAX_OBJECT_NAME)).to_lowercase()
-}
-
-/// Five characters that look random and depend on nothing but `source`.
-pub fn suffix(source: impl Hash) -> String {
-    let mut hasher = DefaultHasher::new();
-    source.hash(&mut hasher);
-    let mut rest = hasher.finish();
-    let alphabet = SUFFIX_ALPHABET.len() as u64;
-    (0..SUFFIX_LENGTH)
-        .map(|_| {
-            let index = usize::try_from(rest % alphabet).unwrap_or_default();
-            rest /= alphabet;
-            char::from(SUFFIX_ALPHABET.get(index).copied().unwrap_or(b'x'))
-        })
-        .collect()
 }
 
 /// The head Service of a cluster, a RayJob or a RayService.
@@ -106,14 +88,5 @@ mod tests {
         let cluster = "c".repeat(53);
         assert_eq!(pod_prefix(&cluster, "head"), format!("{}-head-", "c".repeat(50)));
         assert_eq!(pod_prefix("A-small", "worker"), "a-small-worker-");
-    }
-
-    #[test]
-    fn suffixes_are_of_the_alphabet_and_repeatable() {
-        let one = suffix(("uid", 1));
-        assert_eq!(one.len(), 5);
-        assert!(one.bytes().all(|byte| SUFFIX_ALPHABET.contains(&byte)));
-        assert_eq!(one, suffix(("uid", 1)));
-        assert_ne!(one, suffix(("uid", 2)));
     }
 }

@@ -2,7 +2,6 @@
 
 mod observe;
 mod plan;
-pub mod schedule;
 #[cfg(test)]
 mod tests;
 pub mod validation;
@@ -17,6 +16,7 @@ use quintet_controller::{
 };
 
 pub use observe::{Observed, Zone};
+pub use quintet_api::schedule;
 
 use crate::{Context, settings::Settings};
 

@@ -1,16 +1,16 @@
-//! Cron schedules with the grammar and the habits of `robfig/cron` version 3, which upstream uses.
+//! Cron schedules with the grammar and the habits of `robfig/cron` version 3, which Kubernetes and KubeRay use.
 //!
 //! Five fields (minute, hour, day of month, month, day of week), each a list of ranges with steps, or one of the
 //! words `@yearly`, `@monthly`, `@weekly`, `@daily`, `@hourly` (and their other names) or `@every 1h30m`.
 
 use std::str::FromStr;
 
+use crate::duration::GoDuration;
 use jiff::{
     SignedDuration, Timestamp, ToSpan,
     civil::{Date, time},
     tz::{AmbiguousOffset, TimeZone},
 };
-use quintet_api::duration::GoDuration;
 
 /// A schedule is searched this far into the future; then it counts as one that never comes.
 const YEARS: i16 = 5;
