@@ -192,6 +192,20 @@ impl Api {
         self.send("create", kind, Some(key), request).await
     }
 
+    /// Creates a subresource of an object, such as the binding of a pod.
+    pub async fn create_subresource(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        subresource: &str,
+        body: &Value,
+    ) -> Result<String, Error> {
+        let mut request = Call::new(Method::POST, format!("{}/{subresource}", kind.object_path(key)));
+        request.parameter("fieldManager", FIELD_MANAGER);
+        request.body(body, "application/json");
+        self.send("create", kind, Some(key), request).await
+    }
+
     /// Patches an object or one of its subresources.
     pub async fn patch(
         &self,

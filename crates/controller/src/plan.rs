@@ -161,6 +161,18 @@ pub enum Action<C = NoCall> {
         /// The patch.
         patch: Value,
     },
+    /// Create a subresource that is an action on the object: the binding of a pod, an eviction. The object is read
+    /// afterwards, because the response does not show it.
+    CreateSubresource {
+        /// Kind of the object.
+        kind: ApiKind,
+        /// Which object.
+        key: ObjectKey,
+        /// Which subresource.
+        subresource: String,
+        /// What is posted.
+        body: Value,
+    },
     /// Delete this incarnation; one that is gone is as good.
     Delete {
         /// Kind of the object.
@@ -225,7 +237,9 @@ impl<C> Action<C> {
                 let field = |name| object.pointer(name).and_then(Value::as_str).unwrap_or_default();
                 Some(ObjectKey::new(field("/metadata/namespace"), field("/metadata/name")))
             }
-            Self::Patch { key, .. } | Self::Delete { key, .. } => Some(key.clone()),
+            Self::Patch { key, .. } | Self::CreateSubresource { key, .. } | Self::Delete { key, .. } => {
+                Some(key.clone())
+            }
             Self::Call(_) => None,
         }
     }
@@ -236,6 +250,7 @@ impl<C> Action<C> {
             Self::Apply { kind, .. }
             | Self::Create { kind, .. }
             | Self::Patch { kind, .. }
+            | Self::CreateSubresource { kind, .. }
             | Self::Delete { kind, .. } => Some(kind),
             Self::Call(_) => None,
         }
@@ -249,6 +264,12 @@ impl<C: fmt::Display> fmt::Display for Action<C> {
             Self::Apply { .. } => "apply",
             Self::Create { .. } => "create",
             Self::Patch { .. } => "patch",
+            Self::CreateSubresource { subresource, .. } => {
+                return match self.target() {
+                    Some(target) => write!(f, "create {subresource} of {target}"),
+                    None => write!(f, "create {subresource}"),
+                };
+            }
             Self::Delete { .. } => "delete",
             Self::Call(call) => return call.fmt(f),
         };

@@ -121,6 +121,24 @@ fn a_repeated_create_finds_the_object_of_the_first() {
 }
 
 #[test]
+fn a_created_subresource_shows_in_the_cache_at_once() {
+    simulate(async {
+        let fixture = Fixture::new().await;
+        let action = Action::CreateSubresource {
+            kind: garden_kind(),
+            key: root_key(),
+            subresource: "binding".to_owned(),
+            body: json!({"spec": {"bound": true}}),
+        };
+        let done = fixture.act(action).await.unwrap();
+        let root = fixture.roots.get(&root_key()).unwrap();
+        assert_eq!(root.object["spec"]["bound"], true, "the response does not show the object");
+        assert_eq!(done.written[0].version, Some(root.version));
+        fixture.process.kill();
+    });
+}
+
+#[test]
 fn a_status_is_written_only_on_the_state_it_was_derived_from() {
     simulate(async {
         let fixture = Fixture::new().await;

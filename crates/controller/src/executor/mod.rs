@@ -186,6 +186,17 @@ impl Executor {
                     Some(_) => Written { kind: kind.clone(), key: key.clone(), version: None },
                 }))
             }
+            Action::CreateSubresource { kind, key, subresource, body } => {
+                self.api.create_subresource(kind, key, subresource, body).await?;
+                // An object that is gone meanwhile is shown by its watch.
+                let read = self.api.get(kind, key).await?;
+                let written = read.map(|text| self.wrote(kind, key, &text));
+                Ok(Some(written.unwrap_or_else(|| Written {
+                    kind: kind.clone(),
+                    key: key.clone(),
+                    version: None,
+                })))
+            }
             Action::Delete { kind, key, uid, propagation, grace_seconds } => {
                 let answer = self.api.delete(kind, key, Some(uid), *propagation, *grace_seconds).await;
                 match answer {

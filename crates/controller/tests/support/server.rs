@@ -271,6 +271,14 @@ impl Connection {
             Method::POST if state.is_quota_exceeded(&path.collection) => {
                 refuse(403, "Forbidden", format!("{} is forbidden: exceeded quota", path.collection))
             }
+            // An action on an object, answered as the API server answers a binding.
+            Method::POST if !path.subresource.is_empty() => state
+                .store
+                .update(&path.place(), false, |live| {
+                    merge(live, &json());
+                    Ok(())
+                })
+                .map(|_| serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
             Method::POST => {
                 let object = json();
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();

@@ -154,7 +154,9 @@ pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_js
     }
     let object = |step: quintet_controller::Step| match step.action {
         Action::Create { object, .. } | Action::Apply { object, .. } => Some(object),
-        Action::Patch { .. } | Action::Delete { .. } | Action::Call(_) => None,
+        Action::Patch { .. } | Action::CreateSubresource { .. } | Action::Delete { .. } | Action::Call(_) => {
+            None
+        }
     };
     Ok(plan.steps.into_iter().filter_map(object).collect())
 }
@@ -208,7 +210,10 @@ fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
                 Action::Create { .. } => "Create",
                 Action::Delete { .. } => "Delete",
                 Action::Apply { .. } if &*kind.kind == "Ingress" && observed.ingress.is_none() => "Create",
-                Action::Apply { .. } | Action::Patch { .. } | Action::Call(_) => "Update",
+                Action::Apply { .. }
+                | Action::Patch { .. }
+                | Action::CreateSubresource { .. }
+                | Action::Call(_) => "Update",
             };
             (events::failed_to_write(verb, &kind.kind, &target, &cause), None)
         }
