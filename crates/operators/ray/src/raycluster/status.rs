@@ -81,7 +81,8 @@ pub(super) fn compute(observed: &Observed, outcome: &Outcome) -> Option<RayClust
     Some(status)
 }
 
-/// What clients act on. Sums of resources and timestamps alone are not worth waking everybody up for.
+/// What clients act on. Sums of resources and timestamps alone are not worth waking everybody up for, and neither is a
+/// zero that a Go operator has omitted.
 fn is_worth_a_write(before: &RayClusterStatus, after: &RayClusterStatus) -> bool {
     fn telling(status: &RayClusterStatus) -> impl PartialEq {
         let RayClusterStatus {
@@ -109,8 +110,12 @@ fn is_worth_a_write(before: &RayClusterStatus, after: &RayClusterStatus) -> bool
             max_worker_replicas,
             min_worker_replicas,
             ready_worker_replicas,
-        ];
-        (counts, conditions, endpoints, head, reason, state)
+        ]
+        .map(|count| count.unwrap_or_default());
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let conditions = conditions.clone().unwrap_or_default();
+        let endpoints = endpoints.clone().unwrap_or_default();
+        (counts, conditions, endpoints, head.clone().unwrap_or_default(), text(reason), text(state))
     }
     telling(before) != telling(after)
 }

@@ -800,3 +800,14 @@ fn a_pod_that_cannot_be_deleted_is_told_with_the_reason_for_its_deletion() {
     let failed = Scene::new().head(json!({"/status/phase": "Failed"}));
     assert_eq!(told(failed).2, "FailedDeleteHeadPod\nno");
 }
+
+#[test]
+fn the_status_of_a_go_operator_that_omits_zeros_is_not_written_again() {
+    let settled = Scene::new().complete().with_status();
+    assert!(settled.plan().status.is_none());
+    let mut status = settled.cluster["status"].clone();
+    assert_eq!(status["minWorkerReplicas"], 0);
+    status.as_object_mut().unwrap().remove("minWorkerReplicas");
+    status["reason"] = json!("");
+    assert!(settled.set("/status", status).plan().status.is_none());
+}
