@@ -117,7 +117,7 @@ fn recovery(salvaged: &Salvaged) -> String {
     let Some(kept) = &salvaged.kept else {
         return "The data directory is complete; there is nothing to recover.\n".to_owned();
     };
-    let losses: String = salvaged.losses.iter().map(|loss| format!("- {loss}\n")).collect();
+    let losses: String = salvaged.losses.iter().flat_map(|loss| ["- ", loss, "\n"]).collect();
     format!(
         "Recovered {} objects; the files from before are in {}.\n{losses}",
         salvaged.objects,

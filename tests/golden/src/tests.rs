@@ -69,6 +69,7 @@ fn component() -> Component {
     Component {
         config: ComponentConfig::without_settings("note"),
         replaces: "nothing",
+        deployment_label: None,
         crds: || vec![Definition::stored::<Note>(Version::plain())],
         convert: None,
         environment: &[],

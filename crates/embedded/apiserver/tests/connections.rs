@@ -42,7 +42,7 @@ async fn the_administrator_is_served_while_ten_thousand_connections_are_idle() {
     let head = b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n";
     watch.write_all(head).await.unwrap();
     let connecting = stream::iter(0..IDLE).map(|_| {
-        let connected = tokio::time::timeout(Duration::from_secs(60), server.connect(&anonymous));
+        let connected = tokio::time::timeout(Duration::from_mins(1), server.connect(&anonymous));
         async { connected.await.expect("connections are accepted") }
     });
     let idle: Vec<_> = connecting.buffer_unordered(64).try_collect().await.unwrap();

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up should stop")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
@@ -33,7 +33,8 @@ impl Bed {
     async fn new(nodes: u32) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let address = ([127, 0, 0, 1], 0).into();
-        let settings = ApiSettings { data_dir: None, address, converter: None };
+        let settings =
+            ApiSettings { data_dir: None, address, converter: None, disabled_controllers: BTreeSet::new() };
         let cluster = Cluster::start(settings).await.unwrap();
         let client = cluster.api().admin_client();
         let amount = |text: &str| text.parse().unwrap();

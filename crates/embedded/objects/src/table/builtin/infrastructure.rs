@@ -256,7 +256,8 @@ fn parameters(reference: Option<&Value>) -> Value {
 /// A label selector as Go prints the struct.
 fn go_selector(selector: &Value) -> String {
     let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
-    let labels: String = labels.map(|(key, value)| format!("{key}: {},", plain(value))).collect();
+    let labels: String =
+        labels.flat_map(|(key, value)| [key.clone(), ": ".into(), plain(value), ",".into()]).collect();
     let expressions = items(selector, "/matchExpressions").iter().map(|expression| {
         let values = items(expression, "/values").iter().map(plain).collect::<Vec<_>>().join(" ");
         let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
