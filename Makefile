@@ -1,8 +1,8 @@
 # Recipes for development and CI.
-.PHONY: help build test conformance differential lint fmt deny docs bench crds
+.PHONY: help build test conformance conformance-e2e differential upstream lint fmt deny docs bench crds
 
 help: ## List the recipes
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 build: ## Build the program with optimizations
 	cargo build --release
@@ -13,8 +13,15 @@ test: ## Run all tests
 conformance: ## Run all cluster tests on Kubernetes and on the embedded API
 	tests/conformance/everywhere
 
+conformance-e2e: ## Run Kubernetes' own conformance specs on the embedded API
+	tests/kubernetes/e2e
+
 differential: ## Compare objects with Kubernetes' own packages on 50,000 random cases of each kind
 	tests/kubernetes/differential/run 50000
+
+upstream: ## Run the suites of KubeRay and Kueue against Quintet
+	tests/upstream/kuberay/run
+	tests/upstream/kueue/run
 
 lint: ## Check format and lints, warnings as errors
 	cargo fmt --all --check

@@ -74,9 +74,7 @@ async fn a_service_is_reached_with_path_query_and_links() {
     assert_eq!(send(&api, "GET", "/api/v1/namespaces/default/configmaps/x/proxy/", None).await.code, 404);
     let mut far = endpoints;
     far["subsets"][0]["addresses"][0]["ip"] = "169.254.169.254".into();
-    send(&api, "PUT", "/api/v1/namespaces/default/endpoints/web", far).await.expect(200);
-    let refused = send(&api, "GET", &format!("{through}/x"), None).await;
-    assert_eq!((refused.code, refused.message()), (400, "address not allowed"));
+    send(&api, "PUT", "/api/v1/namespaces/default/endpoints/web", far).await.expect(422);
     let stranger = quintet_apiserver::Caller::known("eve", []);
     let request = Request::get(format!("{through}/x")).body(Bytes::new()).unwrap();
     assert_eq!(send_as(&api, stranger, request).await.code, 403);
@@ -93,6 +91,11 @@ async fn pods_and_nodes_are_reached_where_they_say_they_are() {
     let nowhere = send(&api, "GET", &format!("{pods}/https:p:/proxy/x"), None).await;
     assert_eq!((nowhere.code, nowhere.message()), (400, "address not allowed"));
     let mut pod: Value = send(&api, "GET", &format!("{pods}/p"), None).await.expect(200);
+    pod["status"]["podIP"] = "169.254.169.254".into();
+    pod["status"]["podIPs"] = json!([{"ip": "169.254.169.254"}]);
+    pod = send(&api, "PUT", &format!("{pods}/p/status"), pod).await.expect(200);
+    let refused = send(&api, "GET", &format!("{pods}/https:p:/proxy/x"), None).await;
+    assert_eq!((refused.code, refused.message()), (400, "address not allowed"));
     pod["status"]["podIP"] = "127.0.0.1".into();
     pod["status"]["podIPs"] = json!([{"ip": "127.0.0.1"}]);
     send(&api, "PUT", &format!("{pods}/p/status"), pod).await.expect(200);
