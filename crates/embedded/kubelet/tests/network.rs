@@ -1,5 +1,5 @@
 //! Pods in networks of their own. These tests need root.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on has failed")]
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -10,6 +10,16 @@ use quintet_kubelet::shim::protocol::{ContainerConfig, Identity, ProcessConfig, 
 use quintet_kubelet::shim::{NetworkMode, SandboxConfig, Shim};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+/// Skips a test where namespaces cannot be made.
+macro_rules! needs_root {
+    () => {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: namespaces need root");
+            return;
+        }
+    };
+}
 
 /// Answers every connection with its own address, for ever.
 const SERVER: &str = "perl -MIO::Socket::INET -e '\
@@ -76,6 +86,7 @@ async fn ask(address: Ipv4Addr) -> String {
 
 #[tokio::test]
 async fn pods_reach_each_other_and_the_node_reaches_them() {
+    needs_root!();
     let subnet: Subnet = "10.213.77.0/24".parse().unwrap();
     let bridge = Bridge::open("qtest0", subnet).await.unwrap();
     // A second start takes what is there.
@@ -114,6 +125,7 @@ async fn pods_reach_each_other_and_the_node_reaches_them() {
 
 #[tokio::test]
 async fn a_port_that_nobody_listens_on_cannot_be_forwarded() {
+    needs_root!();
     let subnet: Subnet = "10.213.78.0/24".parse().unwrap();
     let bridge = Bridge::open("qtest1", subnet).await.unwrap();
     let pod = Pod::start(&bridge, [10, 213, 78, 2].into()).await;

@@ -1,6 +1,11 @@
 //! Pods as processes: isolation, streams, exit codes. These tests need root, as namespaces without a user namespace do.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests stop at the first surprise"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +16,16 @@ use quintet_kubelet::shim::protocol::{
     ProcessConfig, Response, RootConfig, TerminalSize,
 };
 use quintet_kubelet::shim::{NetworkMode, SandboxConfig, Shim, ShimError};
+
+/// Skips a test where namespaces cannot be made.
+macro_rules! needs_root {
+    () => {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: namespaces need root");
+            return;
+        }
+    };
+}
 
 /// One pod in a directory of its own.
 struct Pod {
@@ -133,6 +148,7 @@ fn bind(source: &Path, target: &str, is_read_only: bool) -> Mount {
 
 #[tokio::test]
 async fn output_and_exit_code_of_a_container_are_kept() {
+    needs_root!();
     let pod = Pod::start().await;
     let (output, code) = pod.run("echo $GREETING; echo oops >&2; exit 3").await;
     let mut lines: Vec<&str> = output.lines().collect();
@@ -142,6 +158,7 @@ async fn output_and_exit_code_of_a_container_are_kept() {
 
 #[tokio::test]
 async fn a_container_is_process_1_and_sees_no_other_process() {
+    needs_root!();
     let pod = Pod::start().await;
     let (output, _) = pod.run("echo $$; ls /proc | grep -c '^[0-9]'; hostname").await;
     let lines: Vec<&str> = output.lines().collect();
@@ -152,6 +169,7 @@ async fn a_container_is_process_1_and_sees_no_other_process() {
 
 #[tokio::test]
 async fn only_the_variables_of_the_container_are_in_its_environment() {
+    needs_root!();
     let pod = Pod::start().await;
     let (output, _) = pod.run_with("", |config| config.process.command = vec!["env".into()]).await;
     let mut names: Vec<&str> = output.lines().filter_map(|line| line.split('=').next()).collect();
@@ -161,6 +179,7 @@ async fn only_the_variables_of_the_container_are_in_its_environment() {
 
 #[tokio::test]
 async fn the_system_cannot_be_changed_and_the_rest_is_the_containers_own() {
+    needs_root!();
     let pod = Pod::start().await;
     let script = "touch /usr/probe && echo wrote-usr; echo mine > /etc/probe && cat /etc/probe; \
                   echo 1 > /proc/sys/kernel/panic && echo wrote-sysctl; echo x > /tmp/x && echo wrote-tmp; \
@@ -174,6 +193,7 @@ async fn the_system_cannot_be_changed_and_the_rest_is_the_containers_own() {
 
 #[tokio::test]
 async fn a_masked_directory_is_empty() {
+    needs_root!();
     let pod = Pod::start().await;
     let secret = tempfile::tempdir_in("/usr/local").unwrap();
     fs::write(secret.path().join("key"), "secret").unwrap();
@@ -189,6 +209,7 @@ async fn a_masked_directory_is_empty() {
 
 #[tokio::test]
 async fn volumes_are_mounted_where_the_container_wants_them() {
+    needs_root!();
     let pod = Pod::start().await;
     let (data, settings) = (pod.path("data"), pod.path("settings"));
     fs::create_dir(&data).unwrap();
@@ -219,6 +240,7 @@ async fn volumes_are_mounted_where_the_container_wants_them() {
 
 #[tokio::test]
 async fn a_link_in_a_volume_does_not_lead_a_mount_out_of_the_container() {
+    needs_root!();
     let pod = Pod::start().await;
     let (volume, outside) = (pod.path("volume"), pod.path("outside"));
     fs::create_dir(&volume).unwrap();
@@ -235,6 +257,7 @@ async fn a_link_in_a_volume_does_not_lead_a_mount_out_of_the_container() {
 
 #[tokio::test]
 async fn a_part_of_a_volume_is_made_and_never_outside_of_it() {
+    needs_root!();
     let pod = Pod::start().await;
     let (volume, outside) = (pod.path("volume"), pod.path("outside"));
     fs::create_dir(&volume).unwrap();
@@ -261,6 +284,7 @@ async fn a_part_of_a_volume_is_made_and_never_outside_of_it() {
 
 #[tokio::test]
 async fn a_read_only_root_leaves_volumes_writable() {
+    needs_root!();
     let pod = Pod::start().await;
     let data = pod.path("data");
     fs::create_dir(&data).unwrap();
@@ -276,6 +300,7 @@ async fn a_read_only_root_leaves_volumes_writable() {
 
 #[tokio::test]
 async fn the_root_user_has_no_capabilities_that_were_not_given() {
+    needs_root!();
     let pod = Pod::start().await;
     let script = "mount -t tmpfs none /tmp && echo mounted; chown 5:5 /tmp && echo changed-owner; \
                   grep NoNewPrivs /proc/self/status";
@@ -291,6 +316,7 @@ async fn the_root_user_has_no_capabilities_that_were_not_given() {
 
 #[tokio::test]
 async fn a_command_that_does_not_exist_says_so() {
+    needs_root!();
     let pod = Pod::start().await;
     let mut config = pod.container("main", "");
     config.process.command = vec!["no-such-program".into()];
@@ -303,6 +329,7 @@ async fn a_command_that_does_not_exist_says_so() {
 
 #[tokio::test]
 async fn a_mount_that_fails_starts_nothing() {
+    needs_root!();
     let pod = Pod::start().await;
     let mut config = pod.container("main", "echo must not run");
     config.root.mounts = vec![bind(Path::new("/no/such/place"), "/data", false)];
@@ -316,6 +343,7 @@ async fn a_mount_that_fails_starts_nothing() {
 
 #[tokio::test]
 async fn signals_reach_the_first_process_and_its_children_die_with_it() {
+    needs_root!();
     let pod = Pod::start().await;
     let script = "trap 'exit 7' TERM; sleep 1000 & echo up; wait";
     pod.shim.start_container(pod.container("main", script)).await.unwrap();
@@ -330,6 +358,7 @@ async fn signals_reach_the_first_process_and_its_children_die_with_it() {
 
 #[tokio::test]
 async fn a_killed_container_reports_its_signal() {
+    needs_root!();
     let pod = Pod::start().await;
     pod.shim.start_container(pod.container("main", "sleep 1000")).await.unwrap();
     pod.shim.signal("main", 9).await.unwrap();
@@ -339,6 +368,7 @@ async fn a_killed_container_reports_its_signal() {
 
 #[tokio::test]
 async fn commands_run_beside_the_first_process() {
+    needs_root!();
     let pod = Pod::start().await;
     pod.shim.start_container(pod.container("main", "echo data > /tmp/file; exec sleep 1000")).await.unwrap();
     pod.until(|states| states.contains_key("main").then_some(())).await;
@@ -351,6 +381,7 @@ async fn commands_run_beside_the_first_process() {
 
 #[tokio::test]
 async fn a_terminal_has_a_size_that_can_change() {
+    needs_root!();
     let pod = Pod::start().await;
     pod.shim.start_container(pod.container("main", "sleep 1000")).await.unwrap();
     let mut process = shell("read line; stty size; test -t 2 && echo terminal");
@@ -370,6 +401,7 @@ async fn a_terminal_has_a_size_that_can_change() {
 
 #[tokio::test]
 async fn standard_input_stays_open_for_the_next_client() {
+    needs_root!();
     let pod = Pod::start().await;
     let mut config = pod.container("main", "read a; read b; echo $a-$b");
     config.stdin = true;
@@ -384,6 +416,7 @@ async fn standard_input_stays_open_for_the_next_client() {
 
 #[tokio::test]
 async fn a_kubelet_that_comes_back_finds_the_containers() {
+    needs_root!();
     let pod = Pod::start().await;
     pod.shim.start_container(pod.container("main", "sleep 1000")).await.unwrap();
     let found = Shim::of(pod.directory.path()).status().await.unwrap();
@@ -393,6 +426,7 @@ async fn a_kubelet_that_comes_back_finds_the_containers() {
 
 #[tokio::test]
 async fn nothing_outlives_the_shim() {
+    needs_root!();
     let pod = Pod::start().await;
     pod.shim.start_container(pod.container("main", "sleep 1000 & sleep 1000")).await.unwrap();
     let pid = pod.shim.status().await.unwrap()["main"].pid;
@@ -411,6 +445,7 @@ async fn nothing_outlives_the_shim() {
 
 #[tokio::test]
 async fn two_containers_share_the_network_of_the_pod() {
+    needs_root!();
     let pod = Pod::start().await;
     pod.shim.start_container(pod.container("a", "readlink /proc/self/ns/net")).await.unwrap();
     pod.shim.start_container(pod.container("b", "readlink /proc/self/ns/net")).await.unwrap();
