@@ -1,3 +1,5 @@
+mod reporting;
+
 use quintet_api::{conditions, ray::v1::RayClusterStatus};
 use quintet_controller::{Class, Next, Step, object::Uid};
 use serde_json::{Value, json};
@@ -543,69 +545,6 @@ fn the_status_counts_pods() {
 }
 
 #[test]
-fn ready_needs_all_pods_and_stays() {
-    let scene = Scene::new().complete();
-    let status = scene.status();
-    assert_eq!(status.state.as_deref(), Some("ready"));
-    assert!(status.state_transition_times.unwrap().contains_key("ready"));
-    let scene = Scene::new().set("/status", json!({"state": "ready"})).head(json!({}));
-    assert_eq!(scene.status().state.as_deref(), Some("ready"), "sticky");
-    assert_eq!(
-        scene.condition("RayClusterProvisioned").unwrap().0,
-        "True",
-        "a lone head that runs is enough"
-    );
-    let scene = Scene::new().head(json!({"/status/phase": "Pending"}));
-    assert_eq!(
-        scene.condition("RayClusterProvisioned"),
-        Some(("False".into(), "RayClusterPodsProvisioning".into()))
-    );
-}
-
-#[test]
-fn resources_are_summed_over_templates() {
-    let resources =
-        json!({"requests": {"cpu": "500m"}, "limits": {"cpu": 4, "memory": "1Gi", "nvidia.com/gpu": 1}});
-    let scene = Scene::new()
-        .set(
-            "/spec/workerGroupSpecs/0/template/spec/containers",
-            json!([{"name": "ray", "resources": resources}]),
-        )
-        .set(
-            "/spec/headGroupSpec/template/spec/containers",
-            json!([{"name": "ray", "resources": {"limits": {"cpu": 1}}}]),
-        )
-        .complete();
-    let status = scene.status();
-    let text =
-        |quantity: Option<k8s_openapi::apimachinery::pkg::api::resource::Quantity>| quantity.unwrap().0;
-    assert_eq!(text(status.desired_cpu), "2", "requests before limits");
-    assert_eq!(text(status.desired_memory), "2Gi");
-    assert_eq!(text(status.desired_gpu), "2");
-    assert_eq!(text(status.desired_tpu), "0");
-}
-
-#[test]
-fn the_head_says_why_it_is_not_ready() {
-    let ready = |changes: Value| Scene::new().head(changes).condition("HeadPodReady").unwrap();
-    let condition =
-        |status: &str, reason: &str| json!([{"type": "Ready", "status": status, "reason": reason}]);
-    let waiting = json!([{"name": "ray", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
-    assert_eq!(Scene::new().condition("HeadPodReady").unwrap().1, "HeadPodNotFound");
-    assert_eq!(ready(json!({})), ("True".into(), "HeadPodRunningAndReady".into()));
-    assert_eq!(ready(json!({"/status/conditions": []})), ("False".into(), "Unknown".into()));
-    let changes = json!({"/status/conditions": condition("False", "ContainersNotReady"),
-                         "/status/containerStatuses": waiting});
-    assert_eq!(ready(changes), ("False".into(), "ImagePullBackOff".into()));
-    let malformed = json!({"/status/conditions": condition("False", "no reason!")});
-    assert_eq!(
-        ready(malformed),
-        ("False".into(), "Unknown".into()),
-        "the API server would refuse the status"
-    );
-}
-
-#[test]
 fn a_refused_pod_is_told_in_status_and_events() {
     let scene = Scene::new().head(json!({}));
     let observed = scene.observed();
@@ -676,16 +615,6 @@ fn certificates_that_are_not_ready_hold_back_new_pods_only() {
     assert_eq!(deeds, ["delete w1"]);
     observed.pods.clear();
     assert!(replayed::<ClusterController>(&observed).steps.is_empty());
-}
-
-#[test]
-fn timestamps_and_sums_alone_are_not_worth_a_write() {
-    let scene = Scene::new().complete();
-    let mut status = scene.status();
-    status.desired_cpu = None;
-    status.observed_generation = Some(1);
-    let scene = scene.set("/status", json!(status));
-    assert!(status::compute(&scene.observed(), &Outcome::Done).is_none());
 }
 
 #[test]
@@ -799,15 +728,4 @@ fn a_pod_that_cannot_be_deleted_is_told_with_the_reason_for_its_deletion() {
     );
     let failed = Scene::new().head(json!({"/status/phase": "Failed"}));
     assert_eq!(told(failed).2, "FailedDeleteHeadPod\nno");
-}
-
-#[test]
-fn the_status_of_a_go_operator_that_omits_zeros_is_not_written_again() {
-    let settled = Scene::new().complete().with_status();
-    assert!(settled.plan().status.is_none());
-    let mut status = settled.cluster["status"].clone();
-    assert_eq!(status["minWorkerReplicas"], 0);
-    status.as_object_mut().unwrap().remove("minWorkerReplicas");
-    status["reason"] = json!("");
-    assert!(settled.set("/status", status).plan().status.is_none());
 }
