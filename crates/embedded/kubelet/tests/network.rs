@@ -21,7 +21,7 @@ macro_rules! needs_root {
     };
 }
 
-/// Answers every connection with its own address, for ever.
+/// Answers every connection with its own address, without end.
 const SERVER: &str = "perl -MIO::Socket::INET -e '\
     $s = IO::Socket::INET->new(LocalPort => 8080, LocalAddr => $ENV{BIND}, Listen => 5, ReuseAddr => 1) or die; \
     while ($c = $s->accept) { print $c $c->sockhost, \"\\n\"; close $c }'";
@@ -60,7 +60,6 @@ impl Pod {
             cgroups: Vec::new(),
             oom_score_adj: 0,
             stdin: false,
-            stdin_once: false,
         };
         self.shim.start_container(config).await.unwrap();
     }

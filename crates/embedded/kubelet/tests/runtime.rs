@@ -59,7 +59,6 @@ impl Pod {
             cgroups: Vec::new(),
             oom_score_adj: 1000,
             stdin: false,
-            stdin_once: false,
         }
     }
 

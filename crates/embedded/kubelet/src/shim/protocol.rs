@@ -177,8 +177,6 @@ pub struct ContainerConfig {
     pub oom_score_adj: i32,
     /// Whether it keeps its standard input open for `attach`.
     pub stdin: bool,
-    /// Whether the first `attach` that ends closes the standard input.
-    pub stdin_once: bool,
 }
 
 /// A process in a container.
