@@ -9,13 +9,14 @@
 //! unsupported if it needs something that this crate cannot do.
 //!
 //! ```no_run
-//! # fn component() -> quintet_component::Component { unimplemented!() }
+//! # fn example(component: quintet_component::Component) {
 //! use quintet_golden::{Profile, Setting};
 //!
-//! let profile = Profile::new(component(), include_str!("lib.rs"), |case| {
+//! let profile = Profile::new(component, include_str!("lib.rs"), |case| {
 //!     Ok(Setting { variables: case.environment.variables.clone(), ..Setting::default() })
 //! });
 //! quintet_golden::check(&profile);
+//! # }
 //! ```
 #![expect(clippy::print_stdout, reason = "the comparison is read by people")]
 

@@ -280,7 +280,7 @@ impl World {
         self.api.stop().await;
     }
 
-    /// Waits until nothing changes any more. Time is simulated: it passes when nobody has anything left to do but wait.
+    /// Waits until nothing changes any more. Time is simulated: it advances when all tasks wait.
     /// Returns whether things came to rest.
     pub async fn settle(&self) -> Result<bool, String> {
         /// As long as recordings waited at most.

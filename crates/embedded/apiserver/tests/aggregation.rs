@@ -145,7 +145,7 @@ async fn other_servers_know_this_one_by_its_client_certificate() {
     let role = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/extension-apiserver-authentication-reader";
     send(&api, "GET", role, None).await.expect(200);
 
-    // A server that accepts nobody else.
+    // A server that accepts only this authority.
     let ca = told("requestheader-client-ca-file");
     let backend = Backend::self_signed(&["metrics.default.svc"], rcgen::IsCa::NoCa, Some(&ca), |request| {
         let user = request.headers().get("x-remote-user").and_then(|user| user.to_str().ok());

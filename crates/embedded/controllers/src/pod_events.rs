@@ -74,7 +74,7 @@ pub(crate) fn cause(error: &Error) -> String {
     error.status().map_or_else(|| error.to_string(), |status| status.message.trim().to_owned())
 }
 
-/// Whether a creation is rejected because its namespace is being deleted, of which nobody needs to be told.
+/// Whether a creation is rejected because its namespace is being deleted, which is not worth an event.
 pub(crate) fn is_namespace_terminating(error: &Error) -> bool {
     let causes = error.status().and_then(|status| status.details.as_ref()).map(|details| &details.causes);
     causes.is_some_and(|causes| causes.iter().any(|cause| cause.reason == NAMESPACE_TERMINATING))

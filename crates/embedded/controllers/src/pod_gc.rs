@@ -1,4 +1,4 @@
-//! Pod garbage collection: pods that nobody else will remove.
+//! Pod garbage collection: pods that no kubelet will remove.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct Observed {
     now: Timestamp,
 }
 
-/// The controller of pods that nobody else will remove.
+/// The controller of pods that no kubelet will remove.
 struct PodGcController {
     nodes: Cache<NodeView>,
     gone: Arc<Mutex<BTreeMap<String, Timestamp>>>,

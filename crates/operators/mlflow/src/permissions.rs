@@ -51,7 +51,7 @@ fn cluster(settings: &Settings) -> Vec<PolicyRule> {
             &[names::GC],
         ),
     ];
-    // Nobody may grant what they do not hold.
+    // RBAC escalation: a right can only be granted by its holder.
     rules.extend(server_rules());
     rules.extend(gc_rules());
     if settings.module_mode {

@@ -35,7 +35,7 @@ pub struct Settings {
     pub gateway_name: String,
     /// The external address, without `/mlflow`.
     pub url: String,
-    /// Whether somebody set the external address. Only then it is published in `status.url`.
+    /// Whether the external address was set. Only then it is published in `status.url`.
     pub url_is_configured: bool,
     /// The section of the console's application menu.
     pub section_title: String,

@@ -16,7 +16,7 @@ use quintet_golden::{ObjectId, Rng, Setting, World, normalized, simulate, templa
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "opendatahub";
-/// More replicas than a user asks for: somebody scales the Deployment by hand.
+/// More replicas than a user asks for: a foreign change of the Deployment's scale.
 const TAMPERED_REPLICAS: i64 = 7;
 
 /// What goes wrong, in thousandths.

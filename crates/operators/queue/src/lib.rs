@@ -9,7 +9,7 @@ use quintet_api::{config, conversion, kueue};
 use quintet_component::Component;
 
 /// The descriptor. There are no controllers yet: the kinds are served, stored and converted, and nothing reconciles them.
-/// [`webhook::webhooks`] are to be registered together with the controllers, as without these nobody removes the
+/// [`webhook::webhooks`] are to be registered together with the controllers, as without these nothing removes the
 /// finalizers that they add.
 pub fn component() -> Component {
     Component {

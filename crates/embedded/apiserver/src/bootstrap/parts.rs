@@ -59,7 +59,7 @@ fn rule(line: &str) -> Value {
     rule
 }
 
-/// Who has a role: `User NAME`, `Group NAME`, `ServiceAccount NAMESPACE/NAME` or `nobody`.
+/// Who has a role: `User NAME`, `Group NAME`, `ServiceAccount NAMESPACE/NAME` or `none`.
 fn subjects(subject: &str) -> Value {
     match subject.split_once(' ') {
         Some((kind, name)) => match name.split_once('/') {

@@ -21,7 +21,7 @@ pub enum Controller {
     Namespace,
     /// Deletes pods that are being deleted and have no node.
     PodGarbageCollector,
-    /// Removes the protection of volumes and claims that nobody uses.
+    /// Removes the protection of unused volumes and claims.
     VolumeProtection,
     /// Counts what quotas limit.
     ResourceQuota,

@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 
-/// What the body of a response is. Every response that is not somebody else's has one of these, so that the test below
+/// What the body of a response is. Every response except proxied ones has one of these, so that the test below
 /// covers all that clients get to parse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentType {

@@ -30,7 +30,7 @@ use limits::RequestLimits;
 const CONNECTIONS: usize = 4096;
 /// Connections at a time of clients without, or of which nothing is known yet.
 const UNKNOWN_CONNECTIONS: usize = 512;
-/// Connections at a time of administrators, so that nobody else can take all.
+/// Connections reserved for administrators, so that other clients cannot use all of them.
 const ADMIN_CONNECTIONS: usize = 512;
 /// Files that are not connections of clients: the store, webhooks, connections that are being closed.
 const OTHER_FILES: usize = 256;

@@ -98,7 +98,7 @@ fn service_of(slice: &Entry<EndpointSlice>) -> Option<ObjectKey> {
     Some(ObjectKey::new(slice.key.namespace()?, service))
 }
 
-/// Which pods a Service leads to. Those of Services without a selector are somebody else's matter.
+/// Which pods a Service leads to. Endpoints of Services without a selector are managed by their users.
 fn selector_of(service: &Service) -> Option<Selector> {
     let spec = service.spec.as_ref()?;
     let is_external = spec.type_.as_deref() == Some("ExternalName");

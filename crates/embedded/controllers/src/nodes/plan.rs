@@ -144,7 +144,7 @@ fn taint(observed: &Observed, conditions: &[NodeCondition]) -> Option<Step> {
     for (key, holds) in [(NOT_READY, absent), (UNREACHABLE, unreachable)] {
         if holds {
             wanted.push((key, NO_SCHEDULE));
-            // If no node is ready, evictions would help nobody.
+            // If no node is ready, evicted pods could not run elsewhere.
             wanted.extend(Some((key, NO_EXECUTE)).filter(|_| observed.another_is_ready));
         }
     }

@@ -134,7 +134,7 @@ impl<'a> Members<'a> {
                 return;
             }
         }
-        // Only when all ordinals exist and are healthy: a broken revision stays until somebody deletes its pod.
+        // Only when all ordinals exist and are healthy: a broken revision stays until a user deletes its pod.
         if self.replicas.values().all(Option::is_some) {
             self.roll(draft);
         }

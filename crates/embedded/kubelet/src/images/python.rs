@@ -71,8 +71,8 @@ impl Environments {
     /// The environment with these packages; made if it does not exist. Others that want it at the same time wait.
     pub async fn get(&self, packages: &[String]) -> Result<Environment, EnvironmentError> {
         let path = self.path(packages);
-        let turn = self.turn(&path);
-        let _turn = turn.lock().await;
+        let lock = self.lock_of(&path);
+        let _guard = lock.lock().await;
         if let Some(environment) = self.existing(packages) {
             return Ok(environment);
         }
@@ -86,7 +86,7 @@ impl Environments {
         self.directory.join(super::digest(&packages.join("\n")))
     }
 
-    fn turn(&self, path: &Path) -> Arc<Mutex<()>> {
+    fn lock_of(&self, path: &Path) -> Arc<Mutex<()>> {
         let mut inflight = self.inflight.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Arc::clone(inflight.entry(path.display().to_string()).or_default())
     }

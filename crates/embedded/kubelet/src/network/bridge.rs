@@ -156,7 +156,7 @@ where
         })
     };
     let thread = std::thread::Builder::new().name("netlink".into());
-    // The receiver is gone only if nobody waits any more.
+    // The receiver is dropped only if the caller was cancelled.
     thread.spawn(move || drop(sender.send(run()))).map_err(failed)?;
     match receiver.await {
         Ok(outcome) => outcome.map_err(failed)?,

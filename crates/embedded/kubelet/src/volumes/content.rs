@@ -8,7 +8,7 @@ use quintet_api::quantity::Quantity;
 
 use crate::pod::environment::{References, field_value, resource_value};
 
-/// The mode of files if nobody says.
+/// The default mode of files.
 const FILE_MODE: i32 = 0o644;
 
 /// What a volume holds.

@@ -13,7 +13,7 @@ use crate::shim::protocol::{Mount, MountSource};
 pub struct VolumePaths {
     /// Directories, or files of the host.
     pub paths: BTreeMap<String, PathBuf>,
-    /// Volumes that nobody may write to: files of the kubelet and read-only claims.
+    /// Read-only volumes: files that the kubelet writes, and read-only claims.
     pub read_only: Vec<String>,
 }
 

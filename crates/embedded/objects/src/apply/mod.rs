@@ -92,7 +92,7 @@ pub fn update(live: Option<&Value>, new: &mut Value, schema: Node<'_>, writer: &
 }
 
 /// Merges `config` into `object` as apply does, without field owners: a change that the server itself makes. Values
-/// that are owned as a whole cannot be part of it, because nobody could tell who owns the result.
+/// that are owned as a whole cannot be part of it, because the owner of the result would be unknown.
 pub fn merge(object: &Value, config: &Value, schema: Node<'_>) -> Result<Value, String> {
     check::check(config, schema)?;
     let mut atomic = Vec::new();

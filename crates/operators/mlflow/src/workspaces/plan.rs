@@ -87,7 +87,7 @@ fn bind(
             kind: "ClusterRole".to_owned(),
             name: role.clone(),
         },
-        // Also if there are none: a subject that somebody adds is removed.
+        // Also if there are none: a foreign subject is removed.
         subjects: Some(binding.groups.into_iter().map(subject).collect()),
     };
     let binds_other = |live: &&Arc<Entry<RoleBindingView>>| {

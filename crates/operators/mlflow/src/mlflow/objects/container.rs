@@ -202,7 +202,7 @@ pub(super) fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// A list that somebody gave, unless it is empty.
+/// A list of the specification, unless it is empty.
 pub(super) fn non_empty<T: Clone>(list: Option<&Vec<T>>) -> Option<Vec<T>> {
     list.filter(|list| !list.is_empty()).cloned()
 }

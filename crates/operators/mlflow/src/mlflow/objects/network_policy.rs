@@ -43,7 +43,7 @@ pub(super) fn server(inputs: &Inputs<'_>) -> Action {
     })
 }
 
-/// The policy of migration pods, which nobody calls. The policy above selects them, too, and policies add up.
+/// The policy of migration pods, which accept no connections. The policy above selects them, too, and policies add up.
 pub(super) fn migration(inputs: &Inputs<'_>) -> Action {
     let mut metadata = metadata(inputs, MIGRATION, MLFLOW);
     metadata.labels = Some([("component".to_owned(), MIGRATION.to_owned())].into());
