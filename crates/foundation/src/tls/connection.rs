@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, pool::ClientClass};
+use super::{BoxError, Limits, pool::ClientClass};
 
 /// How long an idle connection may take to close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,12 +26,25 @@ pub(super) struct Connection {
 }
 
 struct Activity {
-    /// When the requests in progress began, by their number.
-    in_progress: BTreeMap<u64, Instant>,
+    /// The requests in progress, by their number.
+    in_progress: BTreeMap<u64, RequestInProgress>,
     /// How many requests there were.
     requests: u64,
     /// When the last request ended, or the connection was accepted.
     since: Instant,
+}
+
+struct RequestInProgress {
+    since: Instant,
+    sending: Option<Sending>,
+}
+
+/// A response that its client has to read without pausing for long.
+struct Sending {
+    /// Since when a part of it waits for the client; `None` while the client waits for the next part.
+    stalled_since: Option<Instant>,
+    /// Drops what is left of it.
+    abandon: Box<dyn FnOnce() + Send>,
 }
 
 impl Connection {
@@ -53,7 +66,7 @@ impl Connection {
         let mut activity = self.activity.lock();
         activity.requests += 1;
         let number = activity.requests;
-        activity.in_progress.insert(number, Instant::now());
+        activity.in_progress.insert(number, RequestInProgress { since: Instant::now(), sending: None });
         InProgress { connection: Arc::clone(self), number }
     }
 
@@ -65,7 +78,7 @@ impl Connection {
 
     /// When the oldest request in progress began.
     pub(super) fn busy_since(&self) -> Option<Instant> {
-        self.activity.lock().in_progress.values().next().copied()
+        self.activity.lock().in_progress.values().next().map(|request| request.since)
     }
 
     /// Resolves once no request has been in progress for longer than the limits allow.
@@ -87,6 +100,41 @@ impl Connection {
         match limits.request_timeout {
             Some(timeout) => passed(|now| self.busy_since().unwrap_or(now) + timeout).await,
             None => std::future::pending().await,
+        }
+    }
+
+    /// Abandons responses that their client has stopped reading, as they become too old. Resolves if that leaves the
+    /// connection without use, which is so in HTTP/1; in HTTP/2 other requests go on.
+    pub(super) async fn stalled_too_long(&self, limits: &Limits, is_http2: bool) {
+        loop {
+            passed(|now| self.stalled_since().unwrap_or(now) + limits.stall_timeout).await;
+            self.abandon_stalled(limits.stall_timeout);
+            if !is_http2 {
+                return;
+            }
+        }
+    }
+
+    fn stalled_since(&self) -> Option<Instant> {
+        let activity = self.activity.lock();
+        activity.in_progress.values().filter_map(|request| request.sending.as_ref()?.stalled_since).min()
+    }
+
+    fn abandon_stalled(&self, timeout: Duration) {
+        let mut activity = self.activity.lock();
+        let mut abandoned = Vec::new();
+        for request in activity.in_progress.values_mut() {
+            let is_late = |since: Instant| since.elapsed() >= timeout;
+            if let Some(sending) =
+                request.sending.take_if(|sending| sending.stalled_since.is_some_and(is_late))
+            {
+                abandoned.push(sending.abandon);
+            }
+        }
+        // What is dropped may use this connection.
+        drop(activity);
+        for abandon in abandoned {
+            abandon();
         }
     }
 
@@ -128,6 +176,14 @@ pub(super) struct InProgress {
     number: u64,
 }
 
+impl InProgress {
+    fn update(&self, change: impl FnOnce(&mut RequestInProgress)) {
+        if let Some(request) = self.connection.activity.lock().in_progress.get_mut(&self.number) {
+            change(request);
+        }
+    }
+}
+
 impl Drop for InProgress {
     fn drop(&mut self) {
         let mut activity = self.connection.activity.lock();
@@ -138,32 +194,57 @@ impl Drop for InProgress {
 
 /// The body of a response: its request is in progress until the last of it is sent.
 pub(super) struct TrackedBody<B> {
-    body: B,
-    _in_progress: InProgress,
+    /// `None` once it is abandoned.
+    body: Arc<Mutex<Option<B>>>,
+    in_progress: InProgress,
 }
 
-impl<B> TrackedBody<B> {
-    pub(super) fn new(body: B, in_progress: InProgress) -> Self {
-        Self { body, _in_progress: in_progress }
+impl<B: Send + 'static> TrackedBody<B> {
+    /// A body that is abandoned if its client stops reading, unless it is long-running.
+    pub(super) fn new(body: B, in_progress: InProgress, is_long_running: bool) -> Self {
+        let body = Arc::new(Mutex::new(Some(body)));
+        if !is_long_running {
+            let abandoned = Arc::clone(&body);
+            let abandon = Box::new(move || {
+                let rest = abandoned.lock().take();
+                drop(rest);
+            });
+            in_progress.update(|request| request.sending = Some(Sending { stalled_since: None, abandon }));
+        }
+        Self { body, in_progress }
     }
 }
 
-impl<B: Body + Unpin> Body for TrackedBody<B> {
+impl<B: Body + Unpin> Body for TrackedBody<B>
+where
+    B::Error: Into<BoxError>,
+{
     type Data = B::Data;
-    type Error = B::Error;
+    type Error = BoxError;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let mut body = self.body.lock();
+        let Some(body) = body.as_mut() else {
+            return Poll::Ready(Some(Err("the client stopped reading the response".into())));
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        let stalled_since = matches!(polled, Poll::Ready(Some(_))).then(Instant::now);
+        self.in_progress.update(|request| {
+            if let Some(sending) = &mut request.sending {
+                sending.stalled_since = stalled_since;
+            }
+        });
+        polled.map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.lock().as_ref().is_some_and(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.lock().as_ref().map(Body::size_hint).unwrap_or_default()
     }
 }

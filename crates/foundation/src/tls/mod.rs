@@ -1,7 +1,8 @@
 //! An HTTPS accept loop that idle or slow clients cannot block.
 //!
 //! Every wait for a client has a deadline: the handshake, the first request, the next request, the reply to a
-//! keep-alive ping, the requests in progress when the server stops, and, if the limits say so, any request. The
+//! keep-alive ping, the reading of a response that is not long-running, the requests in progress when the server stops,
+//! and, if the limits say so, any request. The
 //! number of connections is bounded, apart for clients that the service knows. When all are taken, a new client
 //! replaces the one that has been idle for longest, or one whose request takes longer than allowed; only if there is
 //! none it is refused, at once.
@@ -69,6 +70,9 @@ pub struct Limits {
     pub known_idle_timeout: Duration,
     /// From the headers of a request to the last of its response; `None` where responses may take forever.
     pub request_timeout: Option<Duration>,
+    /// While a client reads nothing of a response that waits for it, unless the response is [`LongRunning`]. It may
+    /// take up to twice as long to be noticed.
+    pub stall_timeout: Duration,
     /// Between keep-alive pings on an HTTP/2 connection.
     pub ping_interval: Duration,
     /// Until a keep-alive ping is acknowledged.
@@ -93,6 +97,7 @@ impl Default for Limits {
             idle_timeout: Duration::from_mins(2),
             known_idle_timeout: Duration::from_mins(2),
             request_timeout: None,
+            stall_timeout: Duration::from_mins(1),
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(15),
             drain_timeout: Duration::from_secs(10),
@@ -100,12 +105,17 @@ impl Default for Limits {
     }
 }
 
+/// An extension of responses that last as long as their client wants, such as watches and logs: the client may pause
+/// for as long as it wants, too.
+#[derive(Clone, Copy, Debug)]
+pub struct LongRunning;
+
 /// The client of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer<'a> {
     /// Its address.
     pub address: SocketAddr,
-    /// To be told what the service learns of it.
+    /// Where the service reports what it learns of it.
     pub client: &'a Client,
     /// The certificates it presented, its own first; verified by the TLS configuration.
     pub certificates: &'a [CertificateDer<'static>],
@@ -238,13 +248,18 @@ where
         connection: &Arc<Connection>,
         client: &Client,
     ) {
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let service = (self.service)(Peer { address, client, certificates });
         let tracked = Arc::clone(connection);
         let service = service_fn(move |request| {
             let in_progress = tracked.begin_request();
             let response = service.call(request);
-            async move { response.await.map(|response| response.map(|body| TrackedBody::new(body, in_progress))) }
+            async move {
+                let response = response.await?;
+                let is_long_running = response.extensions().get::<LongRunning>().is_some();
+                Ok::<_, S::Error>(response.map(|body| TrackedBody::new(body, in_progress, is_long_running)))
+            }
         });
         let http = self.http();
         let serving = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -255,6 +270,7 @@ where
             () = connection.evicted() => connection::CLOSE_TIMEOUT,
             () = connection.idle_too_long(&self.limits) => connection::CLOSE_TIMEOUT,
             () = connection.busy_too_long(&self.limits) => connection::CLOSE_TIMEOUT,
+            () = connection.stalled_too_long(&self.limits, is_http2) => connection::CLOSE_TIMEOUT,
         };
         serving.as_mut().graceful_shutdown();
         tokio::select! {

@@ -96,7 +96,7 @@ impl Connections {
     }
 
     /// Closes the connection that has been idle for longest, or else one whose request takes longer than allowed. If
-    /// clients are told apart, the unknown ones also yield in the middle of a request.
+    /// clients are distinguished, the unknown ones also yield in the middle of a request.
     fn evict(&self, pool: &mut Pool, class: ClientClass) -> bool {
         let idle = || {
             let idle = pool.iter().filter_map(|(number, one)| Some((one.idle_since()?, *number)));

@@ -1,9 +1,16 @@
 #![expect(clippy::disallowed_methods, reason = "tasks of a test end with the test")]
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::{PrivateKeyDer, ServerName};
@@ -18,13 +25,57 @@ use super::*;
 
 type Stream = client::TlsStream<TcpStream>;
 
-/// A server whose path `/slow` answers once it is told to.
+/// A response: a word, or as much as the client reads.
+enum TestBody {
+    Hello(Full<Bytes>),
+    Endless { _sending: Sending },
+}
+
+impl Body for TestBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Hello(body) => Pin::new(body).poll_frame(context),
+            Self::Endless { .. } => Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![0; 32 << 10]))))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Hello(body) if body.is_end_stream())
+    }
+}
+
+/// Counts an endless response while it exists.
+struct Sending(watch::Sender<usize>);
+
+impl Sending {
+    fn new(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// A server whose path `/slow` responds on a signal; `/endless` and `/watch` never stop, and clients of the latter
+/// may pause.
 struct TestServer {
     address: SocketAddr,
     roots: Arc<RootCertStore>,
     release: Arc<Notify>,
     /// Requests for `/slow` that arrived.
     arrived: watch::Receiver<usize>,
+    /// Endless responses that are being sent.
+    sending: watch::Receiver<usize>,
     stop: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
 }
@@ -46,24 +97,35 @@ impl TestServer {
         let address = listener.local_addr().unwrap();
         let (release, stop) = (Arc::new(Notify::new()), CancellationToken::new());
         let (arrivals, arrived) = watch::channel(0);
-        let state = Arc::new((Arc::clone(&release), arrivals));
+        let (endless, sending) = watch::channel(0);
+        let state = Arc::new((Arc::clone(&release), arrivals, endless));
         let service = move |_: Peer<'_>| {
             let state = Arc::clone(&state);
             service_fn(move |request: Request<Incoming>| {
                 let state = Arc::clone(&state);
                 async move {
-                    if request.uri().path() == "/slow" {
-                        let (release, arrivals) = &*state;
+                    let (release, arrivals, endless) = &*state;
+                    let path = request.uri().path();
+                    if path == "/slow" {
                         let released = release.notified();
                         arrivals.send_modify(|count| *count += 1);
                         released.await;
                     }
-                    Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"hello"))))
+                    let is_endless = ["/endless", "/watch"].contains(&path);
+                    let mut response = Response::new(if is_endless {
+                        TestBody::Endless { _sending: Sending::new(endless) }
+                    } else {
+                        TestBody::Hello(Full::new(Bytes::from_static(b"hello")))
+                    });
+                    if path == "/watch" {
+                        response.extensions_mut().insert(LongRunning);
+                    }
+                    Ok::<_, Infallible>(response)
                 }
             })
         };
         let serving = tokio::spawn(serve(listener, tls, limits, service, stop.clone().cancelled_owned()));
-        Self { address, roots: Arc::new(roots), release, arrived, stop, serving }
+        Self { address, roots: Arc::new(roots), release, arrived, sending, stop, serving }
     }
 
     async fn connect(&self, protocol: &str) -> std::io::Result<Stream> {
@@ -259,4 +321,35 @@ async fn a_new_client_replaces_one_whose_request_takes_longer_than_allowed() {
     assert!(server.get("/").await.is_err(), "its request may still take a moment");
     let served = async { while server.get("/").await.is_err() {} };
     tokio::time::timeout(Duration::from_secs(5), served).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_response_that_is_no_longer_read_is_abandoned() {
+    // Far above what a busy machine takes between two reads.
+    let stall_timeout = Duration::from_secs(2);
+    let server = TestServer::start(Limits { stall_timeout, ..Limits::default() }).await;
+    let mut http1 = server.connect("http/1.1").await.unwrap();
+    http1.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    http1.read_exact(&mut [0; 12]).await.unwrap();
+    let mut http2 = server.connect_http2().await;
+    let request =
+        |path: &str| Request::get(format!("https://localhost{path}")).body(Full::new(Bytes::new())).unwrap();
+    let mut unread = http2.send_request(request("/endless")).await.unwrap();
+    let mut watch = http2.send_request(request("/watch")).await.unwrap();
+    let mut read = http2.send_request(request("/endless")).await.unwrap();
+    // Only those go on that are read, and those that last as long as their client wants.
+    let deadline = Instant::now() + 10 * stall_timeout;
+    while *server.sending.borrow() > 2 && Instant::now() < deadline {
+        read.frame().await.unwrap().unwrap();
+    }
+    assert_eq!(*server.sending.borrow(), 2);
+    closed(http1).await;
+    let mut ended = Ok(());
+    while ended.is_ok() {
+        ended = unread.frame().await.unwrap().map(drop);
+    }
+    // Other responses on the connection are not affected.
+    read.frame().await.unwrap().unwrap();
+    watch.frame().await.unwrap().unwrap();
+    assert_eq!(http2.send_request(request("/")).await.unwrap().status(), 200);
 }
