@@ -1,5 +1,11 @@
 //! `workload.codeflare.dev/v1beta2`: several objects admitted, run and removed as one.
 
+pub mod conditions;
+pub mod metadata;
+mod phase;
+pub mod pod_sets;
+pub mod reasons;
+
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -10,6 +16,7 @@ use std::collections::BTreeMap;
 use crate::crd::{Column, Definition, Version};
 use crate::resource::resource;
 use crate::schema::{embedded_object, map_by};
+pub use phase::Phase;
 
 resource! {
     /// Several objects treated as one workload: admitted by Kueue together, created together, retried and

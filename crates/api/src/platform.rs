@@ -200,3 +200,35 @@ pub fn aihub() -> Definition {
 pub fn mlflow_operator() -> Definition {
     Definition::stored::<MLflowOperator>(Version::plain().columns(MLFLOW_OPERATOR_COLUMNS).with_status())
 }
+
+/// Types of conditions of an AIHub.
+pub mod aihub_conditions {
+    /// All others that count are true.
+    pub const READY: &str = "Ready";
+    /// What an AIHub asks for was applied.
+    pub const PROVISIONING_SUCCEEDED: &str = "ProvisioningSucceeded";
+    /// Model registries are reconciled.
+    pub const MODEL_REGISTRY_READY: &str = "ModelRegistryReady";
+    /// The catalog is reconciled.
+    pub const CATALOG_READY: &str = "CatalogReady";
+    /// Something is wrong or missing; not part of `Ready`.
+    pub const DEGRADED: &str = "Degraded";
+}
+
+/// Reasons of conditions of an AIHub.
+pub mod aihub_reasons {
+    /// `ProvisioningSucceeded`.
+    pub const ALL_RESOURCES_APPLIED: &str = "AllResourcesApplied";
+    /// `ProvisioningSucceeded`: something could not be applied.
+    pub const DEPLOY_FAILED: &str = "DeployFailed";
+    /// `ModelRegistryReady`, `CatalogReady`.
+    pub const ALL_DEPLOYMENTS_AVAILABLE: &str = "AllDeploymentsAvailable";
+    /// `Ready`.
+    pub const ALL_DEPENDENTS_HEALTHY: &str = "AllDependentsHealthy";
+    /// `Degraded`: something could not be applied.
+    pub const PROVISIONING_FAILED: &str = "ProvisioningFailed";
+    /// `Degraded`: no gateway is known.
+    pub const GATEWAY_DOMAIN_UNAVAILABLE: &str = "GatewayDomainUnavailable";
+    /// `Degraded`: nothing is.
+    pub const NO_DEGRADATION: &str = "NoDegradation";
+}

@@ -5,29 +5,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 use super::process::rate;
 use super::ray::set;
-use super::{Client, ComponentConfig, Configuration, Format, Process};
+use super::{Client, ComponentConfig, Configuration, ConfigurationError, Format, Process};
 use crate::duration::GoDuration;
 
 /// What the CodeFlare operator adds to the configuration file. Neither format has a type; their keys tell them apart.
 pub const CONFIG: ComponentConfig = ComponentConfig {
     component: "codeflare",
-    check: Some(|configuration| configuration.section::<CodeFlareConfiguration>("codeflare").map(drop)),
+    check: Some(check),
     gates: &[],
+    controllers: &[],
     formats: &[
         Format {
             name: "CodeFlare",
             description: "CodeFlare's (kuberay, appwrapper.enabled)",
-            matches: |document| is_untyped(document) && (has_kuberay(document) || has_switch(document)),
-            apply: |document, configuration| Document::deserialize(document)?.apply(configuration),
+            matches: |document| is_untyped(document) && (has(document, "kuberay") || has_switch(document)),
+            apply: |document, configuration| Document::deserialize(canonical(document))?.apply(configuration),
         },
         Format {
             name: "AppWrapper",
             description: "AppWrapper's (appwrapper)",
-            matches: |document| is_untyped(document) && document.get("appwrapper").is_some(),
-            apply: |document, configuration| AppWrapperDocument::deserialize(document)?.apply(configuration),
+            matches: |document| is_untyped(document) && APP_WRAPPER_KEYS.iter().any(|key| has(document, key)),
+            apply: |document, configuration| {
+                AppWrapperDocument::deserialize(canonical(document))?.apply(configuration)
+            },
         },
     ],
 };
@@ -36,25 +40,103 @@ fn is_untyped(document: &Value) -> bool {
     document.get("apiVersion").is_none() && document.get("kind").is_none()
 }
 
-fn has_kuberay(document: &Value) -> bool {
-    document.get("kuberay").or_else(|| document.get("kubeRay")).is_some()
+/// Keys of the AppWrapper operator's own document.
+const APP_WRAPPER_KEYS: [&str; 4] = ["appwrapper", "certManagement", "controllerManager", "webhooksEnabled"];
+
+/// A field of an object, in whatever case its key is written: Go's JSON decoder does not mind.
+fn field<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
+    let fields = object.as_object()?;
+    fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value)
+}
+
+fn has(object: &Value, key: &str) -> bool {
+    field(object, key).is_some()
 }
 
 /// In CodeFlare's document AppWrappers are switched on and off; alone, the AppWrapper operator always runs.
 fn has_switch(document: &Value) -> bool {
-    let appwrapper = &document["appwrapper"];
-    ["enabled", "Config", "config"].iter().any(|key| appwrapper.get(key).is_some())
+    field(document, "appwrapper").is_some_and(|switch| has(switch, "enabled") || has(switch, "config"))
 }
 
-/// Hardening of Ray clusters, and AppWrappers.
+/// The same document with its keys in the case that the types below expect. Names of resources are values, not keys.
+fn canonical(document: Value) -> Value {
+    /// All keys that are read case-insensitively.
+    const KEYS: [&str; 43] = [
+        "admissionGracePeriod",
+        "appwrapper",
+        "autopilot",
+        "bindAddress",
+        "burst",
+        "certManagement",
+        "clientConnection",
+        "Config",
+        "controllerManager",
+        "defaultQueueName",
+        "deletionGracePeriod",
+        "effect",
+        "enabled",
+        "failureGracePeriod",
+        "faultTolerance",
+        "gracePeriodCeiling",
+        "health",
+        "ingressDomain",
+        "injectAntiAffinities",
+        "key",
+        "kuberay",
+        "leaderElect",
+        "leaderElection",
+        "leaseDuration",
+        "metrics",
+        "monitorNodes",
+        "mTLSEnabled",
+        "preferNoScheduleWeight",
+        "qps",
+        "rayDashboardOAuthEnabled",
+        "renewDeadline",
+        "resetPause",
+        "resourceName",
+        "resourceNamespace",
+        "resourceTaints",
+        "retryLimit",
+        "retryPeriod",
+        "schedulerName",
+        "successTTLCeiling",
+        "userRBACAdmissionCheck",
+        "value",
+        "warmupGracePeriod",
+        "webhooksEnabled",
+    ];
+    let known = |key: String| match KEYS.iter().find(|known| known.eq_ignore_ascii_case(&key)) {
+        Some(known) => (*known).to_owned(),
+        None => key,
+    };
+    match document {
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (known(key), canonical(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(canonical).collect(),
+        other => other,
+    }
+}
+
+/// Rejects settings that do not go together, as the AppWrapper operator's `ValidateAppWrapperConfig` does.
+fn check(configuration: &Configuration) -> Result<(), ConfigurationError> {
+    let codeflare: CodeFlareConfiguration = configuration.section(CONFIG.component)?;
+    let Some(appwrapper) = codeflare.appwrapper.filter(|switch| switch.enabled) else { return Ok(()) };
+    appwrapper.config.fault_tolerance.check().map_err(ConfigurationError::Contradiction)
+}
+
+/// Hardening of Ray clusters, and AppWrappers. CodeFlare's own document always has both parts: what it leaves out has
+/// upstream's defaults.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CodeFlareConfiguration {
-    /// What is added to Ray clusters.
+    /// What is added to Ray clusters; nothing if absent.
     #[serde(alias = "kubeRay")]
-    pub kuberay: KubeRayConfiguration,
-    /// AppWrappers.
-    pub appwrapper: AppWrapperSwitch,
+    pub kuberay: Option<KubeRayConfiguration>,
+    /// AppWrappers; reconciled with the defaults if absent.
+    pub appwrapper: Option<AppWrapperSwitch>,
 }
 
 /// What is added to Ray clusters.
@@ -78,14 +160,24 @@ impl Default for KubeRayConfiguration {
 }
 
 /// Whether AppWrappers are reconciled, and how.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AppWrapperSwitch {
     /// Whether they are.
     pub enabled: bool,
+    /// Whether their webhooks are served; a switch of the AppWrapper operator's own document.
+    #[serde(rename = "webhooksEnabled")]
+    pub webhooks_enabled: bool,
     /// How. Upstream writes this key with a capital letter.
     #[serde(rename = "Config", alias = "config")]
     pub config: AppWrapperConfiguration,
+}
+
+impl Default for AppWrapperSwitch {
+    /// As CodeFlare's document has it.
+    fn default() -> Self {
+        Self { enabled: false, webhooks_enabled: true, config: AppWrapperConfiguration::default() }
+    }
 }
 
 /// How AppWrappers are reconciled.
@@ -202,6 +294,31 @@ impl Default for FaultTolerance {
     }
 }
 
+impl FaultTolerance {
+    /// Rejects periods that do not go together.
+    pub fn check(&self) -> Result<(), String> {
+        let ceiling = self.grace_period_ceiling;
+        let exceeds = |name: &str, period: Nanoseconds, limit_name: &str, limit: Nanoseconds| {
+            let text = |period: Nanoseconds| GoDuration(period.0);
+            if period > limit {
+                return Err(format!("{name} {} exceeds {limit_name} {}", text(period), text(limit)));
+            }
+            Ok(())
+        };
+        exceeds("DeletionGracePeriod", self.deletion_grace_period, "GracePeriodCeiling", ceiling)?;
+        exceeds("ResetPause", self.reset_pause, "GracePeriodCeiling", ceiling)?;
+        exceeds("FailureGracePeriod", self.failure_grace_period, "GracePeriodCeiling", ceiling)?;
+        exceeds("AdmissionGracePeriod", self.admission_grace_period, "GracePeriodCeiling", ceiling)?;
+        exceeds("WarmupGracePeriod", self.warmup_grace_period, "GracePeriodCeiling", ceiling)?;
+        let (admission, warmup) = (self.admission_grace_period, self.warmup_grace_period);
+        exceeds("AdmissionGracePeriod", admission, "WarmupGracePeriod", warmup)?;
+        if self.success_ttl_ceiling.0.is_zero() {
+            return Err("SuccessTTLCeiling must be greater than 0".to_owned());
+        }
+        Ok(())
+    }
+}
+
 /// A duration that upstream writes as a number of nanoseconds; texts such as `5m` are read too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nanoseconds(pub Duration);
@@ -248,7 +365,9 @@ struct Document {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AppWrapperDocument {
+    #[serde(default)]
     appwrapper: AppWrapperConfiguration,
+    webhooks_enabled: Option<bool>,
     controller_manager: Option<Endpoints>,
 }
 
@@ -274,7 +393,9 @@ struct ClientConnection {
 }
 
 impl Document {
-    fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
+    fn apply(mut self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
+        self.codeflare.kuberay.get_or_insert_default();
+        self.codeflare.appwrapper.get_or_insert_default();
         configuration.set_section(CONFIG.component, &self.codeflare)?;
         let process = &mut configuration.process;
         set(
@@ -291,7 +412,9 @@ impl AppWrapperDocument {
     fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
         let mut codeflare: CodeFlareConfiguration =
             configuration.section(CONFIG.component).map_err(serde::de::Error::custom)?;
-        codeflare.appwrapper = AppWrapperSwitch { enabled: true, config: self.appwrapper };
+        let webhooks_enabled = self.webhooks_enabled.unwrap_or(true);
+        codeflare.appwrapper =
+            Some(AppWrapperSwitch { enabled: true, webhooks_enabled, config: self.appwrapper });
         configuration.set_section(CONFIG.component, &codeflare)?;
         if let Some(endpoints) = self.controller_manager {
             endpoints.apply(&mut configuration.process);

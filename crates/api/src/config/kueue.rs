@@ -10,6 +10,23 @@ use super::{ComponentConfig, ConfigurationError, gates, kueue_document};
 use crate::Quantity;
 use crate::duration::GoDuration;
 
+/// Decides who gets quota.
+pub const SCHEDULER: &str = "scheduler";
+/// Writes the status of ClusterQueues, LocalQueues and Cohorts.
+pub const QUEUE_STATUS: &str = "queue-status";
+/// Reconciles Workloads.
+pub const WORKLOAD: &str = "workload";
+/// Keeps objects that others use from being deleted.
+pub const PROTECTION: &str = "protection";
+/// Lets Workloads follow their WorkloadPriorityClass.
+pub const PRIORITY_CLASS: &str = "priority-class";
+/// Lets pods be scheduled that topology-aware scheduling has placed.
+pub const TOPOLOGY: &str = "topology";
+/// Reconciles jobs of all enabled frameworks.
+pub const JOBS: &str = "jobs";
+
+const CONTROLLERS: &[&str] = &[JOBS, PRIORITY_CLASS, PROTECTION, QUEUE_STATUS, SCHEDULER, TOPOLOGY, WORKLOAD];
+
 /// What the queue operator adds to the configuration file.
 pub const CONFIG: ComponentConfig = ComponentConfig {
     component: "queue",
@@ -18,6 +35,7 @@ pub const CONFIG: ComponentConfig = ComponentConfig {
         queue.check().map_err(ConfigurationError::Contradiction)
     }),
     gates: gates::QUEUE,
+    controllers: CONTROLLERS,
     formats: &[kueue_document::FORMAT],
 };
 

@@ -9,6 +9,7 @@ pub const CONFIG: ComponentConfig = ComponentConfig {
     component: "mlflow",
     check: Some(|configuration| configuration.section::<MLflowConfiguration>("mlflow").map(drop)),
     gates: &[],
+    controllers: &[],
     formats: &[],
 };
 

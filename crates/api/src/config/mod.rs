@@ -22,11 +22,13 @@
 //! ```
 
 pub mod codeflare;
+mod controllers;
 mod document;
 pub mod gates;
 pub mod kueue;
 mod kueue_document;
 pub mod mlflow;
+pub mod node;
 mod process;
 pub mod ray;
 #[cfg(test)]
@@ -37,6 +39,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+pub use controllers::Controllers;
 pub use document::ConfigurationError;
 pub use process::{Client, LeaderElection, Log, LogFormat, Process, ResourceLock, Webhook};
 
@@ -51,14 +54,24 @@ pub const KIND: &str = "Configuration";
 pub struct Configuration {
     /// The components to run; all, unless some are named.
     pub components: Option<Vec<String>>,
+    /// The controllers of the components to run, as kube-controller-manager takes them; all, unless some are named.
+    #[serde(skip_serializing_if = "Controllers::is_empty")]
+    pub controllers: Controllers,
     /// What all components share: addresses, leader election, logs, the connection to the API server.
     #[serde(flatten)]
     pub process: Process,
     /// Feature gates of any component, by upstream's names.
     pub feature_gates: BTreeMap<String, bool>,
+    /// The node of `quintet up`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub node: node::Node,
     /// Settings of single components, by component. [`Configuration::section`] reads them.
     #[serde(flatten)]
     sections: BTreeMap<String, Value>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Configuration {
@@ -95,6 +108,8 @@ pub struct ComponentConfig {
     pub check: Option<Check>,
     /// Names of its feature gates.
     pub gates: &'static [&'static str],
+    /// Names of its controllers that can be left out.
+    pub controllers: &'static [&'static str],
     /// Upstream documents that configure it.
     pub formats: &'static [Format],
 }
@@ -102,7 +117,7 @@ pub struct ComponentConfig {
 impl ComponentConfig {
     /// A component without settings of its own.
     pub const fn without_settings(component: &'static str) -> Self {
-        Self { component, check: None, gates: &[], formats: &[] }
+        Self { component, check: None, gates: &[], controllers: &[], formats: &[] }
     }
 }
 
@@ -137,6 +152,7 @@ impl Schema<'_> {
         for name in configuration.components.iter().flatten() {
             self.check_component(name).map_err(contradiction)?;
         }
+        configuration.controllers.check(self.0).map_err(contradiction)?;
         gates::check(&configuration.feature_gates, self.0).map_err(contradiction)?;
         self.0.iter().filter_map(|component| component.check).try_for_each(|check| check(configuration))
     }

@@ -14,6 +14,7 @@ pub const CONFIG: ComponentConfig = ComponentConfig {
     component: "ray",
     check: Some(|configuration| configuration.section::<RayConfiguration>("ray").map(drop)),
     gates: gates::RAY,
+    controllers: &[],
     formats: &[Format {
         name: "KubeRay",
         description: "Configuration of config.ray.io/v1alpha1",

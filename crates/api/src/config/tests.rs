@@ -60,7 +60,7 @@ codeflare: {appwrapper: {enabled: true}}
     assert_eq!(configuration.process.webhook.cert_dir.as_deref(), Some("/certs"));
     assert_eq!(ray(&configuration).batch_scheduler.as_deref(), Some("volcano"));
     assert!(queue(&configuration).manage_jobs_without_queue_name);
-    assert!(codeflare(&configuration).appwrapper.enabled);
+    assert!(codeflare(&configuration).appwrapper.unwrap().enabled);
 }
 
 #[test]
@@ -165,9 +165,9 @@ kuberay: {rayDashboardOAuthEnabled: false, ingressDomain: kind}
 appwrapper: {enabled: true, Config: {faultTolerance: {retryLimit: 1, resetPause: 1000000000}}}
 ",
     );
-    assert!(!codeflare(&configuration).kuberay.ray_dashboard_oauth_enabled);
-    assert!(codeflare(&configuration).kuberay.mtls_enabled);
-    let fault_tolerance = codeflare(&configuration).appwrapper.config.fault_tolerance;
+    let kuberay = codeflare(&configuration).kuberay.unwrap();
+    assert!(!kuberay.ray_dashboard_oauth_enabled && kuberay.mtls_enabled);
+    let fault_tolerance = codeflare(&configuration).appwrapper.unwrap().config.fault_tolerance;
     assert_eq!((fault_tolerance.retry_limit, fault_tolerance.reset_pause.0.as_secs()), (1, 1));
     assert_eq!(fault_tolerance.warmup_grace_period.0.as_secs(), 300);
 }
@@ -180,10 +180,40 @@ controllerManager: {metrics: {bindAddress: ':8443'}, leaderElection: true}
 webhooksEnabled: true
 ",
     );
-    let appwrapper = codeflare(&configuration).appwrapper;
+    assert_eq!(codeflare(&configuration).kuberay, None, "Ray clusters are left alone");
+    let appwrapper = codeflare(&configuration).appwrapper.unwrap();
     assert!(appwrapper.enabled && !appwrapper.config.user_rbac_admission_check);
     assert_eq!(appwrapper.config.fault_tolerance.retry_limit, 99);
     assert_eq!(configuration.process.metrics_bind_address.as_deref(), Some(":8443"));
+}
+
+#[test]
+fn keys_of_codeflares_documents_are_read_in_any_case() {
+    let configuration =
+        read("KubeRay: {INGRESSDOMAIN: kind}\nAppWrapper: {Enabled: true, config: {SchedulerName: x}}");
+    let CodeFlareConfiguration { kuberay, appwrapper } = codeflare(&configuration);
+    assert_eq!(kuberay.unwrap().ingress_domain, "kind");
+    assert_eq!(appwrapper.unwrap().config.scheduler_name, "x");
+    let alone = codeflare(&read("webhooksEnabled: false\nnonsense: 1\nAppWrapper: {SchedulerName: other}"));
+    let appwrapper = alone.appwrapper.unwrap();
+    assert!(appwrapper.enabled && !appwrapper.webhooks_enabled);
+    assert_eq!(appwrapper.config.scheduler_name, "other");
+}
+
+#[test]
+fn periods_of_appwrappers_go_together() {
+    let rejected = |fault_tolerance: &str| {
+        SCHEMA
+            .read(&format!("appwrapper: {{faultTolerance: {{{fault_tolerance}}}}}"))
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        rejected("admissionGracePeriod: 600000000000"),
+        "AdmissionGracePeriod 10m0s exceeds WarmupGracePeriod 5m0s"
+    );
+    assert_eq!(rejected("resetPause: 48h"), "ResetPause 48h0m0s exceeds GracePeriodCeiling 24h0m0s");
+    assert_eq!(rejected("successTTLCeiling: 0"), "SuccessTTLCeiling must be greater than 0");
 }
 
 #[test]
@@ -320,4 +350,23 @@ fn names_of_watched_namespaces_are_checked() {
         assert!(message.contains("\"B\" is not a valid namespace name; use lower-case letters"), "{message}");
     }
     assert!(error(&format!("{own}['']")).contains("\"\" is not a valid namespace name"));
+}
+
+#[test]
+fn the_node_has_a_table_of_images() {
+    let read = |images: &str| {
+        let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\nnode: {{images: [{images}]}}");
+        Schema(&[])
+            .read(&text)
+            .map(|configuration| configuration.node.images)
+            .map_err(|error| error.to_string())
+    };
+    let images = read("{image: team/app, runtime: {python: {packages: [flask]}}, user: 7}").unwrap();
+    let packages = vec!["flask".to_owned()];
+    assert_eq!(
+        (images[0].runtime.clone(), images[0].user),
+        (node::ImageRuntime::Python { packages }, Some(7))
+    );
+    let refused = read("{image: team/app, runtime: {docker: {}}}").unwrap_err();
+    assert!(refused.contains("unknown variant `docker`"), "{refused}");
 }

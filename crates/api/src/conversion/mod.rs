@@ -19,6 +19,7 @@ use stash::Stash;
 
 use crate::kueue::{v1beta1, v1beta2};
 use crate::modelregistry as registry;
+pub use modelregistry::proxy_of_istio;
 
 /// Why an object cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

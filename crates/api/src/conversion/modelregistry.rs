@@ -58,6 +58,11 @@ pub(super) fn down(object: &mut Object) -> Result<(), ConversionError> {
     Ok(())
 }
 
+/// The `oauthProxy` that takes the place of an `istio`.
+pub fn proxy_of_istio(istio: &Value) -> Value {
+    proxy_instead_of(&mut istio.as_object().cloned().unwrap_or_default())
+}
+
 /// A proxy that is as open to the outside as the Istio gateway was.
 fn proxy_instead_of(istio: &mut Object) -> Value {
     let mut proxy = json!({ "port": 8443, "routePort": 443, "serviceRoute": "disabled" });

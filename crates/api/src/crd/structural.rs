@@ -59,6 +59,10 @@ pub(super) fn structural(schema: &Value, definitions: &Map<String, Value>) -> Va
             }
         }
     }
+    if is_int_or_string(&out) {
+        // As controller-gen writes it: clients that do not know the extension read this.
+        out.insert("anyOf".into(), json!([{ "type": "integer" }, { "type": "string" }]));
+    }
     Value::Object(out)
 }
 

@@ -100,6 +100,7 @@ fn quantities_have_a_pattern_and_ports_have_none() {
             if schema["x-kubernetes-int-or-string"] != true {
                 return;
             }
+            assert_eq!(schema["anyOf"], json!([{ "type": "integer" }, { "type": "string" }]), "{path}");
             if is_port(path) {
                 ports += 1;
                 assert_eq!(schema.get("pattern"), None, "{path}");

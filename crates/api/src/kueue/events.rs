@@ -78,6 +78,10 @@ string_enum! {
         JobNestingTooDeep,
         /// Its priority class does not exist.
         WorkloadPriorityClassNotFound,
+        /// A pod is more than its group needs.
+        ExcessPodDeleted,
+        /// The Workload of that name is not that of the group.
+        WorkloadNameConflict,
     }
 }
 

@@ -106,3 +106,24 @@ pub fn label_value(text: &str) -> Vec<String> {
     }
     problems
 }
+
+/// What is wrong with the name of a port.
+pub fn port_name(text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if text.len() > 15 {
+        problems.push("must be no more than 15 characters".to_owned());
+    }
+    if text.is_empty() || !text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-') {
+        problems.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|c| c.is_ascii_lowercase()) {
+        problems.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        problems.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        problems.push("must not begin or end with a hyphen".to_owned());
+    }
+    problems
+}
