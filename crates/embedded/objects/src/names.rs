@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use quintet_api::names::problems::length;
 pub use quintet_api::names::problems::{
-    dns_label, dns_subdomain, dns1035_label, label_value, qualified_name,
+    dns_label, dns_subdomain, dns1035_label, label_value, port_name, qualified_name,
 };
 
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
@@ -31,27 +31,6 @@ pub fn path_segment(text: &str) -> Vec<String> {
         .filter(|bad| text.contains(*bad))
         .map(|bad| format!("may not contain '{bad}'"))
         .collect()
-}
-
-/// What is wrong with the name of a port.
-pub fn port_name(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 15 {
-        problems.push("must be no more than 15 characters".to_owned());
-    }
-    if text.is_empty() || !text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-') {
-        problems.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
-    }
-    if !text.bytes().any(|c| c.is_ascii_lowercase()) {
-        problems.push("must contain at least one letter (a-z)".to_owned());
-    }
-    if text.contains("--") {
-        problems.push("must not contain consecutive hyphens".to_owned());
-    }
-    if text.starts_with('-') || text.ends_with('-') {
-        problems.push("must not begin or end with a hyphen".to_owned());
-    }
-    problems
 }
 
 /// What keeps a text from being a key of a ConfigMap or Secret.

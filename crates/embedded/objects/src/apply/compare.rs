@@ -50,6 +50,24 @@ pub fn compare(old: &Value, new: &Value, schema: Node<'_>) -> Difference {
     walk.difference
 }
 
+/// Whether values are the same. An integer equals a float of its value: that is how Kubernetes compares them.
+fn is_equal(one: &Value, two: &Value) -> bool {
+    match (one, two) {
+        (Value::Number(one), Value::Number(two)) if one.is_f64() != two.is_f64() => {
+            one.as_f64() == two.as_f64()
+        }
+        (Value::Array(one), Value::Array(two)) => {
+            one.len() == two.len() && one.iter().zip(two).all(|(one, two)| is_equal(one, two))
+        }
+        (Value::Object(one), Value::Object(two)) => {
+            let has_equal =
+                |(key, value): (&String, &Value)| two.get(key).is_some_and(|other| is_equal(value, other));
+            one.len() == two.len() && one.iter().all(has_equal)
+        }
+        _ => one == two,
+    }
+}
+
 struct Walk {
     difference: Difference,
     at: Vec<String>,
@@ -83,7 +101,9 @@ impl Walk {
             Some(Value::Array(items)) => items.is_empty(),
             Some(_) => false,
         };
-        if old == new && old.is_some() {
+        if let (Some(old), Some(new)) = (old, new)
+            && is_equal(old, new)
+        {
             return;
         }
         let form =
@@ -158,7 +178,9 @@ impl Walk {
         for name in names {
             let (mut before, mut after) =
                 (old_fields.get(name).map(Cow::Borrowed), new_fields.get(name).map(Cow::Borrowed));
-            if before == after {
+            if let (Some(before), Some(after)) = (&before, &after)
+                && is_equal(before, after)
+            {
                 continue;
             }
             if before.is_none() && old.is_some() {
@@ -197,8 +219,8 @@ impl Walk {
                 match (one.is_empty(), two.is_empty()) {
                     (true, _) => self.record(Change::Added),
                     (_, true) => self.record(Change::Removed),
-                    _ if one != two => self.record(Change::Modified),
-                    _ => {}
+                    _ if is_equal(&one.into(), &two.into()) => {}
+                    _ => self.record(Change::Modified),
                 }
                 self.at.pop();
                 continue;

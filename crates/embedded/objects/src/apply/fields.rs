@@ -227,12 +227,25 @@ pub(super) fn step_of(item: &Value, form: Form<'_>, schema: Node<'_>) -> String 
             let mut fields = Map::new();
             for key in keys {
                 if let Some(value) = item.get(key).cloned().or_else(|| items.default_of(key)) {
-                    fields.insert(key.clone(), value);
+                    fields.insert(key.clone(), whole_as_integer(value));
                 }
             }
             format!("k:{}", Value::Object(fields))
         }
-        _ => format!("v:{item}"),
+        _ => format!("v:{}", whole_as_integer(item.clone())),
+    }
+}
+
+/// A value as Go writes it: a float without a fraction looks like the integer, and is the same element.
+fn whole_as_integer(value: Value) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value.as_f64() {
+        Some(float) if value.is_f64() && float.fract() == 0.0 && float.abs() <= EXACT => {
+            #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
+            let whole = float as i64;
+            whole.into()
+        }
+        _ => value,
     }
 }
 

@@ -142,7 +142,7 @@ impl Policy {
                 "JSONPatch" => (MutationKind::JsonPatch, "jsonPatch"),
                 _ => (MutationKind::ApplyConfiguration, "applyConfiguration"),
             };
-            // What is missing altogether is told by the validation of the policy.
+            // The validation of the policy reports what is missing altogether.
             let Some(patch) = mutation.get(field) else { continue };
             let list = path.field("mutations");
             let item = list.index(index);

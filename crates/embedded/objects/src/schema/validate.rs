@@ -107,7 +107,7 @@ fn node(
     alternatives(schema, new, path, errors);
 }
 
-/// Alternatives of a schema. Where none of several holds, the complaints of the first are told.
+/// Alternatives of a schema. Where none of several holds, the errors of the first are reported.
 fn alternatives(schema: &Structural, new: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let bounds = &schema.bounds;
     let problems = |schema: &Structural| {

@@ -233,6 +233,28 @@ fn custom_resources_follow_their_schema() {
 }
 
 #[test]
+fn a_whole_number_is_the_same_with_and_without_a_fraction() {
+    let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": {
+        "least": { "type": "number" },
+        "bounds": { "type": "array", "items": { "type": "object", "properties": { "at": { "type": "number" } } } },
+        "set": { "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "number" } }
+    } } } });
+    let schema = Structural::parse(&schema, &Path::ROOT).unwrap();
+    let node = Node::custom(&schema);
+    let object =
+        |spec: Value| json!({ "apiVersion": "x/v1", "kind": "X", "metadata": { "name": "n" }, "spec": spec });
+    let by = |manager| Writer { manager, api_version: "x/v1", subresource: "", now: NOW, ignored: &[] };
+    let whole = object(json!({ "least": 0, "bounds": [{ "at": -3 }], "set": [2] }));
+    let one = apply(None, &whole, node, &by("m1"), false).unwrap();
+    let float = object(json!({ "least": 0.0, "bounds": [{ "at": -3.0 }], "set": [2.0] }));
+    let two = apply(Some(&one), &float, node, &by("m2"), false).expect("no conflict");
+    assert_eq!(two["spec"]["set"].as_array().map(Vec::len), Some(1), "{two}");
+    assert_eq!(fields(&two, "m1"), fields(&two, "m2"), "both own all of it");
+    let other = object(json!({ "least": 0.5 }));
+    assert!(apply(Some(&one), &other, node, &by("m2"), false).is_err());
+}
+
+#[test]
 fn managed_fields_can_be_reset_and_come_back_with_the_first_apply() {
     let one = do_apply(None, json!({ "replicas": 1 }), "m").unwrap();
     let mut reset = one.clone();

@@ -253,6 +253,20 @@ fn fields_are_selectable() {
     assert_eq!(field_value(&pod, "status.podIPs"), "1,2");
 }
 
+#[test]
+fn ports_of_services_are_named_as_in_kubernetes() {
+    let named = |name: &str| {
+        json!({ "metadata": { "name": "s", "namespace": "n" }, "spec": { "type": "ClusterIP", "sessionAffinity": "None",
+            "ports": [{ "name": "web", "port": 80, "protocol": "TCP", "targetPort": name, "appProtocol": name }] } })
+    };
+    assert_eq!(texts(of("", "Service"), &named("grpc"), None), Vec::<String>::new());
+    let problems = texts(of("", "Service"), &named("h2 c"), None);
+    let about = |field: &str| {
+        problems.iter().any(|text| text.starts_with(&format!("spec.ports[0].{field}: Invalid value")))
+    };
+    assert!(about("targetPort") && about("appProtocol"), "{problems:?}");
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

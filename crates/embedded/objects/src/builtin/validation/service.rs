@@ -47,6 +47,11 @@ pub(super) fn service(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldEr
         }
         one_of(text(port, "/protocol"), &["SCTP", "TCP", "UDP"], &at.field("protocol"), errors);
         target_port(port.get("targetPort"), &at.field("targetPort"), errors);
+        if let Some(protocol) = port.get("appProtocol").and_then(Value::as_str) {
+            for problem in names::qualified_name(protocol) {
+                errors.push(FieldError::invalid(&at.field("appProtocol"), &json!(protocol), problem));
+            }
+        }
         if !pairs.insert((value, text(port, "/protocol"))) {
             errors.push(FieldError::duplicate(
                 &at,
