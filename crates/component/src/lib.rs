@@ -10,9 +10,11 @@
 //!     crds ─────> `crds`, `up`                      permissions ──> `manifests`: Roles
 //!     config ───> configuration file                webhooks ─────> `manifests`: configurations; the webhook server
 //!     convert ──> conversion webhook, `up`          services ─────> `manifests`: Services
+//!                                                   apis ─────────> `manifests`: APIServices; a server for each
 //!                                                   start ────────> `operator`, `explain`
 //! ```
 
+mod aggregated;
 mod permissions;
 mod platform;
 mod webhook;
@@ -25,6 +27,7 @@ use quintet_controller::metrics::MetricsRegistry;
 use quintet_controller::{Error, Runtime};
 use serde_json::Value;
 
+pub use aggregated::AggregatedApi;
 pub use permissions::{Permissions, READ, rule};
 pub use platform::Platform;
 pub use webhook::{FailurePolicy, Handler, Webhook, WebhookKind, WebhookScope};
@@ -95,6 +98,8 @@ pub struct Operator {
     pub webhooks: Vec<Webhook>,
     /// Services by which others reach it, beyond those of webhooks and metrics.
     pub services: Vec<Service>,
+    /// API groups that it serves itself.
+    pub apis: Vec<AggregatedApi>,
     /// Adds its controllers to the runtime.
     pub start: Start,
 }

@@ -17,7 +17,7 @@ pub struct Webhook {
     pub name: &'static str,
     /// The path that answers.
     pub path: &'static str,
-    /// The requests it is asked about.
+    /// The requests it is asked about. Without any it is served, and not registered.
     pub rules: Vec<RuleWithOperations>,
     /// What happens while it cannot be reached.
     pub failure_policy: FailurePolicy,
@@ -114,15 +114,25 @@ impl Webhook {
     /// It is asked about these operations on these resources.
     #[must_use]
     pub fn on(mut self, operations: &[&str], group: &str, version: &str, resources: &[&str]) -> Self {
+        self.rules.extend(Self::rules(operations, group, version, resources));
+        self
+    }
+
+    /// The rules of operations on resources.
+    pub fn rules(
+        operations: &[&str],
+        group: &str,
+        version: &str,
+        resources: &[&str],
+    ) -> Vec<RuleWithOperations> {
         let owned = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
-        self.rules.push(RuleWithOperations {
+        vec![RuleWithOperations {
             api_groups: owned(&[group]),
             api_versions: owned(&[version]),
             operations: owned(operations),
             resources: owned(resources),
             scope: None,
-        });
-        self
+        }]
     }
 
     /// Its entry in the configuration object.
