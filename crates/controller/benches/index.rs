@@ -56,12 +56,7 @@ fn main() {
             "writes/s",
             "decide mean"
         );
-        let settings = Settings {
-            data_dir: None,
-            address: ([127, 0, 0, 1], 0).into(),
-            converter: None,
-            disabled_controllers: BTreeSet::new(),
-        };
+        let settings = Settings::default();
         let embedded = Cluster::start(settings).await.unwrap();
         measure("embedded, in process", "in-process", embedded.api().admin_client()).await;
         let kubeconfig = Kubeconfig::from_yaml(&embedded.kubeconfig().unwrap()).unwrap();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::{
-    api::Api, cache::Caches, leader::Leadership, metrics::MetricsRegistry, queue::Queue, tasks::Tasks,
+    Runtime, api::Api, leader::Leadership, metrics::MetricsRegistry, tasks::Tasks,
     webhook::CertificateManager,
 };
 
@@ -34,10 +34,8 @@ pub struct Admin {
     pub components: Vec<AdminComponent>,
     /// Metrics.
     pub registry: MetricsRegistry,
-    /// Caches, for readiness and debug state.
-    pub caches: Caches,
-    /// Queue, for debug state.
-    pub queue: Queue,
+    /// Caches, for readiness and debug state; queue and indexes, for debug state.
+    pub runtime: Runtime,
     /// Leadership, for debug state.
     pub leadership: Leadership,
     /// Webhook certificates, for readiness and debug state, if webhooks are served.
@@ -53,7 +51,7 @@ impl Admin {
     ///
     /// A standby is ready: it keeps its caches warm and serves webhooks.
     pub fn missing(&self) -> Vec<String> {
-        let mut missing = self.caches.missing();
+        let mut missing = self.runtime.caches().missing();
         missing.extend(self.certificates.as_ref().and_then(CertificateManager::missing));
         if self.tasks.is_stopping() {
             missing.push("the process is stopping".to_owned());
@@ -64,8 +62,9 @@ impl Admin {
     /// The debug state.
     pub fn state(&self) -> Value {
         json!({
-            "watches": self.caches.report(),
-            "queues": self.queue.report(),
+            "watches": self.runtime.caches().report(),
+            "queues": self.runtime.queue().report(),
+            "indexes": self.runtime.indexes(),
             "lease": self.leadership.report(),
             "limiter": self.api.limiter().report(),
             "certificates": self.certificates.as_ref().map(CertificateManager::report),
@@ -119,7 +118,8 @@ async fn readyz(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> R
         }));
         text.extend(
             admin
-                .caches
+                .runtime
+                .caches()
                 .report()
                 .iter()
                 .map(|watch| format!("watch {}: {} objects, {:?}\n", watch.kind, watch.objects, watch.phase)),
@@ -130,7 +130,7 @@ async fn readyz(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> R
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, content_type)], admin.registry.encode()).into_response()
 }
 

@@ -143,6 +143,27 @@ impl Api {
         }
     }
 
+    /// The resources that the server has in a group and version, such as `apps/v1`; `None` if it does not serve it.
+    pub(crate) async fn resources(&self, api_version: &str) -> Result<Option<String>, Error> {
+        let root = if api_version.contains('/') { "/apis/" } else { "/api/" };
+        let kind = ApiKind {
+            group: "".into(),
+            version: "v1".into(),
+            kind: "APIResourceList".into(),
+            plural: "".into(),
+            namespaced: false,
+        };
+        let key = ObjectKey::cluster(api_version);
+        match self
+            .send("get", &kind, Some(&key), Call::new(Method::GET, format!("{root}{api_version}")))
+            .await
+        {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads one page of a collection.
     pub async fn list(&self, kind: &ApiKind, page: Page<'_>) -> Result<String, Error> {
         let mut request = Call::new(Method::GET, kind.collection_path(page.namespace));

@@ -11,7 +11,7 @@ use crate::error::Error;
 /// to others.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Whether the API server responds, as far as the requests of this process tell.
+/// Whether the API server responds, as far as the requests of this process show.
 #[derive(Clone, Debug)]
 pub struct Contact(Arc<Inner>);
 
@@ -146,7 +146,7 @@ mod tests {
         assert!(contact.record(sent, refused()).unwrap_err().is_quiet(), "sent before the last response");
         tokio::time::advance(Duration::from_millis(600)).await;
         assert!(contact.record(Instant::now(), refused()).unwrap_err().is_quiet());
-        assert!(!is_outage(), "it began anew");
+        assert!(!is_outage(), "a new outage");
         tokio::time::advance(GRACE).await;
         assert!(contact.record(Instant::now(), refused()).unwrap_err().is_quiet());
         assert!(is_outage());

@@ -135,13 +135,21 @@ impl Error {
         Self { is_in_outage: true, ..self }
     }
 
-    /// It needs no log line of its own: [`Contact`](crate::contact::Contact) logs outages, and a connection that was
-    /// interrupted is opened again.
+    /// It needs no log line of its own: [`Contact`](crate::contact::Contact) logs outages, a connection that was
+    /// interrupted is opened again, and what is created in a namespace that is being deleted would not last.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_interrupted = |error: &kube::Error| {
             matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_))
         };
-        self.is_in_outage || matches!(&self.cause, Cause::Client(error) if is_interrupted(error))
+        let is_interrupted = matches!(&self.cause, Cause::Client(error) if is_interrupted(error));
+        self.is_in_outage || is_interrupted || self.is_namespace_terminating()
+    }
+
+    /// The namespace is being deleted, and takes no new objects.
+    pub fn is_namespace_terminating(&self) -> bool {
+        let details = self.status().and_then(|status| status.details.as_ref());
+        let mut causes = details.into_iter().flat_map(|details| &details.causes);
+        causes.any(|cause| cause.reason == "NamespaceTerminating")
     }
 
     /// The object was not found, or its kind is not served.
@@ -222,5 +230,28 @@ mod tests {
         assert!(of(plain).is_not_found());
         assert!(of(Status::failure("no such pod", "NotFound").with_code(404)).is_not_found());
         assert!(!of(Status::failure("conflict", "Conflict").with_code(409)).is_not_found());
+    }
+
+    #[test]
+    fn a_namespace_that_is_being_deleted_is_no_news() {
+        let kind = ApiKind::of::<k8s_openapi::api::core::v1::Pod>();
+        let of = |status: Status| Error::request("create", &kind, None, kube::Error::Api(Box::new(status)));
+        let cause = kube::core::response::StatusCause {
+            reason: "NamespaceTerminating".into(),
+            message: "namespace team is being terminated".into(),
+            field: "metadata.namespace".into(),
+        };
+        let mut forbidden = Status::failure("no new content", "Forbidden").with_code(403);
+        assert!(!of(forbidden.clone()).is_quiet());
+        let details = kube::core::response::StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: vec![cause],
+            retry_after_seconds: 0,
+        };
+        forbidden.details = Some(details);
+        assert!(of(forbidden).is_quiet());
     }
 }

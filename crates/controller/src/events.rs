@@ -27,6 +27,8 @@ use crate::{
     tasks::Tasks,
 };
 
+pub use crate::plan::Regarding;
+
 /// Events that may wait to be written; more are dropped and counted. A thousand is a burst of several
 /// seconds at the rate an API server takes them.
 const CHANNEL: usize = 1024;
@@ -46,17 +48,6 @@ const SERIES_LIMIT: usize = 4096;
 /// Events per object in a burst, and the time after which one more is allowed, as in client-go.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_mins(5);
-
-/// The object an event is about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Regarding {
-    /// Its kind.
-    pub kind: ApiKind,
-    /// Its key.
-    pub key: ObjectKey,
-    /// Its identity.
-    pub uid: Uid,
-}
 
 /// Records events of controllers.
 #[derive(Clone)]
@@ -145,7 +136,7 @@ impl Writer {
         let now = Instant::now();
         let id = {
             let mut hasher = DefaultHasher::new();
-            let Event { kind, reason, action, note } = &recorded.event;
+            let Event { kind, reason, action, note, regarding: _ } = &recorded.event;
             (recorded.reporter, &recorded.regarding, kind, reason, action, note).hash(&mut hasher);
             hasher.finish()
         };
@@ -257,6 +248,7 @@ impl Writer {
     fn failed(&self, error: &Error) {
         self.metrics.event("failed");
         match error.class() {
+            _ if error.is_quiet() => tracing::debug!("event lost: {error}"),
             Class::Invalid | Class::Bug => tracing::error!("event lost: {error}"),
             _ => tracing::debug!("event lost: {error}"),
         }

@@ -59,13 +59,16 @@
 //! ```
 
 pub mod admin;
+pub mod aggregated;
 pub mod api;
 pub mod cache;
 pub mod contact;
 pub mod controller;
+pub mod discovery;
 pub mod error;
 pub mod events;
 pub mod executor;
+pub mod finalizers;
 pub mod index;
 pub mod leader;
 pub mod limiter;

@@ -34,13 +34,41 @@ impl MetricsRegistry {
         register(&mut self.0.lock())
     }
 
-    /// All metrics in the text format.
+    /// All metrics in Prometheus' text format, which is what the Go operators serve.
     pub fn encode(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.0.lock());
-        text
+        prometheus_text(&text)
     }
+}
+
+/// OpenMetrics as Prometheus' text format 0.0.4. There, a counter is called as its samples are, with `_total`: it may
+/// have the name of a gauge before that, as `kueue_finished_workloads` has.
+fn prometheus_text(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len());
+    let mut help = None;
+    for line in openmetrics.lines() {
+        if line.starts_with("# HELP ") {
+            help = Some(line);
+            continue;
+        }
+        if line == "# EOF" || line.starts_with("# UNIT ") {
+            continue;
+        }
+        let counter = line.strip_prefix("# TYPE ").and_then(|family| family.strip_suffix(" counter"));
+        let lines = match (help.take(), counter) {
+            (Some(help), Some(name)) => {
+                let help = help.replacen(name, &format!("{name}_total"), 1);
+                format!("{help}\n# TYPE {name}_total counter\n")
+            }
+            (None, Some(name)) => format!("# TYPE {name}_total counter\n"),
+            (Some(help), None) => format!("{help}\n{line}\n"),
+            (None, None) => format!("{line}\n"),
+        };
+        text.push_str(&lines);
+    }
+    text
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -286,4 +314,28 @@ pub(crate) struct QueueMetrics {
     pub(crate) adds: Counter,
     pub(crate) retries: Counter,
     pub(crate) waited: Histogram,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_called_as_its_samples_are() {
+        let registry = MetricsRegistry::new();
+        let (now, ever) = (Gauge::<i64>::default(), Counter::<u64>::default());
+        registry.register(|registry| {
+            registry.register("finished_workloads", "Those there are", now.clone());
+            registry.register("finished_workloads", "Those there were", ever.clone());
+        });
+        now.set(1);
+        ever.inc_by(2);
+        let expected = "# HELP finished_workloads Those there are.\n\
+            # TYPE finished_workloads gauge\n\
+            finished_workloads 1\n\
+            # HELP finished_workloads_total Those there were.\n\
+            # TYPE finished_workloads_total counter\n\
+            finished_workloads_total 2\n";
+        assert_eq!(registry.encode(), expected);
+    }
 }

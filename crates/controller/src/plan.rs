@@ -100,14 +100,20 @@ impl<C> Step<C> {
     }
 }
 
-/// What follows from an action that failed. The reconcile is retried in any case; this is what users learn
-/// before.
+/// What follows from an action that failed: what is done instead, what users learn, and when the reconcile is retried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OnError {
+    /// Takes the place of the action that failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub instead: Option<Action>,
     /// How the root's status has to change, if it has to.
     pub status: Option<StatusPatch>,
     /// The events to record.
     pub events: Vec<Event>,
+    /// When to requeue the root, if the failure is one that the state machine accounts for: the reconcile then counts as
+    /// done. Without it the failure is an error, and the reconcile is retried with backoff.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub requeue: Option<Next>,
 }
 
 /// When to requeue the root.
@@ -211,6 +217,35 @@ impl<C> Action<C> {
     /// Changes the fields in `patch`, removing those that are `null`.
     pub fn merge(kind: ApiKind, key: ObjectKey, patch: Value) -> Self {
         Self::Patch { kind, key, subresource: None, patch_kind: PatchKind::Merge, patch }
+    }
+
+    /// Changes the fields in `patch`, removing those that are `null`, of exactly the state that the cache shows.
+    pub fn merge_exactly<T>(kind: ApiKind, entry: &Entry<T>, mut patch: Value) -> Self {
+        patch["metadata"]["uid"] = entry.uid.as_str().into();
+        patch["metadata"]["resourceVersion"] = entry.version.to_string().into();
+        Self::merge(kind, entry.key.clone(), patch)
+    }
+
+    /// Changes the object that the cache shows into `desired`, with a merge patch of exactly that state; `None` if they
+    /// are equal.
+    pub fn update<T: Serialize>(kind: ApiKind, entry: &Entry<T>, desired: &T) -> Option<Self> {
+        let patch = merge_difference(&to_json(&entry.object), &to_json(desired))?;
+        Some(Self::merge_exactly(kind, entry, patch))
+    }
+
+    /// Changes `current` into `desired` with a merge patch of whatever state the object is in; `None` if they are equal.
+    pub fn change<T: Serialize>(kind: ApiKind, key: ObjectKey, current: &T, desired: &T) -> Option<Self> {
+        Some(Self::merge(kind, key, merge_difference(&to_json(current), &to_json(desired))?))
+    }
+
+    /// Patches the status of exactly the state that `patch` was derived from.
+    pub fn status(kind: ApiKind, key: ObjectKey, patch: StatusPatch) -> Self {
+        let StatusPatch { uid, version, status } = patch;
+        let patch = serde_json::json!({
+            "metadata": { "uid": uid, "resourceVersion": version.to_string() }, "status": status,
+        });
+        let subresource = Some("status".to_owned());
+        Self::Patch { kind, key, subresource, patch_kind: PatchKind::Merge, patch }
     }
 
     /// Deletes the incarnation that the cache shows.
@@ -362,7 +397,7 @@ fn merge_difference(current: &Value, desired: &Value) -> Option<Value> {
     }
 }
 
-/// A Kubernetes event about the root.
+/// A Kubernetes event, about the root if nothing else is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Its type.
@@ -373,6 +408,20 @@ pub struct Event {
     pub action: String,
     /// What happened, in a sentence.
     pub note: String,
+    /// The object it is about, where that is not the root.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub regarding: Option<Box<Regarding>>,
+}
+
+/// The object an event is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Regarding {
+    /// Its kind.
+    pub kind: ApiKind,
+    /// Its key.
+    pub key: ObjectKey,
+    /// Its identity.
+    pub uid: Uid,
 }
 
 /// The type of an event.
@@ -396,7 +445,15 @@ impl Event {
     }
 
     fn new(kind: EventKind, reason: &str, action: &str, note: impl Into<String>) -> Self {
-        Self { kind, reason: reason.to_owned(), action: action.to_owned(), note: note.into() }
+        let (reason, action) = (reason.to_owned(), action.to_owned());
+        Self { kind, reason, action, note: note.into(), regarding: None }
+    }
+
+    /// The same about another object than the root.
+    #[must_use]
+    pub fn about<T>(self, kind: ApiKind, entry: &Entry<T>) -> Self {
+        let regarding = Regarding { kind, key: entry.key.clone(), uid: entry.uid.clone() };
+        Self { regarding: Some(Box::new(regarding)), ..self }
     }
 }
 

@@ -5,7 +5,12 @@ mod support;
 
 use std::{net::SocketAddr, time::Duration};
 
-use quintet_controller::admin::{Admin, AdminComponent};
+use jiff::Timestamp;
+use quintet_controller::{
+    admin::{Admin, AdminComponent},
+    clock::Clock,
+    index::{Index, IndexSettings, IndexSetup, Write, WriteOutcome},
+};
 use serde_json::{Value, json};
 use support::{process::Process, server::Server};
 use tokio::{
@@ -30,13 +35,49 @@ fn admin(process: &Process) -> Admin {
             AdminComponent { name: "silent", has_controllers: false },
         ],
         registry: process.registry.clone(),
-        caches: process.runtime.caches().clone(),
-        queue: process.runtime.queue().clone(),
+        runtime: process.runtime.clone(),
         leadership: process.leadership.clone(),
         certificates: None,
         api: process.api.clone(),
         tasks: process.tasks.clone(),
     }
+}
+
+/// An index that has nothing to decide.
+struct Idle;
+
+impl Index for Idle {
+    type Event = ();
+    type Decision = ();
+    const NAME: &'static str = "idle";
+
+    fn apply(&mut self, (): (), _: Timestamp) {}
+
+    fn decide(&mut self, _: Timestamp, _: usize) -> Vec<Write<()>> {
+        Vec::new()
+    }
+
+    fn outcome(&mut self, (): (), _: WriteOutcome, _: Timestamp) {}
+
+    fn empty(&self) -> Self {
+        Self
+    }
+
+    fn fingerprint(&self) -> u64 {
+        0
+    }
+}
+
+#[tokio::test]
+async fn debug_state_shows_indexes() {
+    let server = Server::new(1);
+    let process = Process::start(&server, 1, None);
+    let capacity = 7;
+    let settings = IndexSettings { capacity, ..IndexSettings::default() };
+    let _handle = IndexSetup::new(&process.runtime, &Clock::system(), settings, Idle).start();
+    let state = admin(&process).state();
+    assert_eq!(state["indexes"], json!([{"index": "idle", "outstanding": 0, "room": capacity, "lanes": []}]));
+    process.stop().await;
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ impl Index for Stamps {
         let stamp = |key: ObjectKey| {
             let patch = json!({"data": {"stamp": "yes"}});
             let action = Action::merge(ApiKind::of::<ConfigMap>(), key.clone(), patch);
-            Write::new(action, key).telling(vec![Event::normal("Stamped", "Stamp", "it has a stamp")])
+            Write::new(action, key).with_events(vec![Event::normal("Stamped", "Stamp", "it has a stamp")])
         };
         self.unstamped.drain(..count).map(stamp).collect()
     }

@@ -105,7 +105,15 @@ impl Controller for Puppet {
         }
     }
 
-    fn on_error(_: &Self::Observed, action: &Action<Ring>, error: &Error) -> OnError {
+    fn on_error((key, object): &Self::Observed, action: &Action<Ring>, error: &Error) -> OnError {
+        if object["data"]["otherwise"] == "rest" {
+            let rest = json!({"data": {"do": "rest"}});
+            return OnError {
+                instead: Some(Action::merge(config_map_kind(), key.clone(), rest)),
+                requeue: Some(Next::AwaitChange),
+                ..OnError::default()
+            };
+        }
         let kind = action.kind().map(ToString::to_string).unwrap_or_default();
         let event = Event::warning("Refused", "Create", format!("{kind}: {error}"));
         OnError { events: vec![event], ..OnError::default() }
@@ -169,6 +177,23 @@ fn events(server: &Server) -> Vec<Value> {
     server.store(|store| {
         store.objects.iter().filter(|(place, _)| is_event(place)).map(|(_, event)| event.clone()).collect()
     })
+}
+
+#[test]
+fn an_action_takes_the_place_of_one_that_failed() {
+    simulate(async {
+        let server = Server::new(1);
+        let (process, _) = start(&server);
+        tell(&server, "theirs", &json!({}));
+        tell(&server, "thief", &json!({"do": "steal", "otherwise": "rest"}));
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        let thief = server.store(|store| store.objects[&place("thief")].clone());
+        assert_eq!(thief["data"]["do"], "rest");
+        let metrics = process.registry.encode();
+        assert!(!metrics.contains("controller_runtime_reconcile_errors_total{"), "it is no error: {metrics}");
+        assert_eq!(events(&server), Vec::<Value>::new());
+        process.stop().await;
+    });
 }
 
 #[test]
@@ -416,7 +441,7 @@ fn a_stale_read_records_no_event() {
         tokio::time::sleep(Duration::from_mins(5)).await;
         assert!(process.runtime.queue().report()[0].failing[0].1 > 3, "the write conflicts");
         assert_eq!(events(&server), Vec::<Value>::new());
-        // What reading again does not resolve is told.
+        // An error that reading again does not resolve is reported.
         tell(&server, "theirs", &json!({}));
         tell(&server, "thief", &json!({"do": "steal"}));
         tokio::time::sleep(Duration::from_mins(1)).await;

@@ -71,13 +71,27 @@ pub enum Knowledge {
 }
 
 impl Knowledge {
-    /// Of several caches the one that knows most counts.
-    fn worth(&self) -> u8 {
-        match self {
-            Self::Unknown => 0,
-            Self::Absent => 1,
-            Self::Present(known) if known.applied == 0 => 2,
-            Self::Present(_) => 3,
+    /// What several caches know together. One of them may be behind: then nothing is known to be as we applied it, and
+    /// whoever needs to know has to read the object.
+    fn combined(answers: impl IntoIterator<Item = Self>) -> Self {
+        let (mut newest, mut is_absent) = (None::<Known>, false);
+        for answer in answers {
+            match answer {
+                Self::Present(known) => {
+                    let rank = |known: &Known| (known.version, known.applied != 0);
+                    if newest.as_ref().is_none_or(|newest| rank(&known) > rank(newest)) {
+                        newest = Some(known);
+                    }
+                }
+                Self::Absent => is_absent = true,
+                Self::Unknown => {}
+            }
+        }
+        match newest {
+            Some(known) if is_absent => Self::Present(Known { applied: 0, ..known }),
+            Some(known) => Self::Present(known),
+            None if is_absent => Self::Absent,
+            None => Self::Unknown,
         }
     }
 }
@@ -219,8 +233,7 @@ impl Caches {
     /// selects by them then knows whether it is absent.
     pub fn knowledge(&self, kind: &ApiKind, key: &ObjectKey, labels: &BTreeMap<String, String>) -> Knowledge {
         let caches = self.of_kind(kind);
-        let answers = caches.iter().map(|cache| cache.knowledge(key, labels));
-        answers.max_by_key(Knowledge::worth).unwrap_or(Knowledge::Unknown)
+        Knowledge::combined(caches.iter().map(|cache| cache.knowledge(key, labels)))
     }
 
     /// The state of every watch.
@@ -231,5 +244,33 @@ impl Caches {
     /// What keeps the caches from being complete, in words.
     pub fn missing(&self) -> Vec<String> {
         self.0.caches.lock().iter().filter_map(|cache| cache.erased.missing()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn present(version: u64, applied: u64) -> Knowledge {
+        Knowledge::Present(Known { uid: Uid::from("uid"), version: ResourceVersion(version), applied })
+    }
+
+    #[test]
+    fn of_several_caches_the_one_that_has_seen_most_counts() {
+        use Knowledge::{Absent, Unknown};
+        let rows: [(&[Knowledge], Knowledge); 7] = [
+            (&[], Unknown),
+            (&[Unknown, Absent], Absent),
+            (&[Unknown, present(1, 7)], present(1, 7)),
+            (&[present(1, 0), present(1, 7)], present(1, 7)),
+            // Another client has changed it, and one cache has not seen that yet.
+            (&[present(1, 7), present(2, 0)], present(2, 0)),
+            // It was deleted or created, and one cache has not seen that yet.
+            (&[Absent, present(1, 7)], present(1, 0)),
+            (&[present(1, 7), Absent], present(1, 0)),
+        ];
+        for (answers, expected) in rows {
+            assert_eq!(Knowledge::combined(answers.iter().cloned()), expected, "{answers:?}");
+        }
     }
 }

@@ -14,6 +14,8 @@ pub struct Selector {
     labels: Vec<LabelRule>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -40,6 +42,14 @@ impl Selector {
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Only pods that are bound to this node. Responses to writes are not checked for it: a kubelet writes its own pods
+    /// only, and a binding never changes.
+    #[must_use]
+    pub fn on_node(mut self, node: &str) -> Self {
+        self.node = Some(node.to_owned());
         self
     }
 
@@ -71,7 +81,9 @@ impl Selector {
 
     /// The field part as the API takes it.
     pub fn fields_text(&self) -> String {
-        self.name.as_ref().map(|name| format!("metadata.name={name}")).unwrap_or_default()
+        let name = self.name.as_ref().map(|name| format!("metadata.name={name}"));
+        let node = self.node.as_ref().map(|node| format!("spec.nodeName={node}"));
+        name.into_iter().chain(node).collect::<Vec<_>>().join(",")
     }
 
     pub(super) fn has_rules(&self) -> bool {

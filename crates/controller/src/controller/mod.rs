@@ -20,6 +20,7 @@ use crate::{
     error::{Class, Error},
     events::Recorder,
     executor::Executor,
+    index::IndexReport,
     leader::{Election, Leadership, LeaseSettings},
     limiter::{Limiter, LimiterSettings},
     metrics::{Metrics, MetricsRegistry},
@@ -61,7 +62,7 @@ pub trait Controller: Send + Sync + 'static {
         std::future::ready(Err(error))
     }
 
-    /// What users learn when `action` failed; the reconcile is retried in any case. Pure, like
+    /// What follows when `action` failed: what users learn, and when to retry. Pure, like
     /// [`Controller::plan`].
     fn on_error(observed: &Self::Observed, action: &Action<Self::Call>, error: &Error) -> OnError {
         let _ = (observed, action, error);
@@ -108,6 +109,7 @@ struct Shared {
     caches: Caches,
     queue: Queue,
     executor: Executor,
+    unfenced: Api,
     recorder: Recorder,
     leadership: Leadership,
     metrics: Arc<Metrics>,
@@ -118,7 +120,10 @@ struct Shared {
     calls: Semaphore,
     /// By lane.
     controllers: RwLock<Vec<Added>>,
+    indexes: RwLock<Vec<IndexReporter>>,
 }
+
+type IndexReporter = Box<dyn Fn() -> IndexReport + Send + Sync>;
 
 /// When a runtime may write.
 enum Lead {
@@ -221,12 +226,14 @@ impl Runtime {
             caches,
             queue,
             executor,
+            unfenced: api,
             recorder,
             leadership,
             metrics,
             reconciles: Tasks::new(),
             tasks,
             controllers: RwLock::default(),
+            indexes: RwLock::default(),
         }))
     }
 
@@ -250,10 +257,26 @@ impl Runtime {
         self.0.executor.api()
     }
 
+    /// The API server for requests that store nothing, such as SubjectAccessReviews: webhooks of replicas without the lease
+    /// make them, too.
+    pub fn unfenced_api(&self) -> &Api {
+        &self.0.unfenced
+    }
+
     /// What an [index](crate::index) writes with, and the tasks that have to end before the lease is released.
     pub(crate) fn index_parts(&self) -> (Executor, Leadership, Recorder, Arc<Metrics>, Tasks) {
         let Shared { executor, leadership, recorder, metrics, reconciles, .. } = &*self.0;
         (executor.clone(), leadership.clone(), recorder.clone(), Arc::clone(metrics), reconciles.clone())
+    }
+
+    /// Adds an index to [`Runtime::indexes`].
+    pub(crate) fn report_index(&self, report: impl Fn() -> IndexReport + Send + Sync + 'static) {
+        self.0.indexes.write().push(Box::new(report));
+    }
+
+    /// The running [indexes](crate::index), for debug state.
+    pub fn indexes(&self) -> Vec<IndexReport> {
+        self.0.indexes.read().iter().map(|report| report()).collect()
     }
 
     /// Adds a controller of the objects in `root` that reconciles up to `concurrency` of them at a time. It

@@ -17,9 +17,8 @@ use super::{Controller, Explanation, Shared, explain};
 use crate::{
     cache::Knowledge,
     error::{Class, Error},
-    events::Regarding,
     object::{ApiKind, ObjectKey},
-    plan::{Event, Next},
+    plan::{Event, Next, NoCall, Regarding},
     queue::{Failure, Job, Outcome},
     tasks::panic_text,
 };
@@ -114,7 +113,7 @@ async fn run(shared: &Shared, reconciler: &dyn Reconciler, job: &Job) -> Outcome
         Err(FailedReconcile { error, next, is_reported }) => {
             shared.metrics.reconciled(name, "error", took);
             span.in_scope(|| report_error(shared, reconciler, job, &error));
-            if error.class().deserves_event() && !is_reported {
+            if error.class().deserves_event() && !is_reported && !error.is_namespace_terminating() {
                 let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
                 record(shared, reconciler, regarding(shared, reconciler, &job.key).as_ref(), &[event]);
             }
@@ -147,10 +146,10 @@ fn regarding(shared: &Shared, reconciler: &dyn Reconciler, key: &ObjectKey) -> O
     }
 }
 
-/// Records events about a root.
-fn record(shared: &Shared, reconciler: &dyn Reconciler, regarding: Option<&Regarding>, events: &[Event]) {
+/// Records events about a root, or about the objects that they name.
+fn record(shared: &Shared, reconciler: &dyn Reconciler, root: Option<&Regarding>, events: &[Event]) {
     for event in events {
-        if let Some(regarding) = regarding {
+        if let Some(regarding) = event.regarding.as_deref().or(root) {
             shared.recorder.record(reconciler.name(), regarding.clone(), event.clone());
         }
     }
@@ -188,9 +187,19 @@ impl<C: Controller> Running<C> {
             Ok(written) => written,
             Err(failed) => {
                 let on_error = C::on_error(&observed, &failed.action, &failed.error);
+                if let Some(action) = on_error.instead {
+                    let no_call = |call: NoCall| async move { match call {} };
+                    let done = shared.executor.act_out(&[action.into()], no_call, step_done).await;
+                    done.map_err(|failed| failed.error)?;
+                }
                 let status = on_error.status.as_ref();
-                // The error that counts is the first one.
-                let _ = shared.executor.set_status(&self.kind, key, status, Vec::new()).await;
+                let written = shared.executor.set_status(&self.kind, key, status, Vec::new()).await;
+                if let Some(next) = on_error.requeue {
+                    written?;
+                    record(&on_error.events);
+                    return Ok(outcome(next));
+                }
+                // The error that counts is the first one: that of the status is dropped.
                 // A stale read is retried with a newer state, and is nothing that users should fix.
                 if !failed.error.is_stale_read() {
                     record(&on_error.events);
@@ -207,10 +216,14 @@ impl<C: Controller> Running<C> {
         }
         // After the status: on a conflict the plan is made again, and so are its events.
         record(&plan.events);
-        Ok(match plan.next {
-            Next::AwaitChange => Outcome::Done,
-            Next::After(wait) => Outcome::After(wait),
-        })
+        Ok(outcome(plan.next))
+    }
+}
+
+fn outcome(next: Next) -> Outcome {
+    match next {
+        Next::AwaitChange => Outcome::Done,
+        Next::After(wait) => Outcome::After(wait),
     }
 }
 

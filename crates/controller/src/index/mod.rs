@@ -203,7 +203,7 @@ impl<D> Write<D> {
 
     /// The same, with events.
     #[must_use]
-    pub fn telling(self, events: Vec<Event>) -> Self {
+    pub fn with_events(self, events: Vec<Event>) -> Self {
         Self { events, ..self }
     }
 }

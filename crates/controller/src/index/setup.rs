@@ -169,7 +169,10 @@ impl<I: Index> IndexSetup<I> {
                 () = owner.run(knows_everything.boxed()) => {}
             }
         });
-        IndexHandle { inbox, writer }
+        let handle = IndexHandle { inbox, writer };
+        let reported = handle.clone();
+        runtime.report_index(move || reported.report());
+        handle
     }
 }
 

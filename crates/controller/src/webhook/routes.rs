@@ -122,6 +122,9 @@ impl Routes {
 
     /// Changes objects of type `K` at `path`. The patch contains what the handler changed and nothing else. With
     /// [`Value`] as the type, handlers see objects as they were sent.
+    ///
+    /// Objects that cannot be decoded stay as they are: API servers check the schema after mutating webhooks, and report
+    /// each invalid field with its path.
     #[must_use]
     pub fn mutate<K, R>(self, path: &str, handler: impl Fn(Admission<K>) -> R + Send + Sync + 'static) -> Self
     where
@@ -135,9 +138,8 @@ impl Routes {
             async move {
                 let request = admission::request(review)?;
                 let (uid, original) = (request.uid.clone(), request.object.clone());
-                let admission = match admission::typed::<K>(request) {
-                    Ok(admission) => admission,
-                    Err(reason) => return Ok(admission::response(&uid, &Verdict::deny(reason))),
+                let Ok(admission) = admission::typed::<K>(request) else {
+                    return Ok(admission::response(&uid, &Verdict::allow()));
                 };
                 let before = serde_json::to_value(&admission.object);
                 let mutation = handler(admission).await;

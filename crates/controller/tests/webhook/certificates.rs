@@ -289,7 +289,10 @@ fn certificates_in_a_directory_are_served_and_reloaded() {
         soon().await;
         assert_eq!(manager.missing(), None);
         let PublicationState::Failed { error } = state() else { panic!("{:?}", state()) };
-        assert!(error.contains("does not trust webhooks by ValidatingWebhookConfiguration"), "{error}");
+        assert!(
+            error.contains("does not trust quintet-webhooks.quintet.svc by ValidatingWebhookConfiguration"),
+            "{error}"
+        );
         publish(&first.ca);
         soon().await;
         assert_eq!(state(), PublicationState::Published);

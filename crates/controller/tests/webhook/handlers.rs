@@ -69,6 +69,9 @@ async fn mutations_patch_what_changed_whether_typed_or_dynamic() {
     let denied = handle("/deny").await;
     assert_eq!(denied["response"]["status"]["message"], "spec: no");
     assert_eq!(handle("/unchanged").await["response"], json!({"uid": "q", "allowed": true}));
+    let malformed = json!({"metadata": {"name": "a"}, "immutable": "perhaps"});
+    let left_to_the_schema = routes.handle("/typed", review(&malformed), LIMIT).await.unwrap();
+    assert_eq!(left_to_the_schema["response"], json!({"uid": "q", "allowed": true}));
     let deletion = json!({"request": {"uid": "q", "operation": "DELETE", "oldObject": {"unknown": {}}}});
     let deleted = routes.handle("/dynamic", deletion, LIMIT).await.unwrap();
     assert_eq!(deleted["response"], json!({"uid": "q", "allowed": true}), "a deletion has no patch");

@@ -59,6 +59,8 @@ pub struct CertificateManagerSettings {
     /// The Service of the webhooks: the certificate is valid for its names, and the CA is published where it is
     /// called.
     pub service: ObjectKey,
+    /// Services of aggregated APIs, for whose names the certificate is valid, too.
+    pub api_services: Vec<ObjectKey>,
     /// Where the CA is published.
     pub publications: Vec<Publication>,
     /// The interval between checks; objects that appear later are found within it.
@@ -77,6 +79,7 @@ impl CertificateManagerSettings {
         Self {
             source: CertificateSource::Own { secret, lifetime },
             service,
+            api_services: Vec::new(),
             publications,
             period: Duration::from_mins(1),
             retry: Duration::from_secs(5),
@@ -84,10 +87,18 @@ impl CertificateManagerSettings {
         }
     }
 
-    /// The DNS names of the Service; the API server uses the first.
-    fn dns_names(&self) -> [String; 2] {
-        let (name, namespace) = (self.service.name(), self.service.namespace().unwrap_or("default"));
-        [format!("{name}.{namespace}.svc"), format!("{name}.{namespace}.svc.cluster.local")]
+    /// All Services that lead to this process.
+    fn services(&self) -> Vec<ObjectKey> {
+        std::iter::once(&self.service).chain(&self.api_services).cloned().collect()
+    }
+
+    /// The DNS names of the Services.
+    fn dns_names(&self) -> Vec<String> {
+        let names = |service: &ObjectKey| {
+            let (name, namespace) = (service.name(), service.namespace().unwrap_or("default"));
+            [format!("{name}.{namespace}.svc"), format!("{name}.{namespace}.svc.cluster.local")]
+        };
+        self.services().iter().flat_map(names).collect()
     }
 }
 
@@ -263,14 +274,12 @@ impl Worker {
         certificates: &Certificates,
         now: Timestamp,
     ) -> Result<PublicationState, Error> {
+        let services = self.settings.services();
         match &self.settings.source {
-            CertificateSource::Own { .. } => {
-                publication.publish(&self.api, &self.settings.service, certificates).await
-            }
+            CertificateSource::Own { .. } => publication.publish(&self.api, &services, certificates).await,
             CertificateSource::Directory(_) => {
-                let [name, _] = self.settings.dns_names();
-                let trusts = |bundle: &str| certificates.verify(bundle, &name, now);
-                publication.verify(&self.api, &self.settings.service, trusts).await
+                let trusts = |bundle: &str, name: &str| certificates.verify(bundle, name, now);
+                publication.verify(&self.api, &services, trusts).await
             }
         }
     }

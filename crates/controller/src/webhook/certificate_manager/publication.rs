@@ -1,4 +1,4 @@
-//! Objects that tell the API server which authorities to trust for our webhooks.
+//! Objects that tell the API server which authorities to trust for our webhooks and aggregated APIs.
 
 use std::fmt;
 
@@ -6,6 +6,7 @@ use k8s_openapi::{
     ByteString,
     api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use crate::{
     object::{ApiKind, ObjectKey},
 };
 
-/// An object with `caBundle`s for our webhooks.
+/// An object with `caBundle`s for our servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", content = "name")]
 pub enum Publication {
@@ -30,9 +31,12 @@ pub enum Publication {
     /// The conversion section of the CRD of this name.
     #[serde(rename = "CustomResourceDefinition")]
     Conversion(String),
+    /// The APIService of this name.
+    #[serde(rename = "APIService")]
+    Aggregated(String),
 }
 
-/// Whether an object trusts our webhooks.
+/// Whether an object trusts our servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "camelCase")]
 pub enum PublicationState {
@@ -68,7 +72,8 @@ impl fmt::Display for Publication {
 
 impl Publication {
     pub(super) fn name(&self) -> &str {
-        let (Self::Validating(name) | Self::Mutating(name) | Self::Conversion(name)) = self;
+        let (Self::Validating(name) | Self::Mutating(name) | Self::Conversion(name) | Self::Aggregated(name)) =
+            self;
         name
     }
 
@@ -77,6 +82,7 @@ impl Publication {
             Self::Validating(_) => "ValidatingWebhookConfiguration",
             Self::Mutating(_) => "MutatingWebhookConfiguration",
             Self::Conversion(_) => "CustomResourceDefinition",
+            Self::Aggregated(_) => "APIService",
         }
     }
 
@@ -85,22 +91,23 @@ impl Publication {
             Self::Validating(_) => ApiKind::of::<ValidatingWebhookConfiguration>(),
             Self::Mutating(_) => ApiKind::of::<MutatingWebhookConfiguration>(),
             Self::Conversion(_) => ApiKind::of::<CustomResourceDefinition>(),
+            Self::Aggregated(_) => ApiKind::of::<APIService>(),
         }
     }
 
-    /// Sets the `caBundle` of every entry that calls `service` and lacks the newest authority. Other entries are
+    /// Sets the `caBundle` of every entry that calls one of `services` and lacks the newest authority. Other entries are
     /// not touched.
     pub(super) async fn publish(
         &self,
         api: &Api,
-        service: &ObjectKey,
+        services: &[ObjectKey],
         certificates: &Certificates,
     ) -> Result<PublicationState, Error> {
         // Another replica may publish the same at the same time: a patch that fails is decided by reading again.
         let mut failed = None;
         for _ in 0..2 {
             let Some(object) = self.read(api).await? else { return Ok(PublicationState::Absent) };
-            let entries = self.entries_of(service, &object);
+            let entries = self.entries_of(services, &object);
             if entries.is_empty() {
                 return Ok(PublicationState::Unreferenced);
             }
@@ -121,23 +128,26 @@ impl Publication {
         failed.map_or(Ok(PublicationState::Published), Err)
     }
 
-    /// Checks that every entry that calls `service` trusts our certificate.
+    /// Checks that every entry that calls one of `services` trusts our certificate for the name it calls.
     pub(super) async fn verify(
         &self,
         api: &Api,
-        service: &ObjectKey,
-        trusts: impl Fn(&str) -> Result<(), CertificateError>,
+        services: &[ObjectKey],
+        trusts: impl Fn(&str, &str) -> Result<(), CertificateError>,
     ) -> Result<PublicationState, Error> {
         let Some(object) = self.read(api).await? else { return Ok(PublicationState::Absent) };
-        let entries = self.entries_of(service, &object);
+        let entries = self.entries_of(services, &object);
         if entries.is_empty() {
             return Ok(PublicationState::Unreferenced);
         }
         for entry in entries {
-            let trusted =
-                bundle(&object, &entry).and_then(|bundle| trusts(&bundle).map_err(|error| error.to_string()));
+            let called = object.pointer(&format!("{entry}/service")).unwrap_or(&Value::Null);
+            let part = |name: &str| called[name].as_str().unwrap_or_default();
+            let name = format!("{}.{}.svc", part("name"), part("namespace"));
+            let trusted = bundle(&object, &entry)
+                .and_then(|bundle| trusts(&bundle, &name).map_err(|error| error.to_string()));
             trusted.map_err(|error| {
-                let attempt = format!("the API server does not trust webhooks by {self}{entry}");
+                let attempt = format!("the API server does not trust {name} by {self}{entry}");
                 Error::new(Class::Invalid, attempt, error)
             })?;
         }
@@ -152,20 +162,23 @@ impl Publication {
             .map_err(|error| Error::new(Class::Transient, format!("cannot decode {self}"), error.to_string()))
     }
 
-    /// JSON pointers to the `clientConfig`s that call `service`. Those with a URL or another Service belong to
+    /// JSON pointers to what calls one of `services` and has a `caBundle` for it. Those with a URL or another Service belong to
     /// other programs.
-    fn entries_of(&self, service: &ObjectKey, object: &Value) -> Vec<String> {
+    fn entries_of(&self, services: &[ObjectKey], object: &Value) -> Vec<String> {
         let candidates = match self {
             Self::Validating(_) | Self::Mutating(_) => {
                 let webhooks = object["webhooks"].as_array().map_or(0, Vec::len);
                 (0..webhooks).map(|index| format!("/webhooks/{index}/clientConfig")).collect()
             }
             Self::Conversion(_) => vec!["/spec/conversion/webhook/clientConfig".to_owned()],
+            Self::Aggregated(_) => vec!["/spec".to_owned()],
         };
         let is_ours = |entry: &String| {
             object.pointer(entry).and_then(|config| config.get("service")).is_some_and(|called| {
-                called["name"].as_str() == Some(service.name())
-                    && called["namespace"].as_str() == service.namespace()
+                services.iter().any(|service| {
+                    called["name"].as_str() == Some(service.name())
+                        && called["namespace"].as_str() == service.namespace()
+                })
             })
         };
         candidates.into_iter().filter(is_ours).collect()
