@@ -127,7 +127,7 @@ fn settings(api: &Api) -> Vec<BootstrapObject> {
     ]
 }
 
-/// Tells aggregated API servers whose client certificates to accept, and how requests say who they are from.
+/// Publishes to aggregated API servers whose client certificates to accept, and how requests say who they are from.
 const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
 fn authentication(api: &Api) -> Value {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Request, Response, header};
 use quintet_api::duration::{GoDuration, ParseDurationError};
 use quintet_objects::table::IncludeObject;
 use serde_json::json;
@@ -113,8 +113,7 @@ impl Api {
         }
         let call = Call {
             api: self.clone(),
-            headers: &parts.headers,
-            method: &parts.method,
+            parts,
             query,
             caller: Arc::new(caller),
             warnings: Arc::clone(warnings),
@@ -126,8 +125,7 @@ impl Api {
 /// A request for a resource on its way to a verb.
 struct Call<'a> {
     api: Api,
-    headers: &'a HeaderMap,
-    method: &'a Method,
+    parts: &'a http::request::Parts,
     query: Query,
     caller: Arc<Caller>,
     warnings: Arc<parking_lot::Mutex<Vec<String>>>,
@@ -135,12 +133,12 @@ struct Call<'a> {
 
 impl Call<'_> {
     fn header(&self, name: header::HeaderName) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
+        self.parts.headers.get(name)?.to_str().ok()
     }
 
     async fn serve(self, path: ResourcePath, body: Bytes) -> Result<Response<ResponseBody>, Failure> {
         let registry = self.api.registry();
-        let verb = permit::verb(self.method, &path, &self.query);
+        let verb = permit::verb(&self.parts.method, &path, &self.query);
         let Some(resource) = registry.get(&path.group, &path.version, &path.resource) else {
             return Err(match registry.group(&path.group) {
                 Some(_) => Failure::no_resource(),
@@ -272,15 +270,8 @@ impl Call<'_> {
         {
             return Err(Failure::method_not_allowed());
         }
-        if let Some(response) = verbs::connect::serve(
-            &context,
-            verb,
-            &self.query,
-            self.header(header::CONTENT_TYPE),
-            &body,
-            wanted,
-        )
-        .await
+        if let Some(response) =
+            verbs::connect::serve(&context, verb, &self.query, self.parts, &body, wanted).await
         {
             return response;
         }

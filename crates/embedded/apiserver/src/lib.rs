@@ -55,6 +55,7 @@ mod encoding;
 pub mod faults;
 mod index;
 mod json;
+pub mod kubelet;
 mod model;
 mod outbound;
 pub mod request;
@@ -64,6 +65,7 @@ pub mod status;
 pub mod store;
 mod verbs;
 
+pub use admission::webhooks::InProcessWebhook;
 pub use api::{Api, Converter, Parts};
 pub use auth::{Caller, tokens::Tokens};
 pub use client::InProcess;

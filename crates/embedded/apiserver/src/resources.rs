@@ -285,7 +285,7 @@ impl Registry {
 
 /// Orders versions as Kubernetes does: stable before beta before alpha, higher numbers first, then
 /// anything else by name.
-fn rank(version: &str) -> (u8, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, String) {
+pub(crate) fn rank(version: &str) -> (u8, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, String) {
     let parsed = version.strip_prefix('v').and_then(|rest| {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let (major, suffix) = rest.split_at_checked(digits)?;

@@ -3,11 +3,19 @@
 
 mod support;
 
-use std::{collections::HashSet, pin::pin, task::Poll, time::Duration};
+use std::{
+    collections::HashSet,
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::Request;
-use quintet_apiserver::{Api, store::WritePause};
+use quintet_apiserver::{
+    Api,
+    store::{Expect, Put, Write, WritePause},
+};
 use serde_json::{Value, json};
 use support::{Disk, admin, api_on, eventually, send};
 
@@ -52,6 +60,28 @@ async fn drain(api: &Api) {
     )
     .await
     .expect(201);
+}
+
+/// Lets writes go on, and blocks this thread with all its tasks until everything that was in the queue is stored.
+fn store_queued(api: &Api, pause: Option<WritePause>) {
+    let name = format!("after-{}", api.store().version());
+    let object = json!({"metadata": {"name": name, "namespace": "kube-system"}});
+    let last = Write {
+        bucket: "core/configmaps".into(),
+        key: format!("kube-system/{name}").into(),
+        expect: Expect::Absent,
+        put: Some(Put::new("v1".into(), &object, 0)),
+        parents: Vec::new(),
+    };
+    let mut last = pin!(tokio::task::unconstrained(api.store().write(last)));
+    let mut poll = || last.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    // The first poll puts it in the queue, behind all others.
+    let mut stored = poll();
+    drop(pause);
+    while stored.is_pending() {
+        std::thread::yield_now();
+        stored = poll();
+    }
 }
 
 fn definition(number: usize) -> Value {
@@ -181,9 +211,7 @@ async fn a_quota_holds_wherever_creates_were_cancelled() {
         let is_done = pause.is_none();
         // Time for a recount that cannot see an object that is still in the queue.
         tokio::time::sleep(Duration::from_millis(50)).await;
-        drop(pause);
-        // Everything in the queue is stored before any other task of this thread goes on.
-        std::thread::sleep(Duration::from_millis(50));
+        store_queued(&api, pause);
         let second = send(&api, "POST", MAPS, json!({"metadata": {"name": names[1]}})).await.code;
         assert!(matches!(second, 201 | 403), "{second}");
         assert!(count().await <= most, "cancelled at point {point}, the quota admitted one too many");

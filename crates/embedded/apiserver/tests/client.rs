@@ -16,7 +16,6 @@ use quintet_apiserver::{
     status::Failure,
 };
 use serde_json::json;
-use std::collections::BTreeSet;
 
 fn config_map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}, "data": {"a": "1"}})).unwrap()
@@ -72,15 +71,7 @@ async fn in_process() {
 
 #[tokio::test]
 async fn over_https() {
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let cluster = Cluster::start(Settings {
-        data_dir: None,
-        address,
-        converter: None,
-        disabled_controllers: BTreeSet::new(),
-    })
-    .await
-    .unwrap();
+    let cluster = Cluster::start(Settings::default()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig().unwrap()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     walk(Client::try_from(config).unwrap()).await;
@@ -109,15 +100,7 @@ async fn faults_happen_on_purpose_only() {
 
 #[tokio::test]
 async fn a_watch_ends_cleanly_when_the_server_stops() {
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let cluster = Cluster::start(Settings {
-        data_dir: None,
-        address,
-        converter: None,
-        disabled_controllers: BTreeSet::new(),
-    })
-    .await
-    .unwrap();
+    let cluster = Cluster::start(Settings::default()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig().unwrap()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config).unwrap());

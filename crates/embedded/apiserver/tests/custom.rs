@@ -163,3 +163,18 @@ async fn a_watch_shows_what_a_new_schema_adds_and_ends_with_its_definition() {
     assert_eq!(events.brief().await, ("DELETED".to_owned(), "w".to_owned()));
     assert!(events.next().await.is_none(), "nothing can come any more");
 }
+
+#[tokio::test]
+async fn whole_floats_are_stored_as_integers() {
+    let api = api().await;
+    let mut definition = definition();
+    let sizes = json!({"type": "array", "items": {"type": "number"}});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["sizes"] =
+        sizes;
+    send(&api, "POST", DEFINITIONS, definition).await.expect(201);
+    let floats = widget("a", json!({"color": "red", "sizes": [0.0, -2.0, 1.5, 1e20, 1e-7]}));
+    send(&api, "POST", WIDGETS, floats).await.expect(201);
+    let found = send(&api, "GET", &format!("{WIDGETS}/a"), None).await;
+    let text = String::from_utf8(found.bytes.to_vec()).unwrap();
+    assert!(text.contains(r#""sizes":[0,-2,1.5,100000000000000000000,1e-7]"#), "{text}");
+}

@@ -1,17 +1,12 @@
 //! Keys of a data directory that are damaged or missing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 use quintet_apiserver::{Cluster, Settings};
 
 fn settings(data_dir: &std::path::Path) -> Settings {
-    Settings {
-        data_dir: Some(data_dir.to_owned()),
-        address: ([127, 0, 0, 1], 0).into(),
-        converter: None,
-        disabled_controllers: BTreeSet::new(),
-    }
+    Settings { data_dir: Some(data_dir.to_owned()), ..Settings::default() }
 }
 
 /// A data directory that was started once.

@@ -3,8 +3,7 @@
 
 mod support;
 
-use std::collections::BTreeSet;
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use http::Request;
@@ -200,15 +199,7 @@ async fn what_could_not_be_read_back_is_not_stored() {
 
 #[tokio::test]
 async fn who_may_not_ask_is_told_so_before_they_have_said_all() {
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let cluster = Cluster::start(Settings {
-        data_dir: None,
-        address,
-        converter: None,
-        disabled_controllers: BTreeSet::new(),
-    })
-    .await
-    .unwrap();
+    let cluster = Cluster::start(Settings::default()).await.unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(cluster.authority().certificate.as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))

@@ -5,13 +5,18 @@
 mod process;
 mod support;
 
+use std::sync::{Arc, Mutex};
+
+use http::Response;
+use http_body_util::{BodyExt as _, Full};
 use process::ServerProcess;
 use quintet_apiserver::{
     Api,
+    request::body::ResponseBody,
     store::{Expect, Put, Write},
 };
 use serde_json::{Value, json};
-use support::{admin, api, send_as};
+use support::{admin, api, backend::Backend, send_as};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -141,4 +146,95 @@ async fn a_list_of_a_kind_that_does_not_change_cannot_be_continued_for_ever() {
     assert_eq!((expired.code, &expired.body["reason"]), (410, &json!("Expired")));
     let inconsistent = get(format!("&continue={}", token(&expired))).await.expect(200);
     assert_eq!(inconsistent["items"], rest["items"], "the client may go on from the same key");
+}
+
+const PADDING: usize = 32 << 10;
+
+/// Answers conversion reviews, and counts the objects of each.
+async fn converter(reviews: &Arc<Mutex<Vec<usize>>>, fails_from: usize) -> Backend {
+    let reviews = Arc::clone(reviews);
+    Backend::start(&["localhost"], move |request| {
+        let mut review: Value = serde_json::from_slice(request.body()).unwrap();
+        let version = review["request"]["desiredAPIVersion"].take();
+        let mut objects = review["request"]["objects"].as_array().unwrap().clone();
+        for object in &mut objects {
+            object["apiVersion"] = version.clone();
+            object["second"] = object["first"].take();
+        }
+        let mut reviews = reviews.lock().unwrap();
+        reviews.push(objects.len());
+        let status = if reviews.len() > fails_from { "Failure" } else { "Success" };
+        let response = json!({"uid": review["request"]["uid"], "convertedObjects": objects,
+            "result": {"status": status, "message": "no more"}});
+        review["response"] = response;
+        Response::new(Full::new(review.to_string().into()))
+    })
+    .await
+}
+
+/// An API with objects that a webhook converts from their stored version v1 to v2.
+async fn converted_api(count: usize, webhook: &Backend) -> Api {
+    let api = api().await;
+    let version = |name: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1",
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+    };
+    let url = format!("https://localhost:{}/convert", webhook.address.port());
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.ex.io"}, "spec": {"group": "ex.io", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"}, "versions": [version("v1"), version("v2")],
+            "conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+                "clientConfig": {"url": url, "caBundle": webhook.ca}}}}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    support::send(&api, "POST", definitions, definition).await.expect(201);
+    let widgets = "/apis/ex.io/v1/namespaces/default/widgets";
+    support::eventually(async || support::send(&api, "GET", widgets, None).await.code == 200).await;
+    for number in 0..count {
+        let widget = json!({"apiVersion": "ex.io/v1", "kind": "Widget", "metadata": {"name": format!("w{number:03}")},
+            "first": number, "padding": "x".repeat(PADDING)});
+        support::send(&api, "POST", widgets, widget).await.expect(201);
+    }
+    api
+}
+
+async fn open_list(api: &Api, query: &str) -> http::Response<ResponseBody> {
+    let request = http::Request::get(format!("/apis/ex.io/v2/namespaces/default/widgets{query}"));
+    api.handle(request.body(bytes::Bytes::new()).unwrap(), admin()).await
+}
+
+#[tokio::test]
+async fn a_long_list_is_converted_part_by_part_as_it_is_read() {
+    let reviews = Arc::default();
+    let webhook = converter(&reviews, usize::MAX).await;
+    let count = 32;
+    let api = converted_api(count, &webhook).await;
+    let response = open_list(&api, "").await;
+    assert_eq!(response.status(), 200);
+    let at_once = reviews.lock().unwrap().clone();
+    assert_eq!(at_once.len(), 1, "the rest is converted when the client reads it: {at_once:?}");
+    let list = response.into_body().collect().await.unwrap().to_bytes();
+    let list: Value = serde_json::from_slice(&list).unwrap();
+    let items = list["items"].as_array().unwrap();
+    assert!(items.iter().all(|item| item["apiVersion"] == "ex.io/v2"));
+    assert!(items.iter().enumerate().all(|(number, item)| item["second"] == number), "{items:?}");
+    assert_eq!(items.len(), count);
+    let all = std::mem::take(&mut *reviews.lock().unwrap());
+    assert_eq!(all.iter().sum::<usize>(), count);
+    assert!((3..10).contains(&all.len()), "objects are converted together: {all:?}");
+    // So are those of a short list.
+    assert_eq!(open_list(&api, "?limit=4").await.status(), 200);
+    assert_eq!(*reviews.lock().unwrap(), [4]);
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_converted_to_its_end_does_not_look_complete() {
+    let reviews = Arc::default();
+    let webhook = converter(&reviews, 1).await;
+    let api = converted_api(32, &webhook).await;
+    let response = open_list(&api, "").await;
+    assert_eq!(response.status(), 200, "the first objects were converted");
+    let error = response.into_body().collect().await.unwrap_err();
+    assert!(error.to_string().ends_with("failed: no more"), "{error}");
+    let response = open_list(&api, "").await;
+    assert_eq!(response.status(), 500, "none was");
 }

@@ -118,9 +118,7 @@ async fn budgets_protect_running_pods() {
     send(&api, "POST", budgets, budget).await.expect(201);
     send(&api, "POST", PODS, pod("a")).await.expect(201);
     let merge = "application/merge-patch+json";
-    send_typed(&api, "PATCH", &format!("{PODS}/a/status"), merge, json!({"status": {"phase": "Running"}}))
-        .await
-        .expect(200);
+    set_status(&api, "a", "True").await;
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}});
     let path = format!("{PODS}/a/eviction");
     let early = send(&api, "POST", &path, eviction.clone()).await;
@@ -139,6 +137,75 @@ async fn budgets_protect_running_pods() {
     send_typed(&api, "PATCH", &format!("{budgets}/pdb/status"), merge, status(1)).await.expect(200);
     send(&api, "POST", &path, eviction).await.expect(201);
     send(&api, "GET", &format!("{PODS}/a"), None).await.expect(404);
+}
+
+/// A pod that runs, and is ready or not.
+async fn set_status(api: &quintet_apiserver::Api, name: &str, ready: &str) {
+    let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+    let merge = "application/merge-patch+json";
+    send_typed(api, "PATCH", &format!("{PODS}/{name}/status"), merge, json!({"status": status}))
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn an_evicted_pod_says_why_it_goes() {
+    let api = api().await;
+    let mut held = pod("a");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let made = send(&api, "POST", PODS, held).await.expect(201);
+    let path = format!("{PODS}/a/eviction");
+    let other = json!({"metadata": {"name": "a"}, "deleteOptions": {"preconditions": {"uid": "other"}}});
+    send(&api, "POST", &path, other).await.expect(409);
+    let dry = json!({"metadata": {"name": "a"}, "deleteOptions": {"dryRun": ["All"]}});
+    send(&api, "POST", &path, dry).await.expect(201);
+    let same = send(&api, "GET", &format!("{PODS}/a"), None).await.expect(200);
+    assert_eq!(
+        same["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"],
+        "nothing was written"
+    );
+    let version = &made["metadata"]["resourceVersion"];
+    let right =
+        json!({"metadata": {"name": "a"}, "deleteOptions": {"preconditions": {"resourceVersion": version}}});
+    send(&api, "POST", &path, right).await.expect(201);
+    let going = send(&api, "GET", &format!("{PODS}/a"), None).await.expect(200);
+    assert!(going["metadata"]["deletionTimestamp"].is_string(), "{going}");
+    let conditions = going["status"]["conditions"].as_array().unwrap();
+    let target = conditions.iter().find(|one| one["type"] == "DisruptionTarget").unwrap();
+    assert_eq!(
+        (&target["status"], &target["reason"], &target["message"]),
+        (&json!("True"), &json!("EvictionByEvictionAPI"), &json!("Eviction API: evicting"))
+    );
+}
+
+#[tokio::test]
+async fn pods_that_are_not_ready_are_evicted_if_enough_others_are() {
+    let api = api().await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let mut budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "pdb"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    send(&api, "POST", budgets, budget.clone()).await.expect(201);
+    let merge = "application/merge-patch+json";
+    let healthy = async |count: i64| {
+        let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 1,
+            "currentHealthy": count, "expectedPods": 2}});
+        send_typed(&api, "PATCH", &format!("{budgets}/pdb/status"), merge, status).await.expect(200);
+    };
+    let evict = async |name: &str| {
+        send(&api, "POST", &format!("{PODS}/{name}/eviction"), json!({"metadata": {"name": name}})).await.code
+    };
+    for (name, ready) in [("sick", "False"), ("ready", "True"), ("sicker", "False")] {
+        send(&api, "POST", PODS, pod(name)).await.expect(201);
+        set_status(&api, name, ready).await;
+    }
+    healthy(0).await;
+    assert_eq!(evict("sick").await, 429, "too few others are healthy");
+    healthy(1).await;
+    assert_eq!((evict("ready").await, evict("sick").await), (429, 201));
+    healthy(0).await;
+    budget["spec"]["unhealthyPodEvictionPolicy"] = json!("AlwaysAllow");
+    send_typed(&api, "PATCH", &format!("{budgets}/pdb"), merge, budget).await.expect(200);
+    assert_eq!(evict("sicker").await, 201);
 }
 
 #[tokio::test]

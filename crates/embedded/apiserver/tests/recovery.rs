@@ -230,7 +230,8 @@ async fn a_budget_is_not_spent_twice() {
     for name in ["a", "b", "c"] {
         let pod = json!({"metadata": {"name": name, "labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         send(&api, "POST", pods, pod).await.expect(201);
-        let running = json!({"status": {"phase": "Running"}});
+        let running =
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
         send_typed(&api, "PATCH", &format!("{pods}/{name}/status"), MERGE, running).await.expect(200);
     }
     let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 1, "desiredHealthy": 1,

@@ -106,6 +106,38 @@ async fn validating_webhooks_refuse() {
 }
 
 #[tokio::test]
+async fn webhooks_of_this_process_are_called_without_a_connection() {
+    let api = api().await;
+    let webhook: quintet_apiserver::InProcessWebhook = std::sync::Arc::new(|path, review, _limit| {
+        Box::pin(async move {
+            if path == "/broken" {
+                return Err("it is broken".to_owned());
+            }
+            let request = Request::post(path).body(Bytes::from(review.to_string())).unwrap();
+            let body = http_body_util::BodyExt::collect(answer(&request).into_body()).await.unwrap();
+            Ok(serde_json::from_slice(&body.to_bytes()).unwrap())
+        })
+    });
+    api.answer_webhooks("quintet-system", "webhooks", Some(webhook));
+    let hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let at = |path: &str| {
+        let mut hook = hook("", "", path);
+        hook["clientConfig"] =
+            json!({"service": {"namespace": "quintet-system", "name": "webhooks", "path": path}});
+        configuration("MutatingWebhookConfiguration", hook)
+    };
+    send(&api, "POST", hooks, at("/label")).await.expect(201);
+    let labelled = send(&api, "POST", MAPS, config_map("a")).await.expect(201);
+    assert_eq!(labelled["metadata"]["labels"]["hooked"], "yes");
+
+    send(&api, "DELETE", &format!("{hooks}/test"), None).await.expect(200);
+    send(&api, "POST", hooks, at("/broken")).await.expect(201);
+    let reply = send(&api, "POST", MAPS, config_map("b")).await;
+    let expected = "Internal error occurred: failed calling webhook \"hook.example.com\": failed to call webhook: it is broken";
+    assert_eq!((reply.code, reply.message()), (500, expected));
+}
+
+#[tokio::test]
 async fn a_client_decides_how_long_it_waits() {
     // Connections are accepted, and never answered.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

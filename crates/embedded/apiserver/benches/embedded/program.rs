@@ -41,7 +41,7 @@ impl Program {
     pub(crate) fn start(program: &Path, directory: &Path, storage: Storage) -> Result<Self, Error> {
         let kubeconfig = directory.join("kubeconfig");
         let mut command = Command::new(program);
-        command.args(["up", "--port", "0", "--data-dir"]).arg(directory);
+        command.args(["up", "--no-operator", "--no-node", "--port", "0", "--data-dir"]).arg(directory);
         command.arg("--kubeconfig").arg(&kubeconfig).stdout(Stdio::piped());
         if storage == Storage::Memory {
             command.arg("--in-memory");

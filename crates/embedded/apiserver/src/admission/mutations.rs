@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
     First,
-    /// Others changed the object meanwhile: those that want to look again.
+    /// Others changed the object meanwhile: those with `reinvocationPolicy: IfNeeded`.
     Again,
 }
 

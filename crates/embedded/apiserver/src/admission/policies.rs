@@ -62,7 +62,7 @@ pub(super) struct Bound {
     pub(super) policy: Arc<Policy>,
     pub(super) name: String,
     pub(super) binding: Value,
-    /// Whether it looks again at objects that others changed after it.
+    /// Whether it is reinvoked for objects that others changed after it.
     pub(super) is_reinvoked: bool,
     constraints: Value,
     param_kind: Option<(String, String)>,

@@ -7,7 +7,7 @@ use http::Request;
 use http_body_util::{BodyExt as _, Full, Limited};
 use serde_json::{Value, json};
 
-use super::{send, services::BUCKET};
+use super::{in_process, send, services::BUCKET};
 use crate::{
     api::Api,
     auth::Caller,
@@ -100,6 +100,14 @@ pub(super) async fn check(api: &Api, name: &str) {
 
 /// The resources of a server, or the reason why it is not available.
 async fn discover(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static str, String)> {
+    let (group, version) = (text(service, "/spec/group"), text(service, "/spec/version"));
+    let path = format!("/apis/{group}/{version}");
+    if let Some(handler) = api.servers().of(text(service, "/metadata/name")) {
+        let list = in_process::resources(&handler, &path).await;
+        return list
+            .map(|list| aggregated(&list, group, version))
+            .map_err(|why| ("FailedDiscoveryCheck", why));
+    }
     let reference = service.pointer("/spec/service").cloned().unwrap_or_default();
     let (namespace, name) = (text(&reference, "/namespace"), text(&reference, "/name"));
     let shown = format!("service/{name} in {namespace:?}");
@@ -120,8 +128,6 @@ async fn discover(api: &Api, service: &Value) -> Result<Vec<Value>, (&'static st
             format!("endpoints for {shown} have no addresses with port name {:?}", text(port, "/name")),
         ));
     }
-    let (group, version) = (text(service, "/spec/group"), text(service, "/spec/version"));
-    let path = format!("/apis/{group}/{version}");
     let failed = |why: &str| {
         (
             "FailedDiscoveryCheck",

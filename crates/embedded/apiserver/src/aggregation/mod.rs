@@ -1,15 +1,15 @@
 //! Aggregated APIs: requests for groups of other servers are forwarded.
 
 mod availability;
+mod in_process;
 mod services;
 
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use futures::StreamExt as _;
 use http::{HeaderName, HeaderValue, Request, Response, header, request::Parts};
-use http_body_util::{BodyStream, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::Value;
 
@@ -23,6 +23,7 @@ use crate::{
 };
 
 pub(crate) use availability::start;
+pub(crate) use in_process::Servers;
 pub(crate) use services::{Services, publish, refresh_service};
 
 /// How long another server may take to begin its response, connecting included.
@@ -92,6 +93,9 @@ pub(crate) async fn forward(
         tracing::debug!("APIService {} is not available: {why}", text(service, "/metadata/name"));
         Failure::plain(503, "service unavailable\n")
     };
+    if let Some(handler) = api.servers().of(text(service, "/metadata/name")) {
+        return in_process::forward(&handler, parts).await;
+    }
     let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = parts.method.clone();
@@ -113,6 +117,5 @@ pub(crate) async fn forward(
     let (mut head, body) = response.into_parts();
     head.headers.remove(header::TRANSFER_ENCODING);
     head.headers.remove(header::CONNECTION);
-    let pieces = BodyStream::new(body).filter_map(|frame| async move { frame.ok()?.into_data().ok() });
-    Ok(Response::from_parts(head, ResponseBody::stream(pieces)))
+    Ok(Response::from_parts(head, ResponseBody::forwarded(body)))
 }

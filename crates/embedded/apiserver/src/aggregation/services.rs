@@ -12,6 +12,7 @@ use super::availability;
 use crate::{
     api::Api,
     json::{self, text, timestamp},
+    resources::rank,
     status::Failure,
     store::{Expect, Put, Write, WriteError},
 };
@@ -93,10 +94,11 @@ impl Services {
         let services = self.all(api);
         let number = |service: &Value, key: &str| service["spec"][key].as_i64().unwrap_or(0);
         let mut sorted: Vec<(&String, &Arc<Value>)> = services.iter().collect();
-        sorted.sort_by_key(|(name, service)| {
+        sorted.sort_by_key(|(_, service)| {
             let (group, version) =
                 (number(service, "groupPriorityMinimum"), number(service, "versionPriority"));
-            (-group, text(service, "/spec/group").to_owned(), -version, (*name).clone())
+            let name = rank(text(service, "/spec/version"));
+            (-group, text(service, "/spec/group").to_owned(), -version, name)
         });
         let resources = self.resources.read();
         let shown = |(name, service): (&String, &Arc<Value>)| {
@@ -154,6 +156,10 @@ fn local(api: &Api) -> BTreeMap<String, Value> {
                 json!({"metadata": {"name": name, "labels": {AUTOMANAGED: kept}}, "spec": spec}),
             );
         }
+    }
+    for (name, spec) in api.servers().specs() {
+        let labels = json!({ AUTOMANAGED: "true" });
+        services.insert(name.clone(), json!({"metadata": {"name": name, "labels": labels}, "spec": spec}));
     }
     services
 }

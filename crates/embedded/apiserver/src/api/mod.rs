@@ -23,6 +23,7 @@ use crate::{
     controllers::Controller,
     discovery,
     faults::Faults,
+    kubelet,
     resources::{Registry, Resource},
     server::certificates::FrontProxy,
     status::Failure,
@@ -71,6 +72,8 @@ struct Inner {
     ledger: admission::Ledger,
     policies: admission::Policies,
     services: aggregation::Services,
+    kubelets: kubelet::Kubelets,
+    servers: aggregation::Servers,
     /// Whether what comes after the start is done, such as writing the kubeconfig.
     pub(crate) is_ready: AtomicBool,
     /// Ends every watch when the server stops.
@@ -174,6 +177,16 @@ impl Api {
         &self.0.rbac
     }
 
+    /// Answers the webhooks of a service by a function of this process, without a connection; `None` ends that.
+    pub fn answer_webhooks(
+        &self,
+        namespace: &str,
+        service: &str,
+        webhook: Option<admission::webhooks::InProcessWebhook>,
+    ) {
+        self.0.webhooks.answer(namespace, service, webhook);
+    }
+
     pub(crate) fn webhooks(&self) -> &admission::webhooks::Webhooks {
         &self.0.webhooks
     }
@@ -188,6 +201,15 @@ impl Api {
 
     pub(crate) fn services(&self) -> &aggregation::Services {
         &self.0.services
+    }
+
+    /// The kubelets of this process.
+    pub fn kubelets(&self) -> &kubelet::Kubelets {
+        &self.0.kubelets
+    }
+
+    pub(crate) fn servers(&self) -> &aggregation::Servers {
+        &self.0.servers
     }
 
     pub(crate) fn documents(&self) -> &discovery::Documents {

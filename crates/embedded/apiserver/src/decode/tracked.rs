@@ -6,7 +6,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqA
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-/// A key of an object, and where it is if the format tells.
+/// A key of an object, and its position, if the format has positions.
 pub(super) trait Key: DeserializeOwned {
     fn into_parts(self) -> (String, u64);
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::{StreamExt as _, stream};
 use http::Response;
 use quintet_objects::{protobuf, table::partial_metadata};
 use serde_json::{Value, json};
@@ -30,6 +31,8 @@ use crate::{
 const STREAMED_FROM: usize = 256 << 10;
 /// How much of a list is encoded at a time, about: at least one object.
 const PIECE: usize = 64 << 10;
+/// How much of a list is converted at a time, about: at least one object. A webhook is called for each such part.
+const CONVERTED_TOGETHER: usize = 256 << 10;
 /// Long lists that are being read at a time.
 static STREAMS: Semaphore = Semaphore::const_new(1024);
 /// Kilobytes of long protobuf lists that are kept encoded, for which they need not be encoded twice.
@@ -64,7 +67,10 @@ pub(crate) async fn list(
         && !wanted.is_pretty
         && entries().all(|entry| Api::reads_raw(resource, entry));
     let size: usize = entries().map(|entry| entry.body.len()).sum();
-    if size < STREAMED_FROM || entries().any(|entry| Api::needs_conversion(resource, entry)) {
+    let needs_conversion = entries().any(|entry| Api::needs_conversion(resource, entry));
+    // Protobuf begins with the length of the list; of custom resources it has only the metadata.
+    let is_protobuf = wanted.accepted.format == Format::Protobuf;
+    if size < STREAMED_FROM || (needs_conversion && is_protobuf) {
         if !is_stored {
             return whole(api, resource, page, wanted).await;
         }
@@ -81,16 +87,38 @@ pub(crate) async fn list(
         }
     };
     let encoded = Encoded { resource: Arc::clone(resource), wanted, now: api.now() };
-    let chunks: Chunks = match wanted.accepted.format {
-        Format::Protobuf => protobuf_chunks(encoded, page, size, permit).await?,
-        Format::Json if is_stored => Box::new(Pieces::new(resource, page, Items::Stored, permit)?),
-        Format::Json | Format::Yaml => {
-            Box::new(Pieces::new(resource, page, Items::Encoded(encoded), permit)?)
-        }
+    let body = if needs_conversion {
+        converted(api, encoded, page, permit).await?
+    } else {
+        ResponseBody::Chunked(match wanted.accepted.format {
+            Format::Protobuf => protobuf_chunks(encoded, page, size, permit).await?,
+            Format::Json if is_stored => Box::new(Pieces::new(resource, page, Items::Stored, permit)?),
+            Format::Json | Format::Yaml => {
+                Box::new(Pieces::new(resource, page, Items::Encoded(encoded), permit)?)
+            }
+        })
     };
     let mut response = with_body(200, wanted.accepted.format.content_type(false), "");
-    *response.body_mut() = ResponseBody::Chunked(chunks);
+    *response.body_mut() = body;
     Ok(response)
+}
+
+/// A long list in JSON or YAML whose objects are converted as they are sent. The first are converted before the response
+/// begins, so that a webhook that cannot be reached is a failure that the client can read.
+async fn converted(
+    api: &Api,
+    encoded: Encoded,
+    page: Page,
+    permit: Option<SemaphorePermit<'static>>,
+) -> Result<ResponseBody, Failure> {
+    let resource = Arc::clone(&encoded.resource);
+    let mut pieces = Pieces::new(&resource, page, Items::Encoded(encoded), permit)?;
+    let first = pieces.next_converted(api).await?;
+    let rest = stream::try_unfold((pieces, api.clone()), async |(mut pieces, api)| {
+        let piece = pieces.next_converted(&api).await?;
+        Ok(piece.map(|piece| (piece, (pieces, api))))
+    });
+    Ok(ResponseBody::Stream(stream::iter(first.map(Ok)).chain(rest).boxed()))
 }
 
 /// A list that is encoded at once.
@@ -102,10 +130,9 @@ async fn whole(
 ) -> Result<Response<ResponseBody>, Failure> {
     let encoded = Encoded { resource: Arc::clone(resource), wanted, now: api.now() };
     let mut list = encoded.envelope(&page);
-    let mut members = Vec::with_capacity(page.entries.len());
-    for (_, entry) in &page.entries {
-        members.push(encoded.member(api.load(resource, entry).await?));
-    }
+    let entries: Vec<_> = page.entries.iter().map(|(_, entry)| Arc::clone(entry)).collect();
+    let objects = api.load_all(resource, &entries).await?;
+    let members: Vec<Value> = objects.into_iter().map(|object| encoded.member(object)).collect();
     // Kubernetes has `null` for no metadata at all, and clients have to live with it.
     let is_null = members.is_empty() && matches!(wanted.accepted.view, View::Metadata { .. });
     list[encoded.field()] = if is_null { Value::Null } else { members.into() };
@@ -328,9 +355,7 @@ impl Pieces {
                 self.is_over = true;
                 return;
             };
-            if !std::mem::take(&mut self.is_first) {
-                out.extend_from_slice(self.layout.separator());
-            }
+            self.separate(out);
             match &self.items {
                 Items::Stored => {
                     let Resource { api_version, kind, .. } = &*self.resource;
@@ -344,6 +369,39 @@ impl Pieces {
                 }
             }
         }
+    }
+
+    fn separate(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::take(&mut self.is_first) {
+            out.extend_from_slice(self.layout.separator());
+        }
+    }
+
+    /// The next objects, converted together.
+    async fn next_converted(&mut self, api: &Api) -> Result<Option<Bytes>, Failure> {
+        let Items::Encoded(encoded) = &self.items else { return Ok(self.next()) };
+        if self.is_over {
+            return Ok(None);
+        }
+        let (mut batch, mut size) = (Vec::new(), 0);
+        while size < CONVERTED_TOGETHER
+            && let Some((_, entry)) = self.entries.next()
+        {
+            size += entry.body.len();
+            batch.push(entry);
+        }
+        let objects = api.load_all(&self.resource, &batch).await?;
+        let members: Vec<Value> = objects.into_iter().map(|object| encoded.member(object)).collect();
+        let mut out = std::mem::take(&mut self.head);
+        for member in members {
+            self.separate(&mut out);
+            self.layout.write(&member, &mut out);
+        }
+        if self.entries.as_slice().is_empty() {
+            out.extend_from_slice(self.layout.tail());
+            self.is_over = true;
+        }
+        Ok(Some(out.into()))
     }
 }
 

@@ -60,6 +60,25 @@ impl Api {
         }
     }
 
+    /// Stored objects in the version of a resource, converted together.
+    pub(crate) async fn load_all(
+        &self,
+        resource: &Resource,
+        entries: &[Arc<Entry>],
+    ) -> Result<Vec<Value>, Failure> {
+        let stored =
+            |entry: &Arc<Entry>| Self::load_unconverted(resource, entry).unwrap_or_else(|stored| stored);
+        let objects = entries.iter().map(stored).collect();
+        let Some(custom) = resource.as_custom() else { return Ok(objects) };
+        let mut objects = crd::conversion::convert_all(self, custom, objects, &resource.api_version).await?;
+        for (object, entry) in objects.iter_mut().zip(entries) {
+            if Self::needs_conversion(resource, entry) {
+                model::refresh_custom(custom, object);
+            }
+        }
+        Ok(objects)
+    }
+
     /// An object as it is stored.
     pub(crate) async fn encode(&self, resource: &Resource, object: &Value) -> Result<Put, Failure> {
         let object = if resource.reads_as_stored() {

@@ -1,7 +1,6 @@
 //! Response bodies: whole or streamed.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -9,15 +8,19 @@ use std::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream::BoxStream};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyStream;
+use hyper::body::Incoming;
+
+use crate::status::Failure;
 
 /// The body of a response.
 pub enum ResponseBody {
     /// All of it; `None` once it was sent.
     Whole(Option<Bytes>),
-    /// A long body, in pieces that are made as they are sent. At empty ones, the sender lets others have their turn.
+    /// A long body, in pieces that are made as they are sent. After an empty one, the sender yields to other tasks.
     Chunked(Box<dyn Iterator<Item = Bytes> + Send>),
-    /// Pieces as they happen, until the stream ends.
-    Stream(BoxStream<'static, Bytes>),
+    /// Pieces as they happen, until the stream ends; the client notices if that is before the end of the body.
+    Stream(BoxStream<'static, Result<Bytes, Failure>>),
 }
 
 impl ResponseBody {
@@ -28,6 +31,15 @@ impl ResponseBody {
 
     /// A body that comes in pieces.
     pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(pieces.map(Ok).boxed())
+    }
+
+    /// A body that comes from another server.
+    pub(crate) fn forwarded(body: Incoming) -> Self {
+        let pieces = BodyStream::new(body).filter_map(async |frame| match frame {
+            Ok(frame) => frame.into_data().ok().map(Ok),
+            Err(error) => Some(Err(Failure::internal(error))),
+        });
         Self::Stream(pieces.boxed())
     }
 }
@@ -44,12 +56,12 @@ impl std::fmt::Debug for ResponseBody {
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Failure;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Chunked(pieces) => match pieces.next() {
@@ -60,9 +72,7 @@ impl Body for ResponseBody {
                 }
                 piece => Poll::Ready(piece.map(|bytes| Ok(Frame::data(bytes)))),
             },
-            Self::Stream(pieces) => {
-                pieces.poll_next_unpin(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Self::Stream(pieces) => pieces.poll_next_unpin(context).map_ok(Frame::data),
         }
     }
 

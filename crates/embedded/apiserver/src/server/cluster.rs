@@ -37,6 +37,14 @@ pub struct Settings {
     pub disabled_controllers: BTreeSet<Controller>,
 }
 
+impl Default for Settings {
+    /// In memory, on any free port of the loopback interface.
+    fn default() -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { data_dir: None, address, converter: None, disabled_controllers: BTreeSet::new() }
+    }
+}
+
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
@@ -97,7 +105,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a data directory usable again that is damaged or incomplete, and tells what is lost.
+    /// Makes a data directory usable again that is damaged or incomplete, and reports what is lost.
     pub fn recover(data_dir: &Path) -> Result<Salvaged, StartError> {
         Ok(Store::recover(&data_dir.join("store"))?)
     }

@@ -43,7 +43,7 @@ impl RequestLimits {
         caller: &Caller,
         request: &Request<B>,
     ) -> Result<Option<SemaphorePermit<'_>>, Full> {
-        if caller.groups.iter().any(|group| group == MASTERS) || is_long(request) {
+        if caller.groups.iter().any(|group| group == MASTERS) || is_long_running(request) {
             return Ok(None);
         }
         let is_read = matches!(*request.method(), http::Method::GET | http::Method::HEAD);
@@ -53,7 +53,7 @@ impl RequestLimits {
 }
 
 /// Whether a request lasts as long as the client wants, or is a health check.
-fn is_long<B>(request: &Request<B>) -> bool {
+pub(super) fn is_long_running<B>(request: &Request<B>) -> bool {
     let path = request.uri().path();
     if ["/healthz", "/livez", "/readyz"].iter().any(|health| path.starts_with(health)) {
         return true;

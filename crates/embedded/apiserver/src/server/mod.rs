@@ -179,6 +179,7 @@ async fn respond(
     };
     identify(client, &caller);
     let Ok(_room) = limits.admit(&caller, &request) else { return too_many() };
+    let is_long_running = limits::is_long_running(&request);
     let (parts, body) = request.into_parts();
     let permitted = match api.permit(&parts, caller) {
         Ok(permitted) => permitted,
@@ -193,6 +194,9 @@ async fn respond(
     let mut response = api.respond(&parts, permitted, body).await;
     if is_head {
         *response.body_mut() = ResponseBody::whole(Bytes::new());
+    }
+    if is_long_running {
+        response.extensions_mut().insert(tls::LongRunning);
     }
     response
 }

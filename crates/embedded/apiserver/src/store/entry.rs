@@ -2,12 +2,16 @@
 
 use std::{
     borrow::Cow,
+    io,
     sync::{Arc, OnceLock},
 };
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize as _};
+use serde_json::{
+    Serializer, Value,
+    ser::{CompactFormatter, Formatter},
+};
 use tokio::time::Instant;
 
 /// How every stored body begins; what readers need is spliced in after it.
@@ -129,7 +133,21 @@ fn member(out: &mut Vec<u8>, is_first: &mut bool, key: &str, value: &Value) {
     // Writing JSON of a value into memory cannot fail.
     let _ = serde_json::to_writer(&mut *out, key);
     out.push(b':');
-    let _ = serde_json::to_writer(out, value);
+    let _ = value.serialize(&mut Serializer::with_formatter(out, WholeNumbers));
+}
+
+/// Writes floats as Go does: whole ones without a fraction. Go's clients do not distinguish them from integers, so that both
+/// have to be the same here, too.
+struct WholeNumbers;
+
+impl Formatter for WholeNumbers {
+    fn write_f64<W: io::Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        if value.fract() == 0.0 && value.abs() < 1e21 {
+            write!(writer, "{value}")
+        } else {
+            CompactFormatter.write_f64(writer, value)
+        }
+    }
 }
 
 impl Entry {

@@ -57,7 +57,7 @@ impl Writer {
         StoreError::Io { what: "write the log in", path: self.directory.path.clone(), source }
     }
 
-    /// Removes what there is of a batch that did not fit, and tells its writers so.
+    /// Removes what there is of a batch that did not fit, and fails its writers.
     fn take_back(&mut self, length: u64, error: &io::Error, replies: Vec<Reply>) -> io::Result<()> {
         self.segment.truncate(length)?;
         let failure = WriteError::NoSpace(format!("{}: {error}", self.directory.path.display()));

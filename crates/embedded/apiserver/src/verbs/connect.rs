@@ -1,4 +1,4 @@
-//! Requests that are no plain reads or writes: reviews, tokens, bindings, evictions, logs.
+//! Requests that are no plain reads or writes: reviews, tokens, bindings, logs.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use http::Response;
 use quintet_objects::{FieldError, Path};
 use serde_json::{Value, json};
 
-use super::{Output, RequestContext, delete, update};
+use super::{RequestContext, eviction, update};
 use crate::{
     auth::{
         Caller,
@@ -17,8 +17,8 @@ use crate::{
     decode,
     encoding::response::{self, Representation},
     json::{self, items, text, texts, timestamp},
-    model,
-    request::{body::ResponseBody, content_type::ContentType, options::DeleteOptions, url::Query},
+    kubelet,
+    request::{body::ResponseBody, content_type::ContentType, url::Query},
     status::{self, Failure, Named},
     store::key_of,
 };
@@ -35,10 +35,11 @@ pub(crate) async fn serve(
     context: &RequestContext,
     verb: &str,
     query: &Query,
-    content_type: Option<&str>,
+    parts: &http::request::Parts,
     body: &Bytes,
     wanted: Representation,
 ) -> Option<Outcome> {
+    let content_type = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let group = &*context.resource.group;
     let is_create = verb == "create";
     let outcome = match (group, &*context.resource.plural, context.subresource.as_str()) {
@@ -54,12 +55,9 @@ pub(crate) async fn serve(
         ("", "pods", "binding") | ("", "bindings", "") if is_create => {
             bind(context, content_type, body).await
         }
-        ("", "pods", "eviction") if is_create => evict(context, content_type, body).await,
-        ("", "pods", "log") => return Some(log(context, query)),
-        ("", "pods", "exec" | "attach" | "portforward") => match connect(context, query).await {
-            Ok(()) => Err(stream(context)),
-            Err(failure) => Err(failure),
-        },
+        ("", "pods", "eviction") if is_create => eviction::evict(context, content_type, body).await,
+        ("", "pods", "log") => return Some(log(context, query, parts).await),
+        ("", "pods", "exec" | "attach" | "portforward") => return Some(stream(context, query, parts).await),
         ("", "componentstatuses", "") => {
             if verb == "list" {
                 Ok(json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []}))
@@ -305,127 +303,74 @@ async fn bind(context: &RequestContext, content_type: Option<&str>, body: &[u8])
     Ok(status::done())
 }
 
-/// Deletes a pod unless a disruption budget protects it.
-async fn evict(context: &RequestContext, content_type: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
-    let eviction = decode::object(context, content_type, body)?;
-    let entry = context.entry()?;
-    let pod = context.api.load(&context.resource, &entry).await?;
-    let options = match eviction.get("deleteOptions") {
-        Some(options) => DeleteOptions::from_value(options)?,
-        None => DeleteOptions::default(),
-    };
-    let is_exempt = entry.head.is_terminating
-        || matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending" | "");
-    let is_dry_run = options.is_dry_run || context.options.is_dry_run;
-    let (api, context) = (context.api.clone(), context.clone());
-    // Once the budget is spent, the pod has to go, whether or not the caller waits for it.
-    let work = async move {
-        if !is_exempt {
-            spend_budget(&context, &entry.head, is_dry_run).await?;
-        }
-        delete::delete(&context.for_subresource(""), &DeleteOptions { is_dry_run, ..options }).await
-    };
-    api.detached(work).await.map_err(Failure::internal)??;
-    Ok(status::done())
-}
-
-/// Takes one disruption from the budget of a pod, or refuses.
-async fn spend_budget(
+/// The container that a request is about: the one it names, or the only one.
+fn container_of<'a>(
     context: &RequestContext,
-    pod: &crate::store::Head,
-    is_dry_run: bool,
-) -> Result<(), Failure> {
-    let prefix = format!("{}/", context.namespace);
-    let budgets = context.api.store().objects("policy/poddisruptionbudgets", &prefix);
-    let budgets: Vec<Value> = budgets
+    pod: &'a Value,
+    wanted: Option<&'a str>,
+) -> Result<&'a str, Failure> {
+    let named = |list: &str| items(pod, list).iter().map(|container| text(container, "/name"));
+    let regular: Vec<&str> = named("/spec/containers").collect();
+    let mut all = regular
         .iter()
-        .map(|(_, entry)| entry.to_value("policy/v1", "PodDisruptionBudget"))
-        .filter(|budget| {
-            model::label_selector(budget.pointer("/spec/selector"))
-                .is_some_and(|selector| super::filter::selects(&selector, pod))
-        })
-        .collect();
-    let budget = match budgets.as_slice() {
-        [] => return Ok(()),
-        [one] => one,
-        _ => {
-            return Err(Failure::internal(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            ));
-        }
-    };
-    let name = text(budget, "/metadata/name");
-    let refuse = &|why: &str| {
-        Failure::new(
-            429,
-            "TooManyRequests",
-            "Cannot evict pod as it would violate the pod's disruption budget.",
-        )
-        .with_cause("DisruptionBudget", why, "")
-    };
-    let registry = context.api.registry();
-    let Some(resource) = registry.get("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
-    let one = RequestContext::internal(&context.api, resource, &context.namespace, name)
-        .for_subresource("status")
-        .with_dry_run(is_dry_run);
-    let pod_name = &context.name;
-    update::update(&one, false, update::Made::Changed, move |mut budget: Value| async move {
-        // Decided from what is replaced: of two evictions one finds the budget spent.
-        let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-        if number("/status/observedGeneration") < number("/metadata/generation") {
-            let why = format!("The disruption budget {name} is still being processed by the server.");
-            return Err(refuse(&why).retry_after(10));
-        }
-        let left = number("/status/disruptionsAllowed");
-        if left <= 0 {
-            return Err(refuse(&format!(
-                "The disruption budget {name} needs {} healthy pods and has {} currently",
-                number("/status/desiredHealthy"),
-                number("/status/currentHealthy")
-            )));
-        }
-        let status = json::child(json::as_map(&mut budget), "status");
-        status.insert("disruptionsAllowed".into(), (left - 1).max(0).into());
-        let now = timestamp(context.api.now());
-        json::child(status, "disruptedPods").insert(pod_name.clone(), now.into());
-        Ok(budget)
-    })
-    .await
-    .map(|_: Output| ())
-}
-
-fn container_of(context: &RequestContext, pod: &Value, wanted: Option<&str>) -> Result<(), Failure> {
-    let names: Vec<&str> = ["/spec/initContainers", "/spec/containers", "/spec/ephemeralContainers"]
-        .iter()
-        .flat_map(|list| items(pod, list))
-        .map(|container| text(container, "/name"))
-        .collect();
-    let plain: Vec<&str> = items(pod, "/spec/containers").iter().map(|c| text(c, "/name")).collect();
-    match wanted {
-        Some(wanted) if names.contains(&wanted) => Ok(()),
+        .copied()
+        .chain(named("/spec/initContainers"))
+        .chain(named("/spec/ephemeralContainers"));
+    match wanted.filter(|wanted| !wanted.is_empty()) {
+        Some(wanted) if all.any(|name| name == wanted) => Ok(wanted),
         Some(wanted) => {
             Err(Failure::bad_request(format!("container {wanted} is not valid for pod {}", context.name)))
         }
-        None if plain.len() > 1 => Err(Failure::bad_request(format!(
+        None if regular.len() > 1 => Err(Failure::bad_request(format!(
             "a container name must be specified for pod {}, choose one of: [{}]",
             context.name,
-            plain.join(" ")
+            regular.join(" ")
         ))),
-        None => Ok(()),
+        None => Ok(regular.first().copied().unwrap_or_default()),
     }
 }
 
-fn log(context: &RequestContext, query: &Query) -> Outcome {
+async fn log(context: &RequestContext, query: &Query, parts: &http::request::Parts) -> Outcome {
     let entry = context.entry()?;
     let pod = entry.to_value("v1", "Pod");
-    container_of(context, &pod, query.get("container"))?;
+    let container = container_of(context, &pod, query.get("container"))?;
+    check_log_options(context, query)?;
     let node = text(&pod, "/spec/nodeName");
     if node.is_empty() {
         // Empty, as Kubernetes responds for a pod that waits for a node.
         context.warn(no_node(&context.name));
         return Ok(response::with_body(204, ContentType::Text, ""));
     }
-    Err(Failure::internal(no_containers(&context.name, node)))
+    let Some(kubelet) = context.api.kubelets().of(node) else {
+        return Err(Failure::internal(no_containers(&context.name, node)));
+    };
+    let path = format!("/containerLogs/{}/{}/{container}", context.namespace, context.name);
+    kubelet::forward(&kubelet, parts, &path).await
+}
+
+/// What upstream's `ValidatePodLogOptions` rejects.
+fn check_log_options(context: &RequestContext, query: &Query) -> Result<(), Failure> {
+    let mut mistakes = Vec::new();
+    let number = |name: &str| query.get(name).and_then(|text| text.parse::<i64>().ok());
+    let too_small = [
+        ("tailLines", 0, "must be greater than or equal to 0"),
+        ("limitBytes", 1, "must be greater than 0"),
+        ("sinceSeconds", 1, "must be greater than 0"),
+    ];
+    for (name, least, why) in too_small {
+        if let Some(value) = number(name).filter(|value| *value < least) {
+            mistakes.push(FieldError::invalid(&Path::new(name), &value.into(), why));
+        }
+    }
+    if query.get("sinceSeconds").is_some() && query.get("sinceTime").is_some() {
+        let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        mistakes.push(FieldError::forbidden(&Path::new(""), why));
+    }
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    let named = Named { group: "", resource: "PodLogOptions", name: &context.name };
+    Err(Failure::invalid(named, &mistakes))
 }
 
 /// A pod that nothing runs: this cluster has no scheduler and no nodes of its own.
@@ -441,7 +386,6 @@ fn no_containers(pod: &str, node: &str) -> String {
     format!("node {node} runs no containers of pod {pod}: nodes of this cluster are simulated")
 }
 
-/// Streams need a node; this says which part is missing.
 /// Asks those who may refuse a stream to a container of a pod.
 async fn connect(context: &RequestContext, query: &Query) -> Result<(), Failure> {
     context.entry()?;
@@ -472,15 +416,25 @@ async fn connect(context: &RequestContext, query: &Query) -> Result<(), Failure>
     crate::admission::connect(context, &options).await
 }
 
-fn stream(context: &RequestContext) -> Failure {
-    match context.entry() {
-        Err(failure) => failure,
-        Ok(entry) => {
-            let pod = entry.to_value("v1", "Pod");
-            match text(&pod, "/spec/nodeName") {
-                "" => Failure::bad_request(no_node(&context.name)),
-                node => Failure::bad_request(no_containers(&context.name, node)),
-            }
-        }
+/// Streams of a container, or a port of a pod.
+async fn stream(context: &RequestContext, query: &Query, parts: &http::request::Parts) -> Outcome {
+    connect(context, query).await?;
+    let entry = context.entry()?;
+    let pod = entry.to_value("v1", "Pod");
+    let node = text(&pod, "/spec/nodeName");
+    if node.is_empty() {
+        return Err(Failure::bad_request(no_node(&context.name)));
     }
+    let Some(kubelet) = context.api.kubelets().of(node) else {
+        return Err(Failure::bad_request(no_containers(&context.name, node)));
+    };
+    let (namespace, name) = (&context.namespace, &context.name);
+    let path = match context.subresource.as_str() {
+        "portforward" => format!("/portForward/{namespace}/{name}"),
+        action => {
+            let container = container_of(context, &pod, query.get("container"))?;
+            format!("/{action}/{namespace}/{name}/{container}")
+        }
+    };
+    kubelet::forward(&kubelet, parts, &path).await
 }

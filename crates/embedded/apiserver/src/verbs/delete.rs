@@ -113,7 +113,7 @@ pub(crate) async fn delete_collection(
     stream::iter(deletions).buffered(AT_A_TIME).try_collect().await
 }
 
-fn check_preconditions(
+pub(super) fn check_preconditions(
     context: &RequestContext,
     old: &Value,
     options: &DeleteOptions,

@@ -24,7 +24,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// A page that may have a rest, which is told if it was counted. The list began at `begun`.
+    /// A page that may have a rest, which is reported if it was counted. The list began at `begun`.
     fn new(
         entries: Vec<(Arc<str>, Arc<Entry>)>,
         rv: u64,

@@ -3,6 +3,7 @@
 pub(crate) mod connect;
 pub(crate) mod create;
 pub(crate) mod delete;
+mod eviction;
 pub(crate) mod filter;
 mod links;
 pub(crate) mod list;

@@ -6,9 +6,8 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
-use http_body_util::{BodyExt as _, BodyStream, Full, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use serde_json::Value;
 
 use super::links;
@@ -260,8 +259,7 @@ async fn answer(
     let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_page = content_type.is_some_and(|value| value.starts_with("text/html"));
     if !is_page || head.headers.contains_key(header::CONTENT_ENCODING) {
-        let pieces = BodyStream::new(body).filter_map(|frame| async move { frame.ok()?.into_data().ok() });
-        return Response::from_parts(head, ResponseBody::stream(pieces));
+        return Response::from_parts(head, ResponseBody::forwarded(body));
     }
     head.headers.remove(header::CONTENT_LENGTH);
     match Limited::new(body, PAGE_AT_MOST).collect().await {

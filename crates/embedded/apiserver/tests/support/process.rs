@@ -8,7 +8,6 @@
 )]
 
 use std::{
-    collections::BTreeSet,
     io::{BufRead as _, BufReader, Read as _},
     net::SocketAddr,
     process::{Child, Command, Stdio},
@@ -32,15 +31,7 @@ pub(crate) fn serve_if_asked(prepare: impl AsyncFnOnce(&Api)) {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let cluster = Cluster::start(Settings {
-            data_dir: None,
-            address,
-            converter: None,
-            disabled_controllers: BTreeSet::new(),
-        })
-        .await
-        .unwrap();
+        let cluster = Cluster::start(Settings::default()).await.unwrap();
         prepare(cluster.api()).await;
         let (certificate, key) = cluster.authority().client("kubernetes-admin", "system:masters").unwrap();
         let ca = &cluster.authority().certificate;
