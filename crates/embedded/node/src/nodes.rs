@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use quintet_api::Quantity;
+use quintet_api::quantity::{Notation, Quantity};
 use serde_json::{Value, json};
 
 use crate::addresses;
@@ -36,6 +36,23 @@ pub struct Level {
 }
 
 impl NodeShape {
+    /// Nodes of an ordinary size, without a topology.
+    pub fn plain(count: u32) -> Self {
+        let units = |amount: i64, notation| Quantity::from_units(amount, notation);
+        let capacity = [
+            ("cpu", units(32, Notation::DecimalSi)),
+            ("memory", units(256 << 30, Notation::BinarySi)),
+            ("pods", units(110, Notation::DecimalSi)),
+        ];
+        Self {
+            name: "simulated".to_owned(),
+            count,
+            capacity: capacity.map(|(name, amount)| (name.to_owned(), amount)).into(),
+            labels: BTreeMap::new(),
+            levels: Vec::new(),
+        }
+    }
+
     /// The name of a node.
     pub fn name_of(&self, number: u32) -> String {
         format!("{}-{number}", self.name)

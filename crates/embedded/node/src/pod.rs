@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use quintet_api::Quantity;
+use quintet_api::requests::PodRequests;
 use serde::{Deserialize, Serialize};
 
 pub use crate::options::Options;
@@ -131,20 +132,18 @@ impl Pod {
 
     /// Its effective resource requests: the larger of what runs together and what any init container needs.
     pub fn requests(&self) -> BTreeMap<String, Quantity> {
-        let mut total = self.spec.overhead.clone();
-        add(&mut total, self.spec.containers.iter().map(|container| &container.resources.requests));
-        let mut sidecars = BTreeMap::new();
-        let mut peak: BTreeMap<String, Quantity> = BTreeMap::new();
-        for container in &self.spec.init_containers {
-            let mut together = sidecars.clone();
-            add(&mut together, [&container.resources.requests]);
-            if container.is_sidecar() {
-                sidecars.clone_from(&together);
-            }
-            raise(&mut peak, &together);
-        }
-        add(&mut total, [&sidecars]);
-        raise(&mut total, &peak);
+        let requests = PodRequests {
+            containers: self.spec.containers.iter().map(|container| &container.resources.requests).collect(),
+            init_containers: self
+                .spec
+                .init_containers
+                .iter()
+                .map(|container| (&container.resources.requests, container.is_sidecar()))
+                .collect(),
+            pod: None,
+            overhead: Some(&self.spec.overhead),
+        };
+        let mut total = requests.effective();
         total.insert("pods".to_owned(), Quantity::from_units(1, quintet_api::quantity::Notation::DecimalSi));
         total
     }
@@ -152,21 +151,5 @@ impl Pod {
     /// Whether it takes resources of its node.
     pub fn takes_room(&self) -> bool {
         self.spec.node_name.is_some() && !self.status.is_terminal()
-    }
-}
-
-fn add<'a>(
-    total: &mut BTreeMap<String, Quantity>,
-    parts: impl IntoIterator<Item = &'a BTreeMap<String, Quantity>>,
-) {
-    for (name, amount) in parts.into_iter().flatten() {
-        *total.entry(name.clone()).or_default() += *amount;
-    }
-}
-
-fn raise(total: &mut BTreeMap<String, Quantity>, least: &BTreeMap<String, Quantity>) {
-    for (name, amount) in least {
-        let entry = total.entry(name.clone()).or_default();
-        *entry = (*entry).max(*amount);
     }
 }

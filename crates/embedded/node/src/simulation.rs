@@ -64,9 +64,18 @@ pub struct Simulation {
 impl Simulation {
     /// Registers the nodes, and returns when they take pods.
     pub async fn start(client: kube::Client, settings: Settings) -> Result<Self, StartError> {
+        Self::start_at(client, settings, Clock::system(), None).await
+    }
+
+    /// The same with a clock and, to be repeatable, a seed: for worlds in which time is simulated.
+    pub async fn start_at(
+        client: kube::Client,
+        settings: Settings,
+        clock: Clock,
+        seed: Option<u64>,
+    ) -> Result<Self, StartError> {
         let Settings { nodes, schedule } = settings;
-        let clock = Clock::system();
-        let (runtime, _) = Runtime::alone(client, &clock, "simulated-nodes", None);
+        let (runtime, _) = Runtime::alone(client, &clock, "simulated-nodes", seed);
         let (api, caches, tasks) = (runtime.api().clone(), runtime.caches().clone(), runtime.tasks().clone());
         register(&api, &nodes, clock.now()).await?;
         let pods = caches.watch(WatchSpec::projected(ApiKind::of::<core::Pod>(), Pod::read))?;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -34,13 +34,7 @@ impl Bed {
             let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
             (kube::Client::try_from(config).unwrap(), None)
         } else {
-            let address = ([127, 0, 0, 1], 0).into();
-            let settings = ApiSettings {
-                data_dir: None,
-                address,
-                converter: None,
-                disabled_controllers: BTreeSet::new(),
-            };
+            let settings = ApiSettings::default();
             let cluster = Cluster::start(settings).await.unwrap();
             (cluster.api().admin_client(), Some(cluster))
         };
