@@ -10,6 +10,7 @@
 //! They use only the Kubernetes API, through one `kube::Client`. Garbage collection, namespaces, quotas and protection
 //! finalizers are part of the embedded API server itself.
 
+mod admission;
 mod claim;
 mod cronjob;
 mod daemonset;
@@ -41,6 +42,8 @@ use quintet_controller::api::Api;
 use quintet_controller::cache::Cache;
 use quintet_controller::clock::Clock;
 use quintet_controller::{Error, Runtime};
+
+pub use admission::{Rejection, admit, fits};
 
 use names::PodNames;
 use pod::PodView;

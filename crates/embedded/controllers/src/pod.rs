@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Affinity, Pod, Toleration, TopologySpreadConstraint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use quintet_api::Quantity;
+use quintet_api::requests::PodRequests;
 use quintet_controller::ApiKind;
 use quintet_controller::cache::WatchSpec;
 use serde::{Deserialize, Serialize};
@@ -310,23 +311,18 @@ impl PodView {
     /// Its effective resource requests: the larger of what runs together and what any init container needs, with
     /// requests of the whole pod before those of its containers.
     pub(crate) fn requests(&self) -> BTreeMap<String, Quantity> {
-        let mut total = BTreeMap::new();
-        add(&mut total, self.spec.containers.iter().map(|container| &container.resources.requests));
-        let mut sidecars = BTreeMap::new();
-        let mut peak = BTreeMap::new();
-        for container in &self.spec.init_containers {
-            let mut together = sidecars.clone();
-            add(&mut together, [&container.resources.requests]);
-            if container.is_sidecar() {
-                sidecars.clone_from(&together);
-            }
-            raise(&mut peak, &together);
-        }
-        add(&mut total, [&sidecars]);
-        raise(&mut total, &peak);
-        total.extend(self.spec.resources.requests.clone());
-        add(&mut total, [&self.spec.overhead]);
-        total
+        let requests = PodRequests {
+            containers: self.spec.containers.iter().map(|container| &container.resources.requests).collect(),
+            init_containers: self
+                .spec
+                .init_containers
+                .iter()
+                .map(|container| (&container.resources.requests, container.is_sidecar()))
+                .collect(),
+            pod: Some(&self.spec.resources.requests),
+            overhead: Some(&self.spec.overhead),
+        };
+        requests.effective()
     }
 }
 
@@ -339,19 +335,4 @@ pub(crate) enum Availability {
     From(Timestamp),
     /// It is not ready.
     Unavailable,
-}
-
-type Amounts = BTreeMap<String, Quantity>;
-
-fn add<'a>(total: &mut Amounts, parts: impl IntoIterator<Item = &'a Amounts>) {
-    for (name, amount) in parts.into_iter().flatten() {
-        *total.entry(name.clone()).or_default() += *amount;
-    }
-}
-
-fn raise(total: &mut Amounts, least: &Amounts) {
-    for (name, amount) in least {
-        let entry = total.entry(name.clone()).or_default();
-        *entry = (*entry).max(*amount);
-    }
 }

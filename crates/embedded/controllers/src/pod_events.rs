@@ -18,14 +18,14 @@ pub(crate) const FAILED_DELETE: &str = "FailedDelete";
 /// The cause of a rejected creation in a namespace that is being deleted.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
-/// Creates a pod, and tells of it.
+/// Creates a pod, and records an event.
 pub(crate) fn create(pod: &Pod) -> Step {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let event = Event::normal(SUCCESSFUL_CREATE, "Create", format!("Created pod: {name}"));
     Action::create(ApiKind::of::<Pod>(), pod).with_event(event)
 }
 
-/// Deletes a pod, and tells of it.
+/// Deletes a pod, and records an event.
 pub(crate) fn delete(pod: &Entry<PodView>) -> Step {
     let event = Event::normal(SUCCESSFUL_DELETE, "Delete", format!("Deleted pod: {}", pod.key.name()));
     delete_quietly(&pod.key, pod).with_event(event)

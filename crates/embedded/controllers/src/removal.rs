@@ -28,7 +28,9 @@ impl RemovalOrder<'_> {
     }
 
     /// Sorts pods: those to remove first come first. The order of `ActivePodsWithRanks` in upstream's
-    /// `controller_utils.go`.
+    /// `controller_utils.go`, but for one thing: there, the uid decides between different times of one bucket, before
+    /// restarts count, which is not an order at all: a pod can come before another, that before a third, and that before the
+    /// first. Here the uid decides last, so that not always the youngest goes.
     pub(crate) fn sort(&self, pods: &mut [&Entry<PodView>]) {
         pods.sort_by(|a, b| self.compare(a, b));
     }
@@ -42,9 +44,12 @@ impl RemovalOrder<'_> {
             .then_with(|| x.is_ready().cmp(&y.is_ready()))
             .then_with(|| self.cost(x).cmp(&self.cost(y)))
             .then_with(|| self.siblings_of(y).cmp(&self.siblings_of(x)))
-            .then_with(|| self.by_age(a, x.ready_since(), b, y.ready_since()))
+            .then_with(|| self.age(x.ready_since()).cmp(&self.age(y.ready_since())))
             .then_with(|| y.restarts().cmp(&x.restarts()))
-            .then_with(|| self.by_age(a, x.metadata.creation_timestamp, b, y.metadata.creation_timestamp))
+            .then_with(|| {
+                self.age(x.metadata.creation_timestamp).cmp(&self.age(y.metadata.creation_timestamp))
+            })
+            .then_with(|| a.uid.cmp(&b.uid))
             .then_with(|| a.key.cmp(&b.key))
     }
 
@@ -58,26 +63,12 @@ impl RemovalOrder<'_> {
         self.siblings.get(node).copied().unwrap_or_default()
     }
 
-    /// Younger first, in buckets of powers of two; within a bucket the uid decides, so that not always the youngest goes.
-    fn by_age(
-        &self,
-        a: &Entry<PodView>,
-        of_a: Option<Timestamp>,
-        b: &Entry<PodView>,
-        of_b: Option<Timestamp>,
-    ) -> Ordering {
-        let (Some(of_a), Some(of_b)) = (of_a, of_b) else {
-            // Pods without the time count as the youngest.
-            return of_a.is_some().cmp(&of_b.is_some());
-        };
-        if of_a == of_b {
-            return Ordering::Equal;
-        }
-        let bucket = |since: Timestamp| {
-            let age = self.now.duration_since(since).as_secs();
-            u64::try_from(age).ok().and_then(u64::checked_ilog2)
-        };
-        bucket(of_a).cmp(&bucket(of_b)).then_with(|| a.uid.cmp(&b.uid))
+    /// Orders younger before older, in buckets of powers of two. Pods without the time count as the youngest, those of
+    /// less than a second come next.
+    fn age(&self, since: Option<Timestamp>) -> u32 {
+        let Some(since) = since else { return 0 };
+        let age = u64::try_from(self.now.duration_since(since).as_secs()).unwrap_or_default();
+        age.checked_ilog2().map_or(1, |bucket| bucket + 2)
     }
 }
 
@@ -145,5 +136,26 @@ mod tests {
         let mut sorted = [&younger, &older];
         RemovalOrder::plain(now()).sort(&mut sorted);
         assert_eq!(sorted[0].key.name(), "older", "the uid decides");
+    }
+
+    #[test]
+    fn many_pods_have_a_total_order() {
+        let pods: Vec<_> = (0..200_u32)
+            .map(|number| {
+                let mut entry = pod(&format!("pod-{}", (number * 37) % 200), |pod| {
+                    pod.status.conditions[0].last_transition_time = Some(at(i64::from(9 + number % 3)));
+                });
+                entry.uid = format!("{}", (number * 71) % 200).as_str().into();
+                entry
+            })
+            .collect();
+        let order = RemovalOrder::plain(now());
+        let mut sorted: Vec<_> = pods.iter().collect();
+        order.sort(&mut sorted);
+        for (position, earlier) in sorted.iter().enumerate() {
+            for later in &sorted[position + 1..] {
+                assert_eq!(order.compare(earlier, later), Ordering::Less);
+            }
+        }
     }
 }

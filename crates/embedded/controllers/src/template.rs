@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde::Serialize;
 
-/// The label that tells the pods of a Deployment's ReplicaSets apart.
+/// The label that distinguishes the pods of a Deployment's ReplicaSets.
 pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// Letters and digits that never make a word, as Kubernetes uses for hashes in names.
 const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

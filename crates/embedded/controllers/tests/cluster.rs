@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up should stop")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
@@ -32,9 +32,7 @@ struct Bed {
 impl Bed {
     async fn new(nodes: u32) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let address = ([127, 0, 0, 1], 0).into();
-        let settings =
-            ApiSettings { data_dir: None, address, converter: None, disabled_controllers: BTreeSet::new() };
+        let settings = ApiSettings::default();
         let cluster = Cluster::start(settings).await.unwrap();
         let client = cluster.api().admin_client();
         let amount = |text: &str| text.parse().unwrap();
@@ -321,7 +319,8 @@ async fn a_pod_that_fits_nowhere_says_why_and_runs_when_there_is_room() {
         scheduled.map(|one| one["message"].as_str().unwrap().to_owned())
     };
     let second = bed.until::<Pod>("second", "report", |pod| message(pod).is_some()).await;
-    let expected = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption \
+    let expected = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: \
+                    0/1 nodes are available: 1 No preemption \
                     victims found for incoming pod.";
     assert_eq!(message(&second).as_deref(), Some(expected));
     bed.api::<Pod>().delete("first", &DeleteParams::default()).await.unwrap();

@@ -96,6 +96,13 @@ fn run(
             "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         plan.events.push(Event::warning(TOO_MANY_MISSED_TIMES, "Schedule", note));
     }
+    let job = child(&cron.object, spec, due, zone);
+    let name = job.metadata.name.clone().unwrap_or_default();
+    if observed.jobs.iter().any(|job| job.key.name() == name) {
+        // It was created, and the status was not written: it must not forbid or replace itself.
+        desired.last_schedule_time = Some(Time(due));
+        return;
+    }
     let active = desired.active.clone().unwrap_or_default();
     match spec.concurrency_policy.as_deref() {
         Some("Forbid") if !active.is_empty() => {
@@ -112,14 +119,8 @@ fn run(
         }
         _ => {}
     }
-    let job = child(&cron.object, spec, due, zone);
-    let name = job.metadata.name.clone().unwrap_or_default();
-    let is_known = observed.jobs.iter().any(|job| job.key.name() == name);
-    // One that is known was created, and the status was not written.
-    if !is_known {
-        let event = Event::normal(SUCCESSFUL_CREATE, "Create", format!("Created job {name}"));
-        plan.steps.push(Action::create(ApiKind::of::<Job>(), &job).with_event(event));
-    }
+    let event = Event::normal(SUCCESSFUL_CREATE, "Create", format!("Created job {name}"));
+    plan.steps.push(Action::create(ApiKind::of::<Job>(), &job).with_event(event));
     desired.last_schedule_time = Some(Time(due));
 }
 

@@ -170,3 +170,16 @@ fn missing_and_unexpected_jobs_are_told() {
     cron.reconcile();
     assert_eq!(cron.bench.take_reasons(), ["UnexpectedJob"]);
 }
+
+#[test]
+fn a_job_whose_time_was_not_written_down_neither_replaces_nor_forbids_itself() {
+    for policy in ["Replace", "Forbid"] {
+        let mut cron = CronBench::new(&json!({ "concurrencyPolicy": policy }));
+        cron.wait(600).reconcile();
+        let (jobs, last) = (cron.jobs(), cron.status()["lastScheduleTime"].clone());
+        assert_eq!(jobs.len(), 1);
+        cron.bench.patch("CronJob", "tick", &json!({ "status": { "lastScheduleTime": null } }));
+        cron.reconcile();
+        assert_eq!((cron.jobs(), &cron.status()["lastScheduleTime"]), (jobs, &last), "{policy}");
+    }
+}

@@ -21,7 +21,7 @@ const LONGEST: i64 = 900;
 pub(super) struct Backoff(Arc<Mutex<HashMap<Uid, HashMap<String, Ended>>>>);
 
 struct Ended {
-    /// The generation of the set: a new template starts anew.
+    /// The generation of the set: a new template resets the backoff.
     generation: Option<i64>,
     pod: Uid,
     failures: u32,
@@ -95,6 +95,6 @@ mod tests {
         }
         assert_eq!(delay(&set, "20"), 900);
         set.object.metadata.generation = Some(2);
-        assert_eq!(delay(&set, "21"), 1, "a new template starts anew");
+        assert_eq!(delay(&set, "21"), 1, "a new template resets the backoff");
     }
 }

@@ -131,7 +131,7 @@ fn set_progress(
         return;
     }
     match found {
-        // A ReplicaSet that exists already is told of only if nothing is known of the progress.
+        // A ReplicaSet that exists already is reported only if nothing is known of the progress.
         Some(found) if found.reason != labels::FOUND_NEW_REPLICA_SET || reason(status).is_empty() => {
             found.set(status, now);
         }

@@ -13,6 +13,8 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use filters::have_port_conflict;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;

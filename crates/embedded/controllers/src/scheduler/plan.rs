@@ -80,10 +80,10 @@ fn choose(scheduler: &Scheduler, pod: &Arc<Entry<PodView>>) -> Choice {
     let claims = match claim_needs(view.state, pod) {
         Ok(claims) => claims,
         Err(reason) => {
-            let preemption = "Preemption is not helpful for scheduling.";
-            let message = format!(
-                "0/{nodes} nodes are available: {reason}. preemption: 0/{nodes} nodes are available: {nodes} {preemption}"
-            );
+            let unhelpful =
+                format!("0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling.");
+            let message =
+                format!("0/{nodes} nodes are available: {reason}. {}", super::preemption::failed(&unhelpful));
             return Choice::None(Failure { message, preemption: None });
         }
     };
@@ -170,10 +170,10 @@ fn bind(pod: &Entry<PodView>, node: &str) -> Write<Decision> {
     };
     let note = format!("Successfully assigned {} to {node}", pod.key);
     Write::new(action, Decision::Bind { pod: pod.key.clone(), uid: pod.uid.clone() })
-        .telling(vec![Event::normal("Scheduled", "Binding", note)])
+        .with_events(vec![Event::normal("Scheduled", "Binding", note)])
 }
 
-/// Tells the provisioner of a claim where its first consumer will run.
+/// Sets the selected node of a claim, for its provisioner.
 fn select_node(scheduler: &Scheduler, key: &ObjectKey, node: &str) -> Option<Write<Decision>> {
     let claim = scheduler.state.claims.get(key)?;
     let selected = claim.object.metadata.annotations.as_ref().and_then(|all| all.get(SELECTED_NODE));
@@ -212,7 +212,7 @@ fn report(pod: &Entry<PodView>, failure: &Failure, now: Timestamp) -> Option<Wri
     let patch = StatusPatch::between(pod, &before, &after)?;
     let event = Event::warning("FailedScheduling", "Scheduling", truncated(&failure.message));
     let write = Write::status(ApiKind::of::<Pod>(), pod.key.clone(), patch, Decision::Report);
-    Some(write.telling(vec![event]))
+    Some(write.with_events(vec![event]))
 }
 
 fn truncated(message: &str) -> String {
@@ -265,11 +265,8 @@ fn preempt_victim(pod: &Entry<PodView>, victim: &Victim, now: Timestamp) -> Writ
     let (before, after) = (json!({ "conditions": before }), json!({ "conditions": conditions }));
     let note = format!("Preempted by pod {} on node {}", victim.preemptor, victim.node);
     match StatusPatch::between(pod, &before, &after) {
-        Some(patch) => Write::status(kind, pod.key.clone(), patch, decision).telling(vec![Event::normal(
-            "Preempted",
-            "Preempting",
-            note,
-        )]),
+        Some(patch) => Write::status(kind, pod.key.clone(), patch, decision)
+            .with_events(vec![Event::normal("Preempted", "Preempting", note)]),
         None => Write::new(Action::delete(kind, pod), decision),
     }
 }

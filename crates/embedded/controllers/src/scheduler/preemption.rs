@@ -36,11 +36,12 @@ pub(super) fn preempt(
     claims: &[ClaimNeeds],
 ) -> Preemption {
     if pod.object.spec.preemption_policy.as_deref() == Some("Never") {
-        return Preemption::Impossible("preemption: not eligible due to preemptionPolicy=Never.".to_owned());
+        return Preemption::Impossible(failed("not eligible due to preemptionPolicy=Never."));
     }
     if waits_for_victims(pod, view) {
-        let reason = "preemption: not eligible due to a terminating pod on the nominated node.";
-        return Preemption::Impossible(reason.to_owned());
+        return Preemption::Impossible(failed(
+            "not eligible due to a terminating pod on the nominated node.",
+        ));
     }
     let mut best: Option<(Cost, Candidate)> = None;
     let (mut unhelpful, mut without_victims) = (0_usize, 0_usize);
@@ -72,7 +73,13 @@ pub(super) fn preempt(
         .collect();
     reasons.sort();
     let nodes = view.state.nodes().count();
-    Preemption::Impossible(format!("preemption: 0/{nodes} nodes are available: {}.", reasons.join(", ")))
+    Preemption::Impossible(failed(&format!("0/{nodes} nodes are available: {}.", reasons.join(", "))))
+}
+
+/// Why nothing can be done for a pod that fits on no node. Since dynamic resource allocation is part of Kubernetes, its
+/// plugin has the first word, also about pods that have no claims.
+pub(super) fn failed(reason: &str) -> String {
+    format!("no new claims to deallocate, preemption: {reason}")
 }
 
 /// Whether pods that were preempted for this pod are still terminating.

@@ -223,7 +223,8 @@ fn messages_name_the_reasons_of_all_nodes() {
         bench.node("a", &none()).node("b", &second).pod("one", &spec);
         bench.decide();
         let message = bench.message("one");
-        let (reasons, preemption) = message.split_once(" preemption: ").unwrap_or((&message, ""));
+        let (reasons, preemption) =
+            message.split_once(" no new claims to deallocate, preemption: ").unwrap_or((&message, ""));
         assert_eq!(reasons, expected, "{spec}");
         if !expected.is_empty() {
             let helpless = "0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
@@ -247,8 +248,8 @@ fn waiting_pods_are_tried_again_when_room_is_freed_and_not_before() {
     bench.decide();
     bench.pod("next", &requests("2", "1Gi"));
     assert_eq!(bench.decide(), ["status of next"]);
-    let expected = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
-                    1 No preemption victims found for incoming pod.";
+    let expected = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: \
+                    0/1 nodes are available: 1 No preemption victims found for incoming pod.";
     assert_eq!(bench.message("next"), expected);
     bench.now = crate::time::after(bench.now, 20);
     bench.change("big", &json!({ "status": { "phase": "Running", "startTime": NOW } }));

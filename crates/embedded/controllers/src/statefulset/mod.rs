@@ -96,8 +96,8 @@ impl Controller for StatefulSetController {
     fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
         let pod = ApiKind::of::<Pod>();
         let (reason, verb) = match action {
-            Action::Create { .. } => (pod_events::FAILED_CREATE, "create"),
-            Action::Delete { .. } => (pod_events::FAILED_DELETE, "delete"),
+            Action::Create { .. } => (pod_events::FAILED_CREATE, "Create"),
+            Action::Delete { .. } => (pod_events::FAILED_DELETE, "Delete"),
             _ => return OnError::default(),
         };
         let (Some(kind), Some(target)) = (action.kind(), action.target()) else { return OnError::default() };

@@ -163,7 +163,7 @@ impl<'a> Members<'a> {
         let pod = objects::pod(self.set(), template, revision, ordinal);
         let name = pod.metadata.name.clone().unwrap_or_default();
         draft.steps.extend(self.missing_claims(ordinal, &name));
-        let note = format!("create Pod {name} in StatefulSet {} successful", self.observed.set.key.name());
+        let note = format!("Create Pod {name} in StatefulSet {} successful", self.observed.set.key.name());
         let event = Event::normal(pod_events::SUCCESSFUL_CREATE, "Create", note);
         draft.steps.push(Action::create(ApiKind::of::<Pod>(), &pod).with_event(event));
     }
@@ -177,7 +177,7 @@ impl<'a> Members<'a> {
         missing
             .map(|claim| {
                 let name = claim.metadata.name.as_deref().unwrap_or_default();
-                let note = format!("create Claim {name} Pod {pod} in StatefulSet {set} success");
+                let note = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
                 let event = Event::normal(pod_events::SUCCESSFUL_CREATE, "Create", note);
                 Action::ensure(ApiKind::of::<PersistentVolumeClaim>(), &claim).with_event(event)
             })
@@ -186,7 +186,7 @@ impl<'a> Members<'a> {
 
     fn delete(&self, pod: Member<'_>) -> Step {
         let note = format!(
-            "delete Pod {} in StatefulSet {} successful",
+            "Delete Pod {} in StatefulSet {} successful",
             pod.key.name(),
             self.observed.set.key.name()
         );
@@ -212,7 +212,7 @@ impl<'a> Members<'a> {
         self.is_available(pod, draft)
     }
 
-    /// Whether a pod has been ready for long enough; if it will be, that is when to look again.
+    /// Whether a pod has been ready for long enough; if it will be, that is when to requeue.
     fn is_available(&self, pod: Member<'_>, draft: &mut Draft) -> bool {
         match pod.object.availability(self.min_ready_seconds(), self.observed.now) {
             Availability::Available => is_healthy(pod),

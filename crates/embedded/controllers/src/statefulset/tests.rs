@@ -126,7 +126,7 @@ fn pods_are_created_one_after_the_other() {
     }
     assert_eq!(status["currentRevision"], status["updateRevision"]);
     let events = db.bench.events.iter().map(|event| event.note.clone()).collect::<Vec<_>>();
-    assert_eq!(events[0], "create Pod db-0 in StatefulSet db successful");
+    assert_eq!(events[0], "Create Pod db-0 in StatefulSet db successful");
 }
 
 #[test]
@@ -274,6 +274,6 @@ fn claims_are_made_before_pods_and_kept_or_deleted_as_the_policy_says() {
         .bench
         .events
         .iter()
-        .any(|event| event.note == "create Claim data-db-0 Pod db-0 in StatefulSet db success");
+        .any(|event| event.note == "Create Claim data-db-0 Pod db-0 in StatefulSet db success");
     assert!(events);
 }

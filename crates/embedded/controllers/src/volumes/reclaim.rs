@@ -117,7 +117,7 @@ pub(super) fn plan(observed: &ObservedVolume) -> Plan<RemoveDirectory> {
     let policy =
         volume.object.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
     let mut plan = Plan { status: StatusPatch::between(volume, &current, &desired), ..Plan::default() };
-    // First the phase, then the data: whoever looks finds a volume that is released.
+    // First the phase, then the data: so that clients see a released volume.
     if phase == "Released"
         && policy == Some("Delete")
         && plan.status.is_none()

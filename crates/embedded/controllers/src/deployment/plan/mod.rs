@@ -88,7 +88,10 @@ pub(super) fn on_error(observed: &Observed, action: &Action, error: &Error) -> O
     if error.status().is_some_and(kube::core::Status::is_already_exists) {
         // Another name is tried.
         desired.collision_count = Some(current.collision_count.unwrap_or_default() + 1);
-        return OnError { status: StatusPatch::between(deployment, &current, &desired), events: Vec::new() };
+        return OnError {
+            status: StatusPatch::between(deployment, &current, &desired),
+            ..OnError::default()
+        };
     }
     let name = action.target().map(|target| target.name().to_owned()).unwrap_or_default();
     let message = format!("Failed to create new replica set {name:?}: {}", pod_events::cause(error));
@@ -97,6 +100,7 @@ pub(super) fn on_error(observed: &Observed, action: &Action, error: &Error) -> O
     OnError {
         status: StatusPatch::between(deployment, &current, &desired),
         events: vec![Event::warning(labels::REPLICA_SET_CREATE_ERROR, "Create", message)],
+        ..OnError::default()
     }
 }
 

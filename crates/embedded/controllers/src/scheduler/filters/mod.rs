@@ -114,20 +114,23 @@ fn has_port_conflict(
     node: &NodeView,
     state: &NodeState,
 ) -> Option<Obstacle> {
-    let wanted: Vec<_> = host_ports(&prepared.pod.object).collect();
+    let others = view.pods_on(state).chain(view.nominated_on(&node.metadata.name, prepared.pod));
+    have_port_conflict(&prepared.pod.object, others.map(|placed| &placed.pod.object))
+        .then(|| Obstacle::new("node(s) didn't have free ports for the requested pod ports"))
+}
+
+/// Whether a pod wants a host port that another one has.
+pub(crate) fn have_port_conflict<'a>(pod: &PodView, others: impl Iterator<Item = &'a PodView>) -> bool {
+    let wanted: Vec<_> = host_ports(pod).collect();
     if wanted.is_empty() {
-        return None;
+        return false;
     }
-    let name = &node.metadata.name;
-    let others = view.pods_on(state).chain(view.nominated_on(name, prepared.pod));
-    let mut taken = others.flat_map(|placed| host_ports(&placed.pod.object));
     let is_any = |address: &str| matches!(address, "0.0.0.0" | "::");
-    let conflicts = taken.any(|(protocol, address, port)| {
+    others.flat_map(host_ports).any(|(protocol, address, port)| {
         wanted.iter().any(|(of_pod, on, number)| {
             *of_pod == protocol && *number == port && (*on == address || is_any(on) || is_any(address))
         })
-    });
-    conflicts.then(|| Obstacle::new("node(s) didn't have free ports for the requested pod ports"))
+    })
 }
 
 fn lacks_resources(
