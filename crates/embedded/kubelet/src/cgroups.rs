@@ -22,6 +22,15 @@ pub struct Limits {
     pub cpu_request: i64,
 }
 
+/// What a container uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Nanoseconds of processor time since its start.
+    pub cpu_nanos: u64,
+    /// Bytes of memory that it works with.
+    pub memory: u64,
+}
+
 /// The hierarchies of this machine that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cgroups {
@@ -35,6 +44,8 @@ pub enum Cgroups {
         cpu: Option<PathBuf>,
         /// Limits processes.
         pids: Option<PathBuf>,
+        /// Counts processor time.
+        accounting: Option<PathBuf>,
     },
     /// None: limits are not enforced.
     None,
@@ -56,14 +67,16 @@ impl Cgroups {
         }
         let usable = |controller: &str| {
             let ours = root.join(controller).join(OURS);
-            (root.join(controller).join("cgroup.procs").exists() && fs::create_dir_all(&ours).is_ok())
-                .then_some(ours)
+            let is_there =
+                root.join(controller).join("cgroup.procs").exists() && fs::create_dir_all(&ours).is_ok();
+            // It may be there because a platform of another user made it.
+            (is_there && rustix::fs::access(&ours, rustix::fs::Access::WRITE_OK).is_ok()).then_some(ours)
         };
         let (memory, cpu, pids) = (usable("memory"), usable("cpu"), usable("pids"));
         if memory.is_none() && cpu.is_none() && pids.is_none() {
             return Self::None;
         }
-        Self::V1 { memory, cpu, pids }
+        Self::V1 { memory, cpu, pids, accounting: usable("cpuacct") }
     }
 
     /// What cannot be limited on this machine, for people.
@@ -71,7 +84,7 @@ impl Cgroups {
         match self {
             Self::V2(_) => Vec::new(),
             Self::None => vec!["memory", "processor time", "processes"],
-            Self::V1 { memory, cpu, pids } => {
+            Self::V1 { memory, cpu, pids, .. } => {
                 let named = [(memory, "memory"), (cpu, "processor time"), (pids, "processes")];
                 named.into_iter().filter(|(path, _)| path.is_none()).map(|(_, name)| name).collect()
             }
@@ -88,12 +101,13 @@ impl Cgroups {
                 write_all(&group, &v2_settings(limits))?;
                 Ok(vec![group])
             }
-            Self::V1 { memory, cpu, pids } => {
+            Self::V1 { memory, cpu, pids, accounting } => {
                 let mut groups = Vec::new();
                 for (root, settings) in [
                     (memory, v1_memory(limits)),
                     (cpu, v1_cpu(limits)),
                     (pids, vec![("pids.max", PIDS.to_string())]),
+                    (accounting, Settings::new()),
                 ] {
                     let Some(root) = root else { continue };
                     let group = root.join(name);
@@ -106,16 +120,112 @@ impl Cgroups {
         }
     }
 
-    /// Removes the groups of a container that has ended.
-    pub fn remove(groups: &[PathBuf]) -> io::Result<()> {
-        for group in groups {
-            match fs::remove_dir(group) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+    /// Gives the groups of a running container other limits; what is no longer limited becomes unlimited.
+    pub fn resize(&self, name: &str, limits: Limits) -> io::Result<()> {
+        match self {
+            Self::None => Ok(()),
+            Self::V2(ours) => {
+                let unlimited = |is_limited: bool, file| (!is_limited).then(|| (file, "max".to_owned()));
+                let mut settings = v2_settings(limits);
+                settings.extend(unlimited(limits.memory.is_some(), "memory.max"));
+                settings.extend(unlimited(limits.cpu.is_some(), "cpu.max"));
+                write_all(&ours.join(name), &settings)
+            }
+            Self::V1 { memory, cpu, .. } => {
+                let unlimited = |is_limited: bool, file| (!is_limited).then(|| (file, "-1".to_owned()));
+                let (mut of_memory, mut of_cpu) = (v1_memory(limits), v1_cpu(limits));
+                of_memory.extend(unlimited(limits.memory.is_some(), "memory.limit_in_bytes"));
+                of_cpu.extend(unlimited(limits.cpu.is_some(), "cpu.cfs_quota_us"));
+                for (root, settings) in [(memory, of_memory), (cpu, of_cpu)] {
+                    if let Some(root) = root {
+                        write_all(&root.join(name), &settings)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What a container uses; `None` where that is not counted.
+    pub fn usage(&self, name: &str) -> Option<Usage> {
+        let read = |path: PathBuf| fs::read_to_string(path).ok();
+        let (cpu_nanos, memory, statistics) = match self {
+            Self::None => return None,
+            Self::V2(ours) => {
+                let group = ours.join(name);
+                let micros = field(&read(group.join("cpu.stat"))?, "usage_usec")?;
+                (micros.saturating_mul(1000), read(group.join("memory.current"))?, group.join("memory.stat"))
+            }
+            Self::V1 { memory, accounting, .. } => {
+                let group = memory.as_ref()?.join(name);
+                let nanos = read(accounting.as_ref()?.join(name).join("cpuacct.usage"))?;
+                let used = read(group.join("memory.usage_in_bytes"))?;
+                (nanos.trim().parse().ok()?, used, group.join("memory.stat"))
+            }
+        };
+        let statistics = read(statistics).unwrap_or_default();
+        let inactive =
+            field(&statistics, "total_inactive_file").or_else(|| field(&statistics, "inactive_file"));
+        // As the kubelet: files that could be dropped at once do not count.
+        let memory = memory.trim().parse::<u64>().ok()?.saturating_sub(inactive.unwrap_or_default());
+        Some(Usage { cpu_nanos, memory })
+    }
+
+    /// The name of the groups of a container instance.
+    pub fn name(pod: &str, container: &str, attempt: u32) -> String {
+        format!("pod{pod}-{container}-{attempt}")
+    }
+
+    /// Removes all groups of a pod whose processes have ended. The kernel may still be busy with the last of them.
+    pub async fn remove_pod(&self, pod: &str) -> io::Result<()> {
+        let prefix = format!("pod{pod}-");
+        for root in self.roots() {
+            for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+                if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+                    remove(&entry.path()).await?;
+                }
             }
         }
         Ok(())
     }
+
+    /// Removes the groups of a container instance that has ended.
+    pub async fn remove(&self, name: &str) -> io::Result<()> {
+        for root in self.roots() {
+            remove(&root.join(name)).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes our part of the hierarchies, if nothing is left in it.
+    pub fn clear(&self) {
+        // Another platform on this machine may use it.
+        self.roots().into_iter().for_each(|root| drop(fs::remove_dir(root)));
+    }
+
+    fn roots(&self) -> Vec<&Path> {
+        match self {
+            Self::None => Vec::new(),
+            Self::V2(ours) => vec![ours],
+            Self::V1 { memory, cpu, pids, accounting } => {
+                [memory, cpu, pids, accounting].into_iter().flatten().map(PathBuf::as_path).collect()
+            }
+        }
+    }
+}
+
+/// A group whose last process is being reaped cannot be removed at once.
+async fn remove(group: &Path) -> io::Result<()> {
+    for wait in [1, 4, 16, 64, 256, 1024, 2048, 4096] {
+        match fs::remove_dir(group) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    fs::remove_dir(group)
 }
 
 fn prepare_v2(root: &Path, ours: &Path) -> io::Result<()> {
@@ -168,6 +278,12 @@ fn quota(limits: Limits) -> Option<i64> {
     limits.cpu.map(|millis| (millis * CPU_PERIOD / 1000).max(1000))
 }
 
+/// A number in a file of `name number` lines.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.trim().parse().ok())
+}
+
 fn write_all(group: &Path, settings: &Settings) -> io::Result<()> {
     for (file, value) in settings {
         let path = group.join(file);
@@ -199,6 +315,29 @@ mod tests {
         assert_eq!(shares(Limits { cpu: Some(2000), ..Limits::default() }), 2048);
         assert_eq!((weight(2), weight(262_144)), (1, 10_000));
         assert_eq!(v1_memory(Limits::default()), Settings::new());
+    }
+
+    #[test]
+    fn usage_is_read_from_both_versions() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("two/c/cpu.stat", "usage_usec 5\nuser_usec 4\n");
+        write("two/c/memory.current", "1000\n");
+        write("two/c/memory.stat", "anon 1\ninactive_file 300\n");
+        write("memory/c/memory.usage_in_bytes", "900\n");
+        write("memory/c/memory.stat", "inactive_file 1\ntotal_inactive_file 200\n");
+        write("cpuacct/c/cpuacct.usage", "7000\n");
+        let two = Cgroups::V2(root.path().join("two"));
+        assert_eq!(two.usage("c"), Some(Usage { cpu_nanos: 5000, memory: 700 }));
+        let place = |name: &str| Some(root.path().join(name));
+        let one =
+            Cgroups::V1 { memory: place("memory"), cpu: None, pids: None, accounting: place("cpuacct") };
+        assert_eq!(one.usage("c"), Some(Usage { cpu_nanos: 7000, memory: 700 }));
+        assert_eq!((one.usage("gone"), Cgroups::None.usage("c")), (None, None));
     }
 
     #[test]

@@ -7,12 +7,21 @@
 //! first process of every container are the same program again.
 
 pub mod cgroups;
+mod ids;
 pub mod images;
 mod init;
+mod kubelet;
+pub mod machine;
 pub mod network;
+mod node;
 pub mod pod;
+mod process;
+mod server;
 pub mod shim;
 pub mod volumes;
+mod worker;
+
+pub use kubelet::{Handler, HandlerBody, Kubelet, KubeletError, Settings, clear, start};
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,6 +34,9 @@ pub fn hidden_command() -> Option<ExitCode> {
         Some(init::main())
     } else if command == shim::COMMAND {
         Some(shim::main(Path::new(&arguments.next()?)))
+    } else if command == network::rootless::COMMAND {
+        let directory = arguments.next()?;
+        Some(network::rootless::main(Path::new(&directory), arguments.collect()))
     } else {
         None
     }

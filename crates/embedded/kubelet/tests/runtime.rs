@@ -59,6 +59,7 @@ impl Pod {
             cgroups: Vec::new(),
             oom_score_adj: 1000,
             stdin: false,
+            processes_of: None,
         }
     }
 
@@ -95,8 +96,12 @@ impl Pod {
 
     /// Runs a command in the container `main`.
     async fn exec(&self, script: &str, stdin: &[u8]) -> (String, String, i32) {
-        let config =
-            ExecConfig { container: "main".into(), process: shell(script), stdin: !stdin.is_empty() };
+        let config = ExecConfig {
+            container: "main".into(),
+            command: shell(script).command,
+            tty: false,
+            stdin: !stdin.is_empty(),
+        };
         let mut streams = self.shim.exec(config).await.unwrap();
         if !stdin.is_empty() {
             streams.send(Channel::Stdin, stdin).await.unwrap();
@@ -298,6 +303,20 @@ async fn a_read_only_root_leaves_volumes_writable() {
 }
 
 #[tokio::test]
+async fn a_read_only_root_has_a_home_and_a_working_directory() {
+    needs_root!();
+    let pod = Pod::start().await;
+    let (output, _) = pod
+        .run_with("pwd; stat --format=%u $HOME; touch $HOME/x || echo read-only", |config| {
+            config.root.is_read_only = true;
+            config.process.environment.push(("HOME".into(), "/home/user".into()));
+            config.process.working_directory = "/app/here".into();
+        })
+        .await;
+    assert!(output.contains("/app/here\n10000\n") && output.contains("read-only\n"), "{output}");
+}
+
+#[tokio::test]
 async fn the_root_user_has_no_capabilities_that_were_not_given() {
     needs_root!();
     let pod = Pod::start().await;
@@ -344,12 +363,13 @@ async fn a_mount_that_fails_starts_nothing() {
 async fn signals_reach_the_first_process_and_its_children_die_with_it() {
     needs_root!();
     let pod = Pod::start().await;
-    let script = "trap 'exit 7' TERM; sleep 1000 & echo up; wait";
-    pod.shim.start_container(pod.container("main", script)).await.unwrap();
-    let mut streams = pod.shim.attach("main", false).await.unwrap();
-    if pod.log("main").is_empty() {
-        streams.receive().await.unwrap();
-    }
+    // It answers once it waits for signals.
+    let mut config = pod.container("main", "trap 'exit 7' TERM; sleep 1000 & read line; echo $line; wait");
+    config.stdin = true;
+    pod.shim.start_container(config).await.unwrap();
+    let mut streams = pod.shim.attach("main", true).await.unwrap();
+    streams.send(Channel::Stdin, b"ready\n").await.unwrap();
+    assert_eq!(streams.receive().await.unwrap(), Some((Channel::Stdout, b"ready\n".to_vec())));
     pod.shim.signal("main", 15).await.unwrap();
     let exit = pod.ended("main").await.exit.unwrap();
     assert_eq!((exit.code, exit.signal), (7, 0));
@@ -383,9 +403,8 @@ async fn a_terminal_has_a_size_that_can_change() {
     needs_root!();
     let pod = Pod::start().await;
     pod.shim.start_container(pod.container("main", "sleep 1000")).await.unwrap();
-    let mut process = shell("read line; stty size; test -t 2 && echo terminal");
-    process.tty = true;
-    let config = ExecConfig { container: "main".into(), process, stdin: true };
+    let command = shell("read line; stty size; test -t 2 && echo terminal").command;
+    let config = ExecConfig { container: "main".into(), command, tty: true, stdin: true };
     let mut streams = pod.shim.exec(config).await.unwrap();
     let size = serde_json::to_vec(&TerminalSize { width: 91, height: 37 }).unwrap();
     streams.send(Channel::Resize, &size).await.unwrap();
@@ -402,15 +421,17 @@ async fn a_terminal_has_a_size_that_can_change() {
 async fn standard_input_stays_open_for_the_next_client() {
     needs_root!();
     let pod = Pod::start().await;
-    let mut config = pod.container("main", "read a; read b; echo $a-$b");
+    let mut config = pod.container("main", "read a; echo $a; read b; echo $b");
     config.stdin = true;
     pod.shim.start_container(config).await.unwrap();
     for line in [b"one\n", b"two\n"] {
         let mut streams = pod.shim.attach("main", true).await.unwrap();
         streams.send(Channel::Stdin, line).await.unwrap();
+        // Before the next client, which has a connection of its own.
+        assert_eq!(streams.receive().await.unwrap(), Some((Channel::Stdout, line.to_vec())));
     }
     pod.ended("main").await;
-    assert_eq!(pod.log("main"), "one-two\n");
+    assert_eq!(pod.log("main"), "one\ntwo\n");
 }
 
 #[tokio::test]

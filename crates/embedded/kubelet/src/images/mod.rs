@@ -4,36 +4,22 @@
 //! programs, this program, or a Python environment that is made on first use and kept. An image that is not in the table
 //! is never replaced by something else: the pod waits with `ErrImagePull` and says how to map the image.
 
+mod mlflow;
 mod python;
 mod reference;
 mod store;
 mod table;
 
+pub use quintet_api::config::node::{ImageMapping as Mapping, ImageRuntime as Runtime};
+
 pub use python::{Environment, EnvironmentError, Environments};
 pub use reference::Reference;
 pub use store::{ImageError, Images};
-pub use table::{Mapping, Table, UnmappedImage};
+pub use table::{Table, UnmappedImage};
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
-
-/// What runs in place of an image.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum Runtime {
-    /// The programs of this machine.
-    Host {},
-    /// This program; its arguments are those of the container.
-    Quintet {},
-    /// A Python environment with these packages, as `pip` writes them. `{version}` and `{tag}` are those of the image;
-    /// a requirement that needs a version which the tag does not have stands without it.
-    Python {
-        /// Requirements.
-        packages: Vec<String>,
-    },
-}
 
 /// What a container gets from its image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::Reference;
+use super::{Reference, mlflow};
 
 /// Written when an environment is complete.
 const READY: &str = "quintet-environment.json";
-/// Lines of the installer's output that an error tells.
+/// Lines of the installer's output in an error.
 const LAST_WORDS: usize = 6;
 
 /// A complete environment.
@@ -83,7 +83,8 @@ impl Environments {
     }
 
     fn path(&self, packages: &[String]) -> PathBuf {
-        self.directory.join(super::digest(&packages.join("\n")))
+        let identity = format!("{}{}", packages.join("\n"), mlflow::identity(packages));
+        self.directory.join(super::digest(&identity))
     }
 
     fn lock_of(&self, path: &Path) -> Arc<Mutex<()>> {
@@ -120,6 +121,10 @@ async fn make(path: &Path, packages: &[String]) -> Result<Environment, Environme
             .args(packages);
         run(&format!("install {}", packages.join(", ")), &mut install).await?;
     }
+    let modules = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let modules = run("ask Python for its modules", Command::new(&python).args(["-c", modules])).await?;
+    mlflow::complete(path, Path::new(modules.trim()), packages)
+        .map_err(|why| failed("complete an environment with MLflow", why))?;
     let script =
         "import sys, sysconfig; print(sys.base_prefix); print(sysconfig.get_config_var('LIBDIR') or '')";
     let output = run("ask Python where it lives", Command::new(&python).args(["-c", script])).await?;

@@ -126,7 +126,8 @@ mod tests {
     fn programs_of_the_machine_are_always_present() {
         let (_directory, images) = images();
         let image = images.present("busybox:1.36").unwrap().unwrap();
-        assert_eq!((image.entrypoint, image.mounts), (vec!["/bin/sh".to_owned()], Vec::new()));
+        assert_eq!((image.entrypoint, image.arguments), (Vec::new(), vec!["/bin/sh".to_owned()]));
+        assert_eq!(image.mounts, []);
     }
 
     #[test]

@@ -1,34 +1,6 @@
 //! The table of images.
 
-use serde::{Deserialize, Serialize};
-
-use super::{Reference, Runtime};
-
-/// What runs in place of some images.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Mapping {
-    /// The images: a repository, or a repository and a tag. `*` stands for any characters. A repository without a
-    /// registry also means mirrors of it: `rayproject/ray` matches `registry.example.com/mirror/rayproject/ray`.
-    pub image: String,
-    /// What runs.
-    pub runtime: Runtime,
-    /// What runs without a command.
-    #[serde(default)]
-    pub entrypoint: Vec<String>,
-    /// Arguments of that.
-    #[serde(default)]
-    pub arguments: Vec<String>,
-    /// Variables.
-    #[serde(default)]
-    pub environment: std::collections::BTreeMap<String, String>,
-    /// The user, where neither pod nor container says.
-    #[serde(default)]
-    pub user: Option<u32>,
-    /// The home directory and where processes start.
-    #[serde(default)]
-    pub home: Option<String>,
-}
+use super::{Mapping, Reference, Runtime};
 
 /// An image that nothing is mapped to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,33 +58,56 @@ fn glob(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// What is mapped without being asked for.
+/// What is mapped without being asked for. Like the images they stand for, all but ours run any command that is given to
+/// them, and a shell or interpreter if there is none.
 fn defaults() -> Vec<Mapping> {
-    let mapping = |image: &str, runtime: Runtime, entrypoint: &[&str]| Mapping {
+    let mapping = |image: &str, runtime: Runtime, arguments: &[&str]| Mapping {
         image: image.to_owned(),
         runtime,
-        entrypoint: entrypoint.iter().map(|word| (*word).to_owned()).collect(),
-        arguments: Vec::new(),
+        entrypoint: Vec::new(),
+        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
         environment: std::collections::BTreeMap::new(),
         user: None,
         home: None,
     };
-    let host = |image: &str, shell: &str| mapping(image, Runtime::Host {}, &[shell]);
-    let python = |image: &str, packages: &[&str], entrypoint: &[&str]| {
+    let host = |image: &str, program: &str| mapping(image, Runtime::Host {}, &[program]);
+    let python = |image: &str, packages: &[&str], program: &str| {
         let packages = packages.iter().map(|package| (*package).to_owned()).collect();
-        mapping(image, Runtime::Python { packages }, entrypoint)
+        mapping(image, Runtime::Python { packages }, &[program])
     };
+    // Ray does not bound protobuf, and its Serve fails with newer ones than its images have.
     let ray = Mapping {
         user: Some(1000),
         home: Some("/home/ray".into()),
-        ..python("rayproject/ray", &["ray[default,serve]=={version}"], &["/bin/bash"])
+        ..python("rayproject/ray", &["ray[default,serve]=={version}", "protobuf<6"], "/bin/bash")
+    };
+    // With the drivers of its databases and artifact stores, and what its client needs for service accounts. SQLAlchemy 2.1
+    // reads `postgresql://` as psycopg 3, with which MLflow compares integers to text, and fails. Its user is the same in
+    // all pods: they share a volume.
+    let mlflow = Mapping {
+        user: Some(1001),
+        ..python(
+            "mlflow/mlflow",
+            &[
+                "mlflow=={version}",
+                "sqlalchemy<2.1",
+                "psycopg[binary]",
+                "psycopg2-binary",
+                "pymysql",
+                "boto3",
+                "kubernetes",
+                "prometheus-flask-exporter",
+            ],
+            "/bin/bash",
+        )
     };
     let mut table = vec![
         Mapping { image: "rayproject/ray-ml".into(), ..ray.clone() },
         ray,
-        python("python", &[], &["python3"]),
-        python("mlflow/mlflow", &["mlflow=={version}"], &["/bin/bash"]),
-        mapping("quintet", Runtime::Quintet {}, &["quintet"]),
+        python("python", &[], "python3"),
+        mlflow,
+        Mapping { entrypoint: vec!["quintet".into()], ..mapping("quintet", Runtime::Quintet {}, &[]) },
+        host("redis", "redis-server"),
     ];
     table.extend(["busybox", "alpine"].map(|image| host(image, "/bin/sh")));
     table.extend(["bash", "debian", "ubuntu"].map(|image| host(image, "/bin/bash")));
@@ -159,7 +154,7 @@ mod tests {
         assert_eq!(find(&table, "team/app:2").as_deref(), Ok("team/*"));
         assert_eq!(find(&table, "team/app:1.4").as_deref(), Ok("team/app:1.*"));
         let found = table.find(&Reference::parse("busybox").unwrap()).unwrap();
-        assert_eq!(found.entrypoint, own("busybox").entrypoint);
+        assert_eq!(found.arguments, own("busybox").arguments);
     }
 
     #[test]

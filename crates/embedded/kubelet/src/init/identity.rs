@@ -6,6 +6,7 @@ use rustix::thread::{
 };
 
 use super::InitError;
+use crate::ids::Ids;
 use crate::shim::protocol::Identity;
 
 /// Gives up everything that `identity` does not have.
@@ -15,7 +16,11 @@ pub(super) fn assume(identity: &Identity) -> Result<(), InitError> {
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     let groups: Vec<Gid> = identity.groups.iter().copied().map(Gid::from_raw).collect();
     let failed = |error| InitError::create("cannot change to the user of the container", error);
-    setgroups(&groups).map_err(failed)?;
+    match setgroups(&groups) {
+        // In the user namespace of an ordinary user it is forbidden, and there is nothing to give up.
+        Err(nix::errno::Errno::EPERM) if groups.is_empty() && Ids::read().are_limited() => {}
+        outcome => outcome.map_err(failed)?,
+    }
     setresgid(gid, gid, gid).map_err(failed)?;
     setresuid(uid, uid, uid).map_err(failed)?;
     if uid.is_root() {

@@ -2,12 +2,15 @@
 //!
 //! The shim starts this program again with a hidden command, in a new PID namespace and with a socket as standard
 //! input. The configuration arrives there; an error goes back there; and when the command is executed the socket
-//! closes by itself, which tells the shim that the container runs. The process has one thread, as joining and
+//! closes by itself: for the shim, the container runs then. The process has one thread, as joining and
 //! leaving namespaces demands.
 
 mod identity;
 mod mounts;
 mod root;
+
+pub(crate) use mounts::points_below as mounts_below;
+pub(crate) use root::is_visible;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use nix::sched::{CloneFlags, setns, unshare};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::shim::protocol::{Failure, ProcessConfig, Response, RootConfig, read_message, write_message};
@@ -26,7 +29,10 @@ use crate::shim::protocol::{Failure, ProcessConfig, Response, RootConfig, read_m
 /// The hidden command that runs [`main`].
 pub(crate) const COMMAND: &str = "container-init";
 
-/// What the shim tells the new process.
+/// Files that a process may open, where the kernel allows that many.
+const OPEN_FILES: u64 = 1 << 20;
+
+/// What the shim sends to the new process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InitConfig {
@@ -71,7 +77,7 @@ impl InitError {
     }
 }
 
-/// Becomes the command. Returns only if that failed, after telling the shim why.
+/// Becomes the command. Returns only if that failed, after it has reported the error to the shim.
 pub(crate) fn main() -> ExitCode {
     let Ok(stdin) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
     let mut shim = UnixStream::from(stdin);
@@ -88,25 +94,44 @@ pub(crate) fn main() -> ExitCode {
 fn become_command(config: &InitConfig) -> Result<std::convert::Infallible, InitError> {
     let InitConfig { process, place, cgroups, oom_score_adj, stdin } = config;
     join(cgroups)?;
-    fs::write("/proc/self/oom_score_adj", oom_score_adj.to_string())
-        .map_err(|error| InitError::create("cannot set oom_score_adj", error))?;
+    match fs::write("/proc/self/oom_score_adj", oom_score_adj.to_string()) {
+        // An ordinary user cannot protect its processes.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && *oom_score_adj < 0 => {}
+        outcome => outcome.map_err(|error| InitError::create("cannot set oom_score_adj", error))?,
+    }
     // Opened before the root changes: the path is the host's.
     let stdin = open_stdin(stdin.as_deref())?;
     match place {
         Place::New { root, directory } => {
             unshare(CloneFlags::CLONE_NEWNS).map_err(|error| InitError::create("unshare", error))?;
-            root::enter(root, directory)?;
+            root::enter(root, directory, &process.identity)?;
         }
         Place::Of { pid } => enter(*pid)?,
     }
     connect_streams(process, &stdin)?;
+    if matches!(place, Place::New { .. }) {
+        make_home(process)?;
+    }
     change_directory(process)?;
+    if matches!(place, Place::New { root, .. } if root.is_read_only) {
+        // Not before the user has a home and a working directory.
+        root::make_read_only()?;
+    }
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    raise_open_files();
     identity::assume(&process.identity)?;
     // Survives the execution: a container never outlives the shim that knows of it.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| InitError::create("prctl", error))?;
     execute(process)
+}
+
+/// Lets the container open as many files as container engines do. Without the right to, it keeps the limit of the user.
+fn raise_open_files() {
+    let most = fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    let most = most.unwrap_or(OPEN_FILES).min(OPEN_FILES);
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    let _ = rustix::process::setrlimit(Resource::Nofile, limit);
 }
 
 fn join(cgroups: &[PathBuf]) -> Result<(), InitError> {
@@ -146,16 +171,32 @@ fn connect_streams(process: &ProcessConfig, stdin: &File) -> Result<(), InitErro
     rustix::stdio::dup2_stdin(terminal.as_fd()).map_err(failed)
 }
 
+/// The user has a home, as programs expect.
+fn make_home(process: &ProcessConfig) -> Result<(), InitError> {
+    let home = process.environment.iter().find(|(name, _)| name == "HOME");
+    match home.map(|(_, path)| Path::new(path)).filter(|path| path.is_absolute()) {
+        Some(home) => make_own(home, process),
+        None => Ok(()),
+    }
+}
+
+/// Makes a directory of the user, unless it exists.
+fn make_own(directory: &Path, process: &ProcessConfig) -> Result<(), InitError> {
+    if directory.exists() {
+        return Ok(());
+    }
+    let identity = &process.identity;
+    fs::create_dir_all(directory)
+        .and_then(|()| std::os::unix::fs::chown(directory, Some(identity.uid), Some(identity.gid)))
+        .map_err(|error| InitError::create(format!("cannot make {}", directory.display()), error))
+}
+
 /// A working directory that does not exist is made, as container engines do.
 fn change_directory(process: &ProcessConfig) -> Result<(), InitError> {
     let directory = &process.working_directory;
-    let identity = &process.identity;
-    let failed = |error| InitError::create(format!("cannot enter {}", directory.display()), error);
-    if !directory.exists() {
-        fs::create_dir_all(directory).map_err(failed)?;
-        std::os::unix::fs::chown(directory, Some(identity.uid), Some(identity.gid)).map_err(failed)?;
-    }
-    std::env::set_current_dir(directory).map_err(failed)
+    make_own(directory, process)?;
+    std::env::set_current_dir(directory)
+        .map_err(|error| InitError::create(format!("cannot enter {}", directory.display()), error))
 }
 
 fn execute(process: &ProcessConfig) -> Result<std::convert::Infallible, InitError> {

@@ -9,6 +9,7 @@ use nix::mount::{MsFlags, mount};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 
 use super::InitError;
+use crate::ids::Ids;
 use crate::shim::protocol::{Mount, MountSource};
 
 /// A directory that paths do not lead out of: the root of a container while it is put together, or a volume.
@@ -186,8 +187,14 @@ fn overlay(lower: &Path, upper: &Path, at: &File) -> io::Result<()> {
     let work = upper.with_extension("work");
     fs::create_dir_all(upper)?;
     fs::create_dir_all(&work)?;
-    let options =
-        format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+    // In a user namespace attributes of the kernel itself cannot be written.
+    let attributes = if Ids::read().are_limited() { ",userxattr" } else { "" };
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}{attributes}",
+        lower.display(),
+        upper.display(),
+        work.display()
+    );
     Ok(mount(Some("overlay"), &through(at), Some("overlay"), MsFlags::MS_NODEV, Some(options.as_str()))?)
 }
 
@@ -200,6 +207,11 @@ fn mounts_below(path: &Path) -> io::Result<Vec<(PathBuf, MsFlags)>> {
         at.starts_with(path).then(|| (at, flags_of(options)))
     });
     Ok(mounts.collect())
+}
+
+/// Where something is mounted at and below a path.
+pub(crate) fn points_below(path: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(mounts_below(path)?.into_iter().map(|(at, _)| at).collect())
 }
 
 fn flags_of(options: &str) -> MsFlags {

@@ -7,7 +7,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::pivot_root;
 
 use super::{InitError, mounts::NewRoot};
-use crate::shim::protocol::{Mount, MountSource, RootConfig};
+use crate::shim::protocol::{Identity, Mount, MountSource, RootConfig};
 
 /// Devices every container has.
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
@@ -38,12 +38,12 @@ const OWN: [(&str, u32); 9] = [
 ];
 
 /// Puts the file system together in `directory` and makes it the root of this process.
-pub(super) fn enter(config: &RootConfig, directory: &Path) -> Result<(), InitError> {
+pub(super) fn enter(config: &RootConfig, directory: &Path, identity: &Identity) -> Result<(), InitError> {
     let private = MsFlags::MS_PRIVATE | MsFlags::MS_REC;
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
         .map_err(|error| InitError::create("cannot make mounts private", error))?;
     let root = directory.join("root");
-    prepare(&root)?;
+    prepare(&root, identity)?;
     // Only a mount point can become the root.
     mount(Some(&root), &root, None::<&str>, MsFlags::MS_BIND, None::<&str>)
         .map_err(|error| InitError::create(root.display(), error))?;
@@ -56,20 +56,34 @@ pub(super) fn enter(config: &RootConfig, directory: &Path) -> Result<(), InitErr
     for path in MASKED.iter().map(Path::new).chain(config.masked.iter().map(PathBuf::as_path)) {
         new.mask(path)?;
     }
-    if config.is_read_only {
-        let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
-        mount(None::<&str>, &root, None::<&str>, flags, None::<&str>)
-            .map_err(|error| InitError::create("cannot make the root read-only", error))?;
-    }
     change_root(&root)
 }
 
-fn prepare(root: &Path) -> Result<(), InitError> {
-    use std::os::unix::fs::PermissionsExt as _;
+/// Makes the root of this process read-only.
+pub(super) fn make_read_only() -> Result<(), InitError> {
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)
+        .map_err(|error| InitError::create("cannot make the root read-only", error))
+}
+
+/// Whether containers see a path of the host without a mount of their own.
+pub(crate) fn is_visible(path: &Path) -> bool {
+    let mut names = path.components().skip(1);
+    let first = names.next().and_then(|name| name.as_os_str().to_str());
+    first.is_some_and(|first| SYSTEM.contains(&first) || first == "etc" || first == "sys")
+}
+
+/// The directories are those of the container's user: nothing of the host is in them.
+fn prepare(root: &Path, identity: &Identity) -> Result<(), InitError> {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+    fs::create_dir_all(root)
+        .and_then(|()| chown(root, Some(identity.uid), Some(identity.gid)))
+        .map_err(|error| InitError::create(root.display(), error))?;
     for (name, mode) in OWN.into_iter().chain([("var/tmp", 0o1777), ("var/log", 0o755), ("var/lib", 0o755)]) {
         let path = root.join(name);
         fs::create_dir_all(&path)
             .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)))
+            .and_then(|()| chown(&path, Some(identity.uid), Some(identity.gid)))
             .map_err(|error| InitError::create(path.display(), error))?;
     }
     Ok(())

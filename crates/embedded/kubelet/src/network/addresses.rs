@@ -5,6 +5,9 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
+/// The most leading bits of a subnet: fewer than 16 addresses are of no use.
+const LONGEST: u8 = 28;
+
 /// Addresses that belong together, like `10.244.0.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subnet {
@@ -14,6 +17,37 @@ pub struct Subnet {
 }
 
 impl Subnet {
+    /// The subnet of an address.
+    pub fn new(address: Ipv4Addr, prefix: u8) -> Result<Self, String> {
+        if !(8..=LONGEST).contains(&prefix) {
+            return Err(format!("{address}/{prefix}: between 8 and {LONGEST} leading bits are needed"));
+        }
+        let subnet = Self { network: 0, prefix };
+        Ok(Self { network: address.to_bits() & subnet.mask(), prefix })
+    }
+
+    /// The smallest subnet with an address.
+    pub(super) fn around(address: Ipv4Addr) -> Self {
+        let prefix = LONGEST;
+        Self { network: address.to_bits() & Self { network: 0, prefix }.mask(), prefix }
+    }
+
+    /// The address that all others begin with.
+    pub fn network(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.network)
+    }
+
+    /// The bits that all addresses share.
+    pub(super) fn netmask(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.mask())
+    }
+
+    /// Whether it has addresses in common with a range of any size.
+    pub(super) fn overlaps(self, address: Ipv4Addr, prefix: u8) -> bool {
+        let common = Self { network: 0, prefix: self.prefix.min(prefix) }.mask();
+        (address.to_bits() ^ self.network) & common == 0
+    }
+
     /// The first address, that of the node.
     pub fn gateway(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.network | 1)
@@ -34,6 +68,13 @@ impl Subnet {
     }
 }
 
+impl Default for Subnet {
+    /// The range that most clusters use for pods.
+    fn default() -> Self {
+        Self { network: Ipv4Addr::new(10, 244, 0, 0).to_bits(), prefix: 16 }
+    }
+}
+
 impl FromStr for Subnet {
     type Err = String;
 
@@ -42,11 +83,7 @@ impl FromStr for Subnet {
         let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
         let address: Ipv4Addr = address.parse().map_err(|_| invalid())?;
         let prefix: u8 = prefix.parse().map_err(|_| invalid())?;
-        if !(8..=28).contains(&prefix) {
-            return Err(format!("{text}: between 8 and 28 leading bits are needed"));
-        }
-        let subnet = Self { network: 0, prefix };
-        Ok(Self { network: address.to_bits() & subnet.mask(), prefix })
+        Self::new(address, prefix)
     }
 }
 
@@ -61,7 +98,7 @@ impl fmt::Display for Subnet {
 #[error("no address is left in {0}")]
 pub struct NoAddressLeft(Subnet);
 
-/// Which pod has which address. Addresses are given out in turn, so that one is not reused soon: peers of a pod that is
+/// Which pod has which address. Addresses are given out round-robin, so that one is not reused soon: peers of a pod that is
 /// gone may still talk to its address.
 #[derive(Clone, Debug)]
 pub struct Addresses {
@@ -80,13 +117,14 @@ impl Addresses {
     pub fn keep(&mut self, pod: &str, address: Ipv4Addr) {
         if self.subnet.contains(address) {
             self.taken.insert(address.to_bits(), pod.to_owned());
+            self.next = self.next.max(address.to_bits() + 1).min(self.subnet.hosts().end);
         }
     }
 
     /// The address of a pod; a free one if it has none.
     pub fn assign(&mut self, pod: &str) -> Result<Ipv4Addr, NoAddressLeft> {
-        if let Some((address, _)) = self.taken.iter().find(|(_, owner)| *owner == pod) {
-            return Ok(Ipv4Addr::from_bits(*address));
+        if let Some(address) = self.of(pod) {
+            return Ok(address);
         }
         let hosts = self.subnet.hosts();
         let candidates = (self.next..hosts.end).chain(hosts.start..self.next);
@@ -95,6 +133,11 @@ impl Addresses {
         self.next = if address + 1 < hosts.end { address + 1 } else { hosts.start };
         self.taken.insert(address, pod.to_owned());
         Ok(Ipv4Addr::from_bits(address))
+    }
+
+    /// The address of a pod, if it has one.
+    pub fn of(&self, pod: &str) -> Option<Ipv4Addr> {
+        self.taken.iter().find(|(_, owner)| *owner == pod).map(|(address, _)| Ipv4Addr::from_bits(*address))
     }
 
     /// A pod is gone.

@@ -1,10 +1,12 @@
 //! Which containers of a pod to start and stop, as `computePodActions` of the kubelet decides it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
+use serde::{Deserialize, Serialize};
 
 use crate::shim::protocol::{ContainerState, Exit};
 
@@ -26,13 +28,15 @@ pub enum Role {
     Sidecar,
     /// A regular one.
     Regular,
+    /// One that was added to a pod for debugging: runs once, and nothing waits for it.
+    Ephemeral,
 }
 
 /// A container of a pod.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Member<'a> {
     /// Its specification.
-    pub spec: &'a core::Container,
+    pub spec: Cow<'a, core::Container>,
     /// What it is.
     pub role: Role,
 }
@@ -42,19 +46,37 @@ pub fn members(pod: &core::Pod) -> Vec<Member<'_>> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let init = spec.init_containers.iter().flatten().map(|container| {
         let is_sidecar = container.restart_policy.as_deref() == Some("Always");
-        Member { spec: container, role: if is_sidecar { Role::Sidecar } else { Role::Init } }
+        let role = if is_sidecar { Role::Sidecar } else { Role::Init };
+        Member { spec: Cow::Borrowed(container), role }
     });
-    init.chain(spec.containers.iter().map(|spec| Member { spec, role: Role::Regular })).collect()
+    let regular =
+        spec.containers.iter().map(|spec| Member { spec: Cow::Borrowed(spec), role: Role::Regular });
+    let ephemeral = ephemeral_containers(pod).into_iter();
+    let ephemeral = ephemeral.map(|spec| Member { spec: Cow::Owned(spec), role: Role::Ephemeral });
+    init.chain(regular).chain(ephemeral).collect()
+}
+
+/// The ephemeral containers of a pod as ordinary ones, which have all of their fields.
+pub fn ephemeral_containers(pod: &core::Pod) -> Vec<core::Container> {
+    let all = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    all.filter_map(|one| serde_json::to_value(one).and_then(serde_json::from_value).ok()).collect()
+}
+
+/// The container whose processes an ephemeral one sees, if it names one.
+pub fn target_of<'a>(pod: &'a core::Pod, container: &str) -> Option<&'a str> {
+    let mut all = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    let one = all.find(|one| one.name == container)?;
+    one.target_container_name.as_deref().filter(|name| !name.is_empty())
 }
 
 /// What the kubelet knows of one container, beyond its specification.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The newest instance.
     pub state: Option<ContainerState>,
     /// How the instance before it ended.
     pub previous: Option<ContainerState>,
-    /// Why no instance runs, where something other than its turn or a back-off holds it up.
+    /// Why no instance runs, if it is neither its order among the init containers nor a back-off.
     pub waiting: Option<Waiting>,
     /// Whether its startup probe has succeeded, or it has none.
     pub is_started: bool,
@@ -62,6 +84,8 @@ pub struct Record {
     pub is_ready: bool,
     /// The wait before the next restart.
     pub backoff: Backoff,
+    /// The resources that the newest instance was given.
+    pub allocated: Option<core::ResourceRequirements>,
 }
 
 impl Record {
@@ -92,7 +116,7 @@ pub struct Waiting {
 }
 
 /// The wait before a restart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     wait: Option<Duration>,
 }
@@ -148,29 +172,34 @@ pub fn steps(pod: &core::Pod, records: &BTreeMap<String, Record>, now: Timestamp
     let members = members(pod);
     let mut decision = Decision { pod, records, now, steps: Steps::default() };
     let regular = || members.iter().filter(|member| member.role == Role::Regular);
-    if regular().all(|member| decision.has_ended_for_good(*member)) || decision.has_init_failed(&members) {
+    if regular().all(|member| decision.has_ended_for_good(member)) || decision.has_init_failed(&members) {
         decision.wind_down(&members);
-    } else if decision.is_initialized(&members) {
-        for member in members.iter().filter(|member| member.role != Role::Init) {
-            decision.keep_running(*member);
-        }
+        return decision.steps;
+    }
+    if decision.is_initialized(&members) {
+        let running = members.iter().filter(|member| matches!(member.role, Role::Regular | Role::Sidecar));
+        running.for_each(|member| decision.keep_running(member));
     } else {
         decision.initialize(&members);
     }
+    // They may be there to find out why the pod is not initialized.
+    let ephemeral = members.iter().filter(|member| member.role == Role::Ephemeral);
+    ephemeral.for_each(|member| decision.keep_running(member));
     decision.steps
 }
 
 /// Whether a container is started again after this exit.
-pub fn restarts_after(pod: &core::Pod, member: Member<'_>, exit: &Exit) -> bool {
+pub fn restarts_after(pod: &core::Pod, member: &Member<'_>, exit: &Exit) -> bool {
     if pod.metadata.deletion_timestamp.is_some() {
         return false;
     }
     let own = member.spec.restart_policy.as_deref();
     let policy = own.or_else(|| pod.spec.as_ref()?.restart_policy.as_deref()).unwrap_or("Always");
-    if let Some(is_restarted) = rule_for(member.spec, exit) {
+    if let Some(is_restarted) = rule_for(&member.spec, exit) {
         return is_restarted;
     }
     match (member.role, policy) {
+        (Role::Ephemeral, _) => false,
         (Role::Init, "Always") => exit.code != 0,
         (Role::Sidecar, _) | (_, "Always") => true,
         (_, "OnFailure") => exit.code != 0,
@@ -198,11 +227,11 @@ struct Decision<'a> {
 }
 
 impl<'a> Decision<'a> {
-    fn record(&self, member: Member<'_>) -> Option<&'a Record> {
+    fn record(&self, member: &Member<'_>) -> Option<&'a Record> {
         self.records.get(&member.spec.name)
     }
 
-    fn has_ended_for_good(&self, member: Member<'_>) -> bool {
+    fn has_ended_for_good(&self, member: &Member<'_>) -> bool {
         let exit = self.record(member).and_then(Record::exit);
         exit.is_some_and(|exit| !restarts_after(self.pod, member, exit))
     }
@@ -210,8 +239,8 @@ impl<'a> Decision<'a> {
     /// A failed init container that is not restarted fails the pod.
     fn has_init_failed(&self, members: &[Member<'_>]) -> bool {
         members.iter().filter(|member| member.role == Role::Init).any(|member| {
-            let exit = self.record(*member).and_then(Record::exit);
-            exit.is_some_and(|exit| exit.code != 0 && !restarts_after(self.pod, *member, exit))
+            let exit = self.record(member).and_then(Record::exit);
+            exit.is_some_and(|exit| exit.code != 0 && !restarts_after(self.pod, member, exit))
         })
     }
 
@@ -219,15 +248,15 @@ impl<'a> Decision<'a> {
     fn is_initialized(&self, members: &[Member<'_>]) -> bool {
         let mut regular = members.iter().filter(|member| member.role == Role::Regular);
         let was_started =
-            |member: &Member<'_>| self.record(*member).is_some_and(|record| record.state.is_some());
-        regular.any(was_started) || members.iter().all(|member| self.is_complete(*member))
+            |member: &Member<'_>| self.record(member).is_some_and(|record| record.state.is_some());
+        regular.any(was_started) || members.iter().all(|member| self.is_complete(member))
     }
 
     /// Whether the next container may start.
-    fn is_complete(&self, member: Member<'_>) -> bool {
+    fn is_complete(&self, member: &Member<'_>) -> bool {
         let record = self.record(member);
         match member.role {
-            Role::Regular => true,
+            Role::Regular | Role::Ephemeral => true,
             Role::Init => record.and_then(Record::exit).is_some_and(|exit| exit.code == 0),
             Role::Sidecar => record.is_some_and(|record| record.is_running() && record.is_started),
         }
@@ -236,16 +265,16 @@ impl<'a> Decision<'a> {
     /// Starts init containers one after the other, and keeps sidecars alive that have started.
     fn initialize(&mut self, members: &[Member<'_>]) {
         for member in members {
-            let is_complete = self.is_complete(*member);
+            let is_complete = self.is_complete(member);
             if !is_complete {
-                self.keep_running(*member);
+                self.keep_running(member);
                 return;
             }
         }
     }
 
     /// Starts a container that does not run, when its back-off is over.
-    fn keep_running(&mut self, member: Member<'_>) {
+    fn keep_running(&mut self, member: &Member<'_>) {
         let record = self.record(member);
         if record.is_some_and(Record::is_running) || self.has_ended_for_good(member) {
             return;
@@ -261,7 +290,7 @@ impl<'a> Decision<'a> {
 
     /// Stops what still runs: sidecars, the last one first, one after the other.
     fn wind_down(&mut self, members: &[Member<'_>]) {
-        let is_running = |member: &&Member<'_>| self.record(**member).is_some_and(Record::is_running);
+        let is_running = |member: &&Member<'_>| self.record(member).is_some_and(Record::is_running);
         let last = members.iter().rfind(is_running);
         match last {
             Some(member) => self.steps.steps.push(Step::Stop { container: member.spec.name.clone() }),

@@ -3,6 +3,9 @@
 pub mod environment;
 pub mod lifecycle;
 pub mod names;
+pub mod observe;
 pub mod probe;
+pub mod resources;
 pub mod security;
+pub mod stage;
 pub mod status;

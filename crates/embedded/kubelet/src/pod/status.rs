@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::{Deserialize, Serialize};
 
 use super::lifecycle::{Member, Record, Role, members, restarts_after};
 use crate::shim::protocol::ContainerState;
@@ -29,14 +30,80 @@ pub struct PodRecord {
     pub is_over: bool,
     /// Why the kubelet ended the pod, or never started it.
     pub verdict: Option<Verdict>,
+    /// Why the resources of running containers are not what the pod asks for.
+    pub resize: Option<Resize>,
     /// What each container's image stands for, by container.
     pub images: BTreeMap<String, String>,
-    /// Last words of containers that ended, by container.
-    pub messages: BTreeMap<String, String>,
+    /// What is known of the end of an instance beyond its exit code, by identifier.
+    pub ends: BTreeMap<String, End>,
 }
 
-/// A failure of the pod as a whole.
+impl PodRecord {
+    /// Whether the pod uses nothing of the node any more, or was never let onto it.
+    pub fn is_finished(&self) -> bool {
+        self.is_over || self.verdict.is_some() && !self.has_sandbox
+    }
+
+    /// Whether the node rejected the pod before anything was done for it: then its containers have no status.
+    fn is_rejected(&self) -> bool {
+        self.verdict.is_some() && self.start_time.is_none()
+    }
+}
+
+/// What is known of the end of a container instance beyond its exit code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct End {
+    /// The reason in its status, where the exit code does not decide it.
+    pub reason: Option<String>,
+    /// Its last words.
+    pub message: Option<String>,
+}
+
+/// Why a resize in place has not been done.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resize {
+    /// The node never has that much.
+    Infeasible(String),
+    /// Other pods use it now.
+    Deferred(String),
+    /// The machine refused it.
+    Failed(String),
+}
+
+impl Resize {
+    /// Why, for people.
+    pub fn message(&self) -> &str {
+        let (Self::Infeasible(message) | Self::Deferred(message) | Self::Failed(message)) = self;
+        message
+    }
+
+    /// The reason of the event.
+    pub fn event(&self) -> &'static str {
+        match self {
+            Self::Infeasible(_) => "ResizeInfeasible",
+            Self::Deferred(_) => "ResizeDeferred",
+            Self::Failed(_) => "ResizeError",
+        }
+    }
+
+    fn condition(&self) -> Condition {
+        let (kind, reason) = match self {
+            Self::Infeasible(_) => (RESIZE_PENDING, "Infeasible"),
+            Self::Deferred(_) => (RESIZE_PENDING, "Deferred"),
+            Self::Failed(_) => (RESIZE_IN_PROGRESS, "Error"),
+        };
+        Condition { message: Some(self.message().to_owned()), ..Condition::because(kind, true, reason) }
+    }
+}
+
+/// A resize waits.
+const RESIZE_PENDING: &str = "PodResizePending";
+/// A resize is being done.
+const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
+
+/// A failure of the pod as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Its reason, like `DeadlineExceeded`.
     pub reason: String,
@@ -51,14 +118,16 @@ pub fn status(pod: &core::Pod, record: &PodRecord, now: Timestamp) -> core::PodS
     let phase = phase(pod, &members, record);
     let of = |is_wanted: fn(Role) -> bool| {
         let wanted = members.iter().filter(|member| is_wanted(member.role));
-        wanted.map(|member| container_status(pod, *member, record)).collect::<Vec<_>>()
+        wanted.map(|member| container_status(pod, member, record)).collect::<Vec<_>>()
     };
-    let (init, regular) = (of(|role| role != Role::Regular), of(|role| role == Role::Regular));
+    let (init, regular) =
+        (of(|role| matches!(role, Role::Init | Role::Sidecar)), of(|role| role == Role::Regular));
+    let ephemeral = of(|role| role == Role::Ephemeral);
     let ips = |ips: &[String]| ips.first().cloned();
     core::PodStatus {
         conditions: Some(conditions(pod, &members, record, phase, now)),
-        container_statuses: Some(regular),
-        init_container_statuses: Some(init).filter(|statuses| !statuses.is_empty()),
+        container_statuses: Some(regular).filter(|_| !record.is_rejected()),
+        init_container_statuses: Some(init).filter(|statuses| !statuses.is_empty() && !record.is_rejected()),
         host_ip: ips(&record.host_ips).or(old.host_ip),
         host_ips: addresses(&record.host_ips, |ip| core::HostIP { ip }).or(old.host_ips),
         pod_ip: ips(&record.pod_ips).or(old.pod_ip),
@@ -70,7 +139,7 @@ pub fn status(pod: &core::Pod, record: &PodRecord, now: Timestamp) -> core::PodS
         observed_generation: pod.metadata.generation,
         qos_class: old.qos_class,
         nominated_node_name: old.nominated_node_name,
-        ephemeral_container_statuses: old.ephemeral_container_statuses,
+        ephemeral_container_statuses: Some(ephemeral).filter(|statuses| !statuses.is_empty()),
         ..core::PodStatus::default()
     }
 }
@@ -105,7 +174,7 @@ pub fn phase(pod: &core::Pod, members: &[Member<'_>], record: &PodRecord) -> &'s
     if regular().all(was_started) { "Running" } else { "Pending" }
 }
 
-fn container_status(pod: &core::Pod, member: Member<'_>, record: &PodRecord) -> core::ContainerStatus {
+fn container_status(pod: &core::Pod, member: &Member<'_>, record: &PodRecord) -> core::ContainerStatus {
     let name = &member.spec.name;
     let empty = Record::default();
     let own = record.containers.get(name).unwrap_or(&empty);
@@ -114,9 +183,11 @@ fn container_status(pod: &core::Pod, member: Member<'_>, record: &PodRecord) -> 
         own.state.as_ref().and_then(|state| state.exit.as_ref()).is_some_and(|exit| exit.code == 0);
     let is_ready = match member.role {
         Role::Init => has_succeeded,
-        _ => own.is_running() && own.is_started && own.is_ready,
+        Role::Ephemeral => false,
+        Role::Regular | Role::Sidecar => own.is_running() && own.is_started && own.is_ready,
     };
     let image = member.spec.image.clone().unwrap_or_default();
+    let resources = if own.is_running() { &own.allocated } else { &member.spec.resources }.clone();
     core::ContainerStatus {
         name: name.clone(),
         image_id: record.images.get(name).cloned().unwrap_or_default(),
@@ -127,8 +198,8 @@ fn container_status(pod: &core::Pod, member: Member<'_>, record: &PodRecord) -> 
         restart_count: own.state.as_ref().map_or(0, |state| i32::try_from(state.attempt).unwrap_or(i32::MAX)),
         state: Some(state),
         last_state: Some(last.unwrap_or_default()),
-        resources: member.spec.resources.clone(),
-        allocated_resources: member.spec.resources.as_ref().and_then(|resources| resources.requests.clone()),
+        allocated_resources: resources.as_ref().and_then(|resources| resources.requests.clone()),
+        resources,
         ..core::ContainerStatus::default()
     }
 }
@@ -136,12 +207,11 @@ fn container_status(pod: &core::Pod, member: Member<'_>, record: &PodRecord) -> 
 /// The state of a container, and the one before it.
 fn states(
     pod: &core::Pod,
-    member: Member<'_>,
+    member: &Member<'_>,
     own: &Record,
     record: &PodRecord,
 ) -> (core::ContainerState, Option<core::ContainerState>) {
-    let message = || record.messages.get(&member.spec.name).cloned();
-    let before = || own.previous.as_ref().map(|previous| terminated(previous, None));
+    let before = || own.previous.as_ref().map(|previous| terminated(previous, record));
     let Some(state) = &own.state else {
         let waiting = own.waiting.as_ref().map_or_else(
             || waiting(first_reason(pod, member), None),
@@ -156,7 +226,7 @@ fn states(
             before(),
         );
     };
-    let ended = terminated(state, message());
+    let ended = terminated(state, record);
     if record.is_over || !restarts_after(pod, member, exit) || (member.role == Role::Init && exit.code == 0) {
         return (ended, before());
     }
@@ -168,13 +238,13 @@ fn states(
 }
 
 /// What a container waits for that nothing is wrong with.
-fn first_reason(pod: &core::Pod, member: Member<'_>) -> &'static str {
+fn first_reason(pod: &core::Pod, member: &Member<'_>) -> &'static str {
     let has_init =
         pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref()).is_some_and(|init| !init.is_empty());
     if has_init && member.role == Role::Regular { "PodInitializing" } else { "ContainerCreating" }
 }
 
-fn back_off(pod: &core::Pod, member: Member<'_>, own: &Record) -> String {
+fn back_off(pod: &core::Pod, member: &Member<'_>, own: &Record) -> String {
     let metadata = &pod.metadata;
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     format!(
@@ -197,8 +267,9 @@ fn waiting(reason: &str, message: Option<String>) -> core::ContainerState {
     core::ContainerState { waiting: Some(waiting), ..core::ContainerState::default() }
 }
 
-fn terminated(state: &ContainerState, message: Option<String>) -> core::ContainerState {
+fn terminated(state: &ContainerState, record: &PodRecord) -> core::ContainerState {
     let Some(exit) = &state.exit else { return core::ContainerState::default() };
+    let end = record.ends.get(&state.id).cloned().unwrap_or_default();
     let reason = match exit.code {
         _ if exit.is_out_of_memory => "OOMKilled",
         0 => "Completed",
@@ -206,8 +277,8 @@ fn terminated(state: &ContainerState, message: Option<String>) -> core::Containe
     };
     let terminated = core::ContainerStateTerminated {
         exit_code: exit.code,
-        reason: Some(reason.to_owned()),
-        message,
+        reason: end.reason.or_else(|| Some(reason.to_owned())),
+        message: end.message,
         signal: None,
         started_at: Some(Time(state.started_at)),
         finished_at: Some(Time(exit.finished_at)),
@@ -243,15 +314,19 @@ fn conditions(
 ) -> Vec<core::PodCondition> {
     let containers = containers_ready(members, record, phase);
     let ready = ready(pod, &containers);
-    let own = [
+    let mut own = vec![
         Condition::of("PodReadyToStartContainers", record.has_sandbox && !record.is_over),
         initialized(members, record, phase),
         ready,
         containers,
         Condition::of("PodScheduled", true),
     ];
+    own.extend(record.resize.as_ref().map(Resize::condition));
+    // These are there only while they are true.
+    let is_past = |kind: &str| matches!(kind, RESIZE_PENDING | RESIZE_IN_PROGRESS);
     let old = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let foreign = old.iter().filter(|one| !own.iter().any(|own| own.kind == one.type_)).cloned();
+    let is_own = |one: &core::PodCondition| own.iter().any(|own| own.kind == one.type_);
+    let foreign = old.iter().filter(|one| !is_own(one) && !is_past(&one.type_)).cloned();
     let reported = own.iter().map(|condition| {
         let status = if condition.is_true { "True" } else { "False" };
         let before = old.iter().find(|one| one.type_ == condition.kind && one.status == status);
@@ -280,7 +355,7 @@ fn initialized(members: &[Member<'_>], record: &PodRecord, phase: &str) -> Condi
     let is_complete = |member: &&Member<'_>| {
         let own = record.containers.get(&member.spec.name);
         match member.role {
-            Role::Regular => true,
+            Role::Regular | Role::Ephemeral => true,
             Role::Sidecar => regular_started || own.is_some_and(|own| own.is_running() && own.is_started),
             Role::Init => {
                 let exit = own.and_then(|own| own.state.as_ref()?.exit.as_ref());
@@ -311,7 +386,7 @@ fn containers_ready(members: &[Member<'_>], record: &PodRecord, phase: &str) -> 
         let own = record.containers.get(&member.spec.name);
         own.is_some_and(|own| own.is_running() && own.is_started && own.is_ready)
     };
-    let counted = members.iter().filter(|member| member.role != Role::Init);
+    let counted = members.iter().filter(|member| matches!(member.role, Role::Regular | Role::Sidecar));
     let unready: Vec<&str> =
         counted.filter(|member| !is_ready(member)).map(|member| member.spec.name.as_str()).collect();
     if unready.is_empty() {

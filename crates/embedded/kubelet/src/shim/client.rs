@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde::Serialize;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
 
 use super::protocol::{
@@ -169,6 +170,38 @@ impl Streams {
     }
 }
 
+impl Streams {
+    /// Both directions, for those who use them at the same time.
+    pub fn split(self) -> (StreamReceiver, StreamSender) {
+        let (reader, writer) = self.0.into_split();
+        (StreamReceiver(reader), StreamSender(writer))
+    }
+}
+
+/// The output of a process.
+#[derive(Debug)]
+pub struct StreamReceiver(OwnedReadHalf);
+
+impl StreamReceiver {
+    /// The next output; `None` when the process is gone.
+    pub async fn receive(&mut self) -> io::Result<Option<(Channel, Vec<u8>)>> {
+        frame(&mut self.0).await
+    }
+}
+
+/// The input of a process.
+#[derive(Debug)]
+pub struct StreamSender(OwnedWriteHalf);
+
+impl StreamSender {
+    /// Sends input, or a new size of the terminal. An empty input closes the standard input.
+    pub async fn send(&mut self, channel: Channel, payload: &[u8]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(payload.len() + 5);
+        write_frame(&mut bytes, channel, payload)?;
+        self.0.write_all(&bytes).await
+    }
+}
+
 fn message(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     write_frame(&mut bytes, Channel::Control, &serde_json::to_vec(message)?)?;
@@ -182,7 +215,7 @@ async fn response(stream: &mut UnixStream) -> io::Result<Response> {
     }
 }
 
-async fn frame(stream: &mut UnixStream) -> io::Result<Option<(Channel, Vec<u8>)>> {
+async fn frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<(Channel, Vec<u8>)>> {
     let mut channel = [0; 1];
     if stream.read(&mut channel).await? == 0 {
         return Ok(None);

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use jiff::Timestamp;
@@ -79,6 +80,9 @@ impl Input {
     }
 }
 
+/// What a process writes to.
+type OutputStreams = Vec<(File, Channel)>;
+
 /// A process to start.
 pub(super) struct Launch {
     pub init: InitConfig,
@@ -96,8 +100,8 @@ pub(super) enum PidNamespace {
 }
 
 impl Launch {
-    /// The first process of a container.
-    pub(super) fn container(config: &ContainerConfig) -> Self {
+    /// The first process of a container, in the PID namespace of `target` if it shares that.
+    pub(super) fn container(config: &ContainerConfig, target: Option<i32>) -> Self {
         let stdin = (config.stdin && !config.process.tty).then(|| config.directory.join("stdin"));
         Self {
             init: InitConfig {
@@ -107,7 +111,7 @@ impl Launch {
                 oom_score_adj: config.oom_score_adj,
                 stdin: stdin.clone(),
             },
-            namespace: PidNamespace::New,
+            namespace: target.map_or(PidNamespace::New, PidNamespace::Of),
             stdin,
         }
     }
@@ -135,43 +139,48 @@ impl Launch {
     /// Starts the process on a thread that then waits for its end.
     ///
     /// It has to be one thread: a PID namespace is joined by a thread for the processes it starts, and the kernel kills a
-    /// container when the thread that started it is gone.
+    /// container when the thread that started it is gone. Such a thread cannot start threads, and an ordinary user cannot
+    /// bring it back, so the output is copied by threads that the caller starts.
     pub(super) fn start(
         self,
-        output: Arc<Output>,
+        output: &Arc<Output>,
         ended: impl FnOnce(Exit) + Send + 'static,
     ) -> Result<Process, StartFailure> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
+        let (pumps_sender, pumps_receiver) = sync_channel::<Vec<thread::JoinHandle<()>>>(1);
+        let finished = Arc::clone(output);
         thread::Builder::new().name("process".into()).stack_size(256 << 10).spawn(move || {
-            let started = self.spawn(&output);
-            match started {
+            match self.spawn() {
                 Err(failure) => drop(sender.send(Err(failure))),
-                Ok((process, child, pumps)) => {
-                    drop(sender.send(Ok(process)));
+                Ok((process, child, streams)) => {
+                    drop(sender.send(Ok((process, streams))));
                     let exit = wait(child);
-                    for pump in pumps {
+                    for pump in pumps_receiver.recv().unwrap_or_default() {
                         drop(pump.join());
                     }
+                    // The log is complete before the end is reported.
+                    finished.finish_log();
                     ended(exit);
-                    output.finish();
+                    finished.finish();
                 }
             }
         })?;
         let lost = |_| StartFailure { failure: Failure::Other, message: "the starting thread ended".into() };
-        receiver.recv().map_err(lost)?
+        let (process, streams) = receiver.recv().map_err(lost)??;
+        let pumps = streams.into_iter().map(|(stream, channel)| pump(stream, channel, output));
+        let pumps = pumps.collect::<io::Result<Vec<_>>>()?;
+        // The thread is gone only if the process is, and with it what it would have waited for.
+        drop(pumps_sender.send(pumps));
+        Ok(process)
     }
 
-    fn spawn(
-        &self,
-        output: &Arc<Output>,
-    ) -> Result<(Process, Child, Vec<thread::JoinHandle<()>>), StartFailure> {
+    fn spawn(&self) -> Result<(Process, Child, OutputStreams), StartFailure> {
         self.join_namespace()?;
         let (mut ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg(init::COMMAND).env_clear().stdin(OwnedFd::from(theirs));
         let (input, terminal) = self.open_streams(&mut command)?;
         let mut child = command.spawn()?;
-        leave_namespace()?;
         // The command holds the other end of the socket, and the slave of a terminal, which would never end.
         drop(command);
         write_message(&mut ours, &self.init)?;
@@ -186,17 +195,11 @@ impl Launch {
             Err(error) => return Err(error.into()),
         }
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        let mut pumps = Vec::new();
-        if let Some(terminal) = terminal {
-            pumps.push(pump(File::from(terminal), Channel::Stdout, output)?);
-        }
-        if let Some(stdout) = child.stdout.take() {
-            pumps.push(pump(File::from(OwnedFd::from(stdout)), Channel::Stdout, output)?);
-        }
-        if let Some(stderr) = child.stderr.take() {
-            pumps.push(pump(File::from(OwnedFd::from(stderr)), Channel::Stderr, output)?);
-        }
-        Ok((Process { pid, started_at: super::now(), input }, child, pumps))
+        let mut streams = Vec::new();
+        streams.extend(terminal.map(|terminal| (File::from(terminal), Channel::Stdout)));
+        streams.extend(child.stdout.take().map(|out| (File::from(OwnedFd::from(out)), Channel::Stdout)));
+        streams.extend(child.stderr.take().map(|err| (File::from(OwnedFd::from(err)), Channel::Stderr)));
+        Ok((Process { pid, started_at: super::now(), input }, child, streams))
     }
 
     fn join_namespace(&self) -> Result<(), StartFailure> {
@@ -224,11 +227,6 @@ impl Launch {
         let Some(path) = &self.stdin else { return Ok((Input::None, None)) };
         Ok((Input::Pipe(make_fifo(path)?), None))
     }
-}
-
-/// A thread cannot start threads while processes it starts go to another PID namespace.
-fn leave_namespace() -> io::Result<()> {
-    Ok(setns(File::open("/proc/thread-self/ns/pid")?, CloneFlags::CLONE_NEWPID)?)
 }
 
 /// Opened for reading as well: opening it for writing alone would wait for a reader, and the reader would see its end

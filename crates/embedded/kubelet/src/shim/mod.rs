@@ -18,7 +18,7 @@ pub mod protocol;
 mod sandbox;
 mod server;
 
-pub use client::{Shim, ShimError, Streams, Watch};
+pub use client::{Shim, ShimError, StreamReceiver, StreamSender, Streams, Watch};
 pub use log::{files as log_files, rotated as rotated_log};
 pub use sandbox::{NetworkMode, SandboxConfig};
 
@@ -31,7 +31,7 @@ pub const COMMAND: &str = "pod-shim";
 /// The shim's socket in the directory of its pod.
 pub const SOCKET: &str = "shim.sock";
 
-/// Makes the sandbox of a pod and serves its containers until it is told to stop. `directory` is the directory of the
+/// Makes the sandbox of a pod and serves its containers until it is stopped. `directory` is the directory of the
 /// pod; the configuration of the sandbox is read from the standard input, and `ready` is printed when the socket
 /// takes requests.
 pub fn main(directory: &Path) -> ExitCode {

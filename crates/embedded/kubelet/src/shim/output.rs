@@ -47,12 +47,16 @@ impl Output {
         inner.attached.retain_mut(|client| write_frame(client, channel, bytes).is_ok());
     }
 
+    /// The process is gone: its log is complete.
+    pub(super) fn finish_log(&self) {
+        if let Some(log) = &mut self.lock().log {
+            drop(log.finish(super::now()));
+        }
+    }
+
     /// The process is gone: clients see the end of the streams.
     pub(super) fn finish(&self) {
         let mut inner = self.lock();
-        if let Some(log) = &mut inner.log {
-            drop(log.finish(super::now()));
-        }
         inner.is_finished = true;
         for client in inner.attached.drain(..) {
             drop(client.shutdown(std::net::Shutdown::Write));

@@ -177,6 +177,9 @@ pub struct ContainerConfig {
     pub oom_score_adj: i32,
     /// Whether it keeps its standard input open for `attach`.
     pub stdin: bool,
+    /// The container whose processes it sees, and which sees its own.
+    #[serde(default)]
+    pub processes_of: Option<String>,
 }
 
 /// A process in a container.
@@ -264,10 +267,12 @@ pub enum MountSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecConfig {
-    /// The container.
+    /// The container, whose environment, user and working directory it has.
     pub container: String,
-    /// What to run.
-    pub process: ProcessConfig,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Whether it has a terminal.
+    pub tty: bool,
     /// Whether frames on [`Channel::Stdin`] will follow. An empty one closes the standard input.
     pub stdin: bool,
 }

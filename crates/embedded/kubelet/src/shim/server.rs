@@ -18,13 +18,15 @@ use super::container::{Input, Launch, StartFailure, out_of_memory_kills};
 use super::log::Log;
 use super::output::Output;
 use super::protocol::{
-    Channel, ContainerConfig, ContainerState, ExecConfig, Exit, Failure, Request, Response, TerminalSize,
-    read_frame, read_message, write_message,
+    Channel, ContainerConfig, ContainerState, ExecConfig, Exit, Failure, ProcessConfig, Request, Response,
+    TerminalSize, read_frame, read_message, write_message,
 };
 use super::{SOCKET, sandbox};
 
 /// Serves the pod in `directory` until it is shut down.
 pub(super) fn run(directory: &Path) -> io::Result<()> {
+    // A kubelet that dies before it knows of this shim leaves no trace of it: the next one starts another.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let config = read_message(&mut io::stdin().lock())?;
     // Not to be killed with the terminal the kubelet was started from.
     match rustix::process::setsid() {
@@ -42,6 +44,7 @@ pub(super) fn run(directory: &Path) -> io::Result<()> {
     fs::set_permissions(SOCKET, Permissions::from_mode(0o600))?;
     let shim = Arc::new(Shim::default());
     println_ready()?;
+    rustix::process::set_parent_process_death_signal(None)?;
     for client in listener.incoming() {
         let (client, shim) = (client?, Arc::clone(&shim));
         thread::Builder::new()
@@ -153,7 +156,15 @@ impl Shim {
         let (shim, name, cgroups) = (Arc::clone(self), config.name.clone(), config.cgroups.clone());
         // The state of the container is there when its end is reported, however soon that is.
         let mut containers = lock(&self.containers);
-        let process = Launch::container(&config).start(Arc::clone(&output), move |mut exit| {
+        let target = config.processes_of.as_ref().map(|target| {
+            let state = containers.get(target).map(|one| lock(&one.state).clone());
+            let running = state.filter(|state| state.exit.is_none());
+            running.map(|state| state.pid).ok_or_else(|| StartFailure {
+                failure: Failure::NotRunning,
+                message: format!("container {target}, whose processes it should see, does not run"),
+            })
+        });
+        let process = Launch::container(&config, target.transpose()?).start(&output, move |mut exit| {
             exit.is_out_of_memory =
                 exit.signal == Signal::SIGKILL as i32 && out_of_memory_kills(&cgroups) > kills_before;
             shim.ended(&name, exit);
@@ -197,12 +208,14 @@ impl Shim {
         };
         let number = self.execs.fetch_add(1, Ordering::Relaxed);
         let fifo = container.config.directory.join(format!("exec-{number}"));
-        let stdin = (config.stdin && !config.process.tty).then(|| fifo.clone());
+        let stdin = (config.stdin && !config.tty).then(|| fifo.clone());
         let output = Arc::new(Output::default());
         output.attach(client.try_clone()?)?;
         let report = Arc::clone(&output);
-        let launch = Launch::exec(&container.config, config.process, container.state().pid, stdin);
-        let started = launch.start(output, move |exit| {
+        let process =
+            ProcessConfig { command: config.command, tty: config.tty, ..container.config.process.clone() };
+        let launch = Launch::exec(&container.config, process, container.state().pid, stdin);
+        let started = launch.start(&output, move |exit| {
             if let Ok(message) = serde_json::to_vec(&Response::Exited(exit)) {
                 report.write(Channel::Control, &message);
             }

@@ -71,6 +71,13 @@ pub struct VolumeError {
     why: String,
 }
 
+impl VolumeError {
+    /// A volume that cannot be set up, and why.
+    pub fn new(volume: &str, why: String) -> Self {
+        Self { volume: volume.to_owned(), why }
+    }
+}
+
 /// All tokens that the volumes of a pod hold.
 pub fn token_requests(pod: &core::Pod) -> Vec<TokenRequest> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -87,7 +94,7 @@ fn token_request(source: &core::ServiceAccountTokenProjection) -> TokenRequest {
 
 /// What a volume of a pod holds.
 pub fn content(pod: &core::Pod, volume: &core::Volume, sources: &Sources) -> Result<Content, VolumeError> {
-    content_of(pod, volume, sources).map_err(|why| VolumeError { volume: volume.name.clone(), why })
+    content_of(pod, volume, sources).map_err(|why| VolumeError::new(&volume.name, why))
 }
 
 fn content_of(pod: &core::Pod, volume: &core::Volume, sources: &Sources) -> Result<Content, String> {
