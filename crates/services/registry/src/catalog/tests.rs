@@ -1,0 +1,214 @@
+//! Catalogs made of files in a temporary directory.
+
+use std::path::Path;
+
+use http::{HeaderMap, Method};
+use serde_json::Value;
+
+use super::CatalogServer;
+use crate::api::Request;
+use crate::api::query::Query;
+
+const SOURCES: &str = "
+model_catalogs:
+  - {id: a, name: A, type: yaml, labels: [Red], properties: {yamlCatalogPath: a.yaml}}
+  - {id: far, name: Far, type: hf}
+mcp_catalogs:
+  - {id: t, name: T, type: yaml, properties: {yamlCatalogPath: t.yaml}}
+namedQueries:
+  local: {assetType: mcp_servers, filters: {deploymentMode: {operator: IN, value: [local]}}}
+";
+const MODELS: &str = "
+models:
+  - {name: org/one, tasks: [x, y], artifacts: [{uri: 'oci://r/one'}]}
+  - {name: org/two, tasks: [y], provider: P}
+";
+const SERVERS: &str = "
+mcp_servers:
+  - {name: files, version: '1', deploymentMode: local, tools: [{name: read}, {name: write, accessType: read_write}]}
+  - {name: far, deploymentMode: remote, endpoints: {http: 'https://far.example/mcp'}}
+  - {name: broken, deploymentMode: remote}
+";
+
+struct Files {
+    directory: tempfile::TempDir,
+    server: CatalogServer,
+}
+
+impl Files {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let server = CatalogServer::new(vec![directory.path().join("sources.yaml")], Vec::new());
+        let files = Self { directory, server };
+        files.write("sources.yaml", SOURCES);
+        files.write("a.yaml", MODELS);
+        files.write("t.yaml", SERVERS);
+        files
+    }
+
+    fn loaded() -> Self {
+        let files = Self::new();
+        files.server.load().expect("it loads");
+        files
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.directory.path().join(name), text).expect("a file");
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn send(&self, method: Method, target: &str, headers: HeaderMap, body: &str) -> (u16, Value) {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let request = Request {
+            method,
+            path: path.to_owned(),
+            query: Query::parse(query),
+            headers,
+            body: body.to_owned().into(),
+        };
+        let response = self.server.answer(&request);
+        (response.status.as_u16(), serde_json::from_str(&response.body).unwrap_or(Value::Null))
+    }
+
+    fn get(&self, target: &str) -> (u16, Value) {
+        self.send(Method::GET, &format!("/api/{target}"), HeaderMap::new(), "")
+    }
+
+    fn names(&self, target: &str) -> Vec<String> {
+        let (status, body) = self.get(target);
+        assert_eq!(status, 200, "{target}: {body}");
+        let items = body["items"].as_array().expect("items");
+        items.iter().map(|it| it["name"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    fn preview(&self, config: &str, data: Option<&str>) -> (u16, Value) {
+        let part = |name: &str, text: &str| {
+            format!(
+                "--b\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"f\"\r\n\r\n{text}\r\n"
+            )
+        };
+        let data = data.map(|data| part("catalogData", data)).unwrap_or_default();
+        let body = format!("{}{data}--b--\r\n", part("config", config));
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", "multipart/form-data; boundary=b".parse().expect("a header"));
+        self.send(Method::POST, "/api/model_catalog/v1alpha1/sources/preview", headers, &body)
+    }
+}
+
+const MODELS_PATH: &str = "model_catalog/v1alpha1/models";
+const SERVERS_PATH: &str = "mcp_catalog/v1alpha1/mcp_servers";
+
+#[test]
+fn lists_contain_a_value_or_not() {
+    let files = Files::loaded();
+    let filtered = |query: &str| files.names(&format!("{MODELS_PATH}?filterQuery={query}"));
+    assert_eq!(filtered("tasks%20%3D%20%22x%22"), ["org/one"]);
+    assert_eq!(filtered("tasks%20!%3D%20%22x%22"), ["org/two"]);
+    assert_eq!(filtered("tasks%20IN%20(%22x%22%2C%22y%22)"), ["org/one", "org/two"]);
+    assert_eq!(filtered("name%20%3D%20%22org/two%22"), ["org/two"]);
+    assert_eq!(files.names(&format!("{MODELS_PATH}?q=ORG/T")), ["org/two"]);
+}
+
+#[test]
+fn pages_of_every_order_hold_each_item_once() {
+    let files = Files::loaded();
+    let orders =
+        ["NAME", "ID", "CREATE_TIME", "provider.string_value", "artifacts.uri.string_value", "nonsense"];
+    for order in orders.iter().flat_map(|it| [format!("{it}&sortOrder=ASC"), format!("{it}&sortOrder=DESC")])
+    {
+        let mut seen = Vec::new();
+        let mut token = String::new();
+        loop {
+            let path = format!("{MODELS_PATH}?pageSize=1&orderBy={order}&nextPageToken={token}");
+            let (_, page) = files.get(&path);
+            seen.extend(page["items"].as_array().expect("items").iter().map(|it| it["name"].to_string()));
+            token = page["nextPageToken"].as_str().expect("a token").replace('=', "%3D");
+            if token.is_empty() {
+                break;
+            }
+        }
+        seen.sort();
+        assert_eq!(seen, ["\"org/one\"", "\"org/two\""], "{order}");
+    }
+}
+
+#[test]
+fn servers_show_tools_and_are_found_by_named_queries() {
+    let files = Files::loaded();
+    assert_eq!(files.names(&format!("{SERVERS_PATH}?namedQuery=local")), ["files"]);
+    assert_eq!(files.get(&format!("{SERVERS_PATH}?namedQuery=none")).0, 400);
+    let (_, page) = files.get(&format!("{SERVERS_PATH}?includeTools=true&toolLimit=1&name=fil%25"));
+    let server = &page["items"][0];
+    assert_eq!((server["toolCount"].clone(), server["tools"].as_array().map(Vec::len)), (2.into(), Some(1)));
+    let id = server["id"].as_str().expect("an id");
+    let (_, tool) = files.get(&format!("{SERVERS_PATH}/{id}/tools/write"));
+    assert_eq!(tool["accessType"], "read_write");
+    assert_eq!(files.get(&format!("{SERVERS_PATH}/{id}/tools/none")).0, 404);
+    assert_eq!(files.get(&format!("{SERVERS_PATH}/999")).0, 404);
+    assert_eq!(files.get(&format!("{SERVERS_PATH}/x")).0, 400);
+    assert_eq!(files.get(&format!("{SERVERS_PATH}?toolLimit=101")).0, 400);
+}
+
+#[test]
+fn sources_say_what_is_wrong_with_them() {
+    let files = Files::loaded();
+    let (_, sources) = files.get("model_catalog/v1alpha1/sources");
+    assert_eq!(sources["items"][1]["error"], "catalog type \"hf\" not registered");
+    let (_, sources) = files.get("model_catalog/v1alpha1/sources?assetType=mcp_servers");
+    assert_eq!(sources["items"][0]["status"], "partially-available");
+}
+
+#[test]
+fn a_source_that_breaks_keeps_its_models_and_their_ids() {
+    let files = Files::loaded();
+    let before = files.get(MODELS_PATH);
+    files.write("a.yaml", "models: [{nonsense: 1}]");
+    assert!(files.server.is_changed());
+    files.server.load().expect("it loads");
+    assert_eq!(files.get(MODELS_PATH), before);
+    assert_eq!(files.get("model_catalog/v1alpha1/sources").1["items"][0]["status"], "error");
+    files.write("a.yaml", "models: [{name: new}, {name: org/two}]");
+    files.server.load().expect("it loads");
+    let (_, after) = files.get(&format!("{MODELS_PATH}?filterQuery=name%20%3D%20%22org/two%22"));
+    assert_eq!(after["items"][0]["id"], before.1["items"][1]["id"]);
+    files.write("sources.yaml", "model_catalogs: [");
+    assert!(files.server.load().is_err());
+    assert!(!files.server.is_changed(), "the broken file is not read again and again");
+    assert_eq!(files.names(MODELS_PATH), ["new", "org/two"]);
+}
+
+#[test]
+fn previews_do_not_read_other_files() {
+    let files = Files::loaded();
+    let config = "{type: yaml, excludedModels: ['*two']}";
+    let (status, preview) = files.preview(config, Some(MODELS));
+    assert_eq!((status, &preview["summary"]["includedModels"]), (200, &1.into()), "{preview}");
+    let with_path =
+        |path: &str| files.preview(&format!("{{type: yaml, properties: {{yamlCatalogPath: {path}}}}}"), None);
+    assert_eq!(with_path("a.yaml").0, 200);
+    for path in ["/etc/passwd", "../secret.yaml", "none.yaml"] {
+        let (status, refused) = with_path(path);
+        assert_eq!(status, 422, "{path}");
+        let message = refused["message"].as_str().expect("a message");
+        assert!(!message.contains(files.path().to_str().expect("a path")), "{message}");
+    }
+    let outside = tempfile::NamedTempFile::new().expect("a file");
+    std::os::unix::fs::symlink(outside.path(), files.path().join("link.yaml")).expect("a link");
+    assert_eq!(with_path("link.yaml").0, 422);
+    assert_eq!(files.preview("{type: nonsense}", Some(MODELS)).0, 422);
+    assert_eq!(files.preview("{}", None).0, 422);
+}
+
+#[test]
+fn it_is_ready_when_it_is_loaded() {
+    let files = Files::new();
+    let ready = |files: &Files| files.send(Method::GET, "/readyz", HeaderMap::new(), "").0;
+    assert_eq!(ready(&files), 503);
+    assert_eq!(files.get(MODELS_PATH).0, 503);
+    files.server.load().expect("it loads");
+    assert_eq!(ready(&files), 200);
+    assert_eq!(files.send(Method::GET, "/healthz", HeaderMap::new(), "").0, 200);
+}
