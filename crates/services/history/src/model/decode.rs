@@ -1,0 +1,187 @@
+//! Readers of values that several payloads share.
+
+use std::collections::BTreeMap;
+
+use super::ids;
+use super::strings::{Strings, Symbol};
+use super::time;
+use crate::json::{Fault, Scanner, Writer};
+
+type Result<T> = std::result::Result<T, Fault>;
+
+/// The longest name of a member that is read.
+const LONGEST: usize = 32;
+
+/// A name in lower case: payloads name their members in any case. Longer names are those of no member.
+pub(super) fn lower<'b>(name: &str, buffer: &'b mut [u8; LONGEST]) -> &'b str {
+    let Some(target) = buffer.get_mut(..name.len()) else { return "" };
+    target.copy_from_slice(name.as_bytes());
+    target.make_ascii_lowercase();
+    std::str::from_utf8(target).unwrap_or_default()
+}
+
+/// Reads members by their names in lower case; others are skipped.
+macro_rules! members {
+    ($scanner:expr, { $($name:literal => $read:expr,)* }) => {
+        $scanner.object_or_null(|scanner, name| {
+            let mut buffer = [0; 32];
+            match $crate::model::decode::lower(name, &mut buffer) {
+                $($name => { ($read)(scanner)?; })*
+                _ => { scanner.skip()?; }
+            }
+            Ok(())
+        })
+    };
+}
+pub(super) use members;
+
+/// Sets a target unless the value is `null`.
+pub(super) fn set<T>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
+    }
+}
+
+/// Reads values with the strings they are interned in.
+pub(super) struct Reader<'s> {
+    pub(super) strings: &'s mut Strings,
+    buffer: String,
+}
+
+impl<'s> Reader<'s> {
+    pub(super) fn new(strings: &'s mut Strings) -> Self {
+        Self { strings, buffer: String::new() }
+    }
+
+    /// A string.
+    pub(super) fn text(&mut self, scanner: &mut Scanner<'_>, target: &mut Symbol) -> Result<()> {
+        if let Some(text) = scanner.text()? {
+            *target = self.strings.intern(&text);
+        }
+        Ok(())
+    }
+
+    /// An identifier, in its normal form.
+    pub(super) fn id(&mut self, scanner: &mut Scanner<'_>, target: &mut Symbol) -> Result<()> {
+        if let Some(text) = scanner.text()? {
+            *target = self.strings.intern(ids::normalize(&text, &mut self.buffer));
+        }
+        Ok(())
+    }
+
+    /// An object of numbers, kept as the JSON to answer with; `None` if it is empty.
+    pub(super) fn numbers(&mut self, scanner: &mut Scanner<'_>, target: &mut Option<Symbol>) -> Result<()> {
+        if scanner.peek()? == b'n' {
+            scanner.skip()?;
+            *target = None;
+            return Ok(());
+        }
+        let mut numbers = BTreeMap::new();
+        scanner.object_or_null(|scanner, name| {
+            numbers.insert(name.to_owned(), scanner.float()?.unwrap_or(0.0));
+            Ok(())
+        })?;
+        if numbers.is_empty() {
+            *target = None;
+            return Ok(());
+        }
+        let mut writer = Writer::new();
+        writer.raw("{");
+        for (name, number) in &numbers {
+            writer.name(name);
+            writer.float(*number);
+        }
+        writer.raw("}");
+        *target = Some(self.encoded(writer));
+        Ok(())
+    }
+
+    /// An object of strings, kept as the JSON to answer with.
+    pub(super) fn texts(&mut self, scanner: &mut Scanner<'_>, target: &mut Option<Symbol>) -> Result<()> {
+        if scanner.peek()? == b'n' {
+            scanner.skip()?;
+            *target = None;
+            return Ok(());
+        }
+        let mut texts = BTreeMap::new();
+        scanner.object_or_null(|scanner, name| {
+            texts.insert(name.to_owned(), scanner.text()?.unwrap_or_default().into_owned());
+            Ok(())
+        })?;
+        let mut writer = Writer::new();
+        writer.raw("{");
+        for (name, text) in &texts {
+            writer.text_member(name, text);
+        }
+        writer.raw("}");
+        *target = Some(self.encoded(writer));
+        Ok(())
+    }
+
+    fn encoded(&mut self, writer: Writer) -> Symbol {
+        self.strings.intern(&String::from_utf8_lossy(&writer.into_bytes()))
+    }
+
+    /// A selector: an object of strings; `None` if it is empty.
+    pub(super) fn selector(&mut self, scanner: &mut Scanner<'_>, target: &mut Option<Symbol>) -> Result<()> {
+        self.texts(scanner, target)?;
+        if target.is_some_and(|selector| self.strings.get(selector) == "{}") {
+            *target = None;
+        }
+        Ok(())
+    }
+
+    /// The function string of a descriptor in one of Ray's languages: `Class.function` or `function`.
+    pub(super) fn function(&mut self, scanner: &mut Scanner<'_>, target: &mut Symbol) -> Result<()> {
+        let mut found: [Option<(String, String)>; 3] = [None, None, None];
+        let descriptor = |scanner: &mut Scanner<'_>| -> Result<Option<(String, String)>> {
+            let is_null = scanner.peek()? == b'n';
+            let (mut class, mut function) = (String::new(), String::new());
+            members!(scanner, {
+                "classname" => |scanner: &mut Scanner<'_>| -> Result<()> {
+                    set(&mut class, scanner.text()?.map(Into::into));
+                    Ok(())
+                },
+                "functionname" => |scanner: &mut Scanner<'_>| -> Result<()> {
+                    set(&mut function, scanner.text()?.map(Into::into));
+                    Ok(())
+                },
+            })?;
+            Ok((!is_null).then_some((class, function)))
+        };
+        let [python, cpp, java] = &mut found;
+        members!(scanner, {
+            "pythonfunctiondescriptor" => |scanner: &mut Scanner<'_>| -> Result<()> {
+                *python = descriptor(scanner)?;
+                Ok(())
+            },
+            "cppfunctiondescriptor" => |scanner: &mut Scanner<'_>| -> Result<()> {
+                *cpp = descriptor(scanner)?;
+                Ok(())
+            },
+            "javafunctiondescriptor" => |scanner: &mut Scanner<'_>| -> Result<()> {
+                *java = descriptor(scanner)?;
+                Ok(())
+            },
+        })?;
+        let Some((class, function)) = found.into_iter().flatten().next() else { return Ok(()) };
+        *target = if class.is_empty() {
+            self.strings.intern(&function)
+        } else {
+            self.strings.intern(&format!("{class}.{function}"))
+        };
+        Ok(())
+    }
+}
+
+/// A time; one that cannot be read rejects the event.
+pub(super) fn moment(scanner: &mut Scanner<'_>) -> Result<Option<i64>> {
+    let Some(text) = scanner.text()? else { return Ok(None) };
+    time::parse(&text).map(Some).map_err(|_| Fault::Type)
+}
+
+/// A whole number in a string.
+pub(super) fn quoted_integer(scanner: &mut Scanner<'_>) -> Result<Option<i64>> {
+    let Some(text) = scanner.text()? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| Fault::Type)
+}

@@ -1,0 +1,224 @@
+//! Times as Go reads and writes them, in nanoseconds since 1970.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::Offset;
+
+/// The layout that messages name.
+const LAYOUT: &str = "2006-01-02T15:04:05.999999999Z07:00";
+
+/// Reads a time of RFC 3339, as `time.Parse` does with that layout. The error is worded as Go's.
+pub(crate) fn parse(text: &str) -> Result<i64, String> {
+    let mut reader = Reader { text, rest: text };
+    let year = reader.number(4, "2006")?;
+    reader.literal("-")?;
+    let month = reader.number(2, "01")?;
+    if !(1..=12).contains(&month) {
+        return Err(reader.out_of_range("month"));
+    }
+    reader.literal("-")?;
+    let day = reader.number(2, "02")?;
+    reader.literal("T")?;
+    let hour = reader.number(2, "15")?;
+    if hour > 23 {
+        return Err(reader.out_of_range("hour"));
+    }
+    reader.literal(":")?;
+    let minute = reader.number(2, "04")?;
+    if minute > 59 {
+        return Err(reader.out_of_range("minute"));
+    }
+    reader.literal(":")?;
+    let second = reader.number(2, "05")?;
+    if second > 59 {
+        return Err(reader.out_of_range("second"));
+    }
+    let fraction = reader.fraction();
+    let offset = reader.offset()?;
+    if !reader.rest.is_empty() {
+        return Err(format!("parsing time {text:?}: extra text: {:?}", reader.rest));
+    }
+    // The numbers have two digits at most, and four for the year.
+    let small = |number: i64| i8::try_from(number).unwrap_or_default();
+    let date = Date::new(i16::try_from(year).unwrap_or_default(), small(month), small(day))
+        .map_err(|_| reader.out_of_range("day"))?;
+    let civil = date.at(small(hour), small(minute), small(second), 0);
+    let seconds = seconds(civil) - offset;
+    Ok(seconds.saturating_mul(1_000_000_000).saturating_add(fraction))
+}
+
+fn seconds(civil: DateTime) -> i64 {
+    // Within jiff's range, all years of four digits are.
+    Offset::UTC.to_timestamp(civil).map_or(0, Timestamp::as_second)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    rest: &'a str,
+}
+
+impl Reader<'_> {
+    fn number(&mut self, digits: usize, element: &str) -> Result<i64, String> {
+        let number = self.rest.get(..digits).filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
+        let Some(number) = number else { return Err(self.cannot_parse(element)) };
+        self.rest = &self.rest[digits..];
+        Ok(number.bytes().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
+    }
+
+    fn literal(&mut self, literal: &str) -> Result<(), String> {
+        let rest = self.rest.strip_prefix(literal).ok_or_else(|| self.cannot_parse(literal))?;
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// Nanoseconds of a fraction. Digits after the ninth are dropped.
+    fn fraction(&mut self) -> i64 {
+        let Some(digits) = self.rest.strip_prefix(['.', ',']) else { return 0 };
+        let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+        if length == 0 {
+            return 0;
+        }
+        self.rest = &digits[length..];
+        let digits = digits[..length].bytes().map(|digit| i64::from(digit - b'0'));
+        digits.chain(std::iter::repeat(0)).take(9).fold(0, |sum, digit| sum * 10 + digit)
+    }
+
+    /// Seconds east of Greenwich.
+    fn offset(&mut self) -> Result<i64, String> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let error = self.cannot_parse("Z07:00");
+        let bytes = self.rest.as_bytes();
+        let sign = match bytes.first() {
+            Some(b'+') => 1,
+            Some(b'-') => -1,
+            _ => return Err(error),
+        };
+        let pair = |at: usize| -> Option<i64> {
+            let digits = self.rest.get(at..at + 2)?;
+            digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+        };
+        let (Some(hours), Some(b':'), Some(minutes)) = (pair(1), bytes.get(3), pair(4)) else {
+            return Err(error);
+        };
+        if hours > 24 {
+            return Err(self.out_of_range("time zone offset hour"));
+        }
+        if minutes > 60 {
+            return Err(self.out_of_range("time zone offset minute"));
+        }
+        self.rest = &self.rest[6..];
+        Ok(sign * (hours * 3600 + minutes * 60))
+    }
+
+    fn cannot_parse(&self, element: &str) -> String {
+        format!("parsing time {:?} as {LAYOUT:?}: cannot parse {:?} as {element:?}", self.text, self.rest)
+    }
+
+    fn out_of_range(&self, what: &str) -> String {
+        format!("parsing time {:?}: {what} out of range", self.text)
+    }
+}
+
+/// Milliseconds of a time in nanoseconds.
+pub(crate) fn millis(nanoseconds: i64) -> i64 {
+    nanoseconds.div_euclid(1_000_000)
+}
+
+/// The time in the name of a session, `session_2026-01-01_09-30-00…`, in seconds since 1970.
+pub(crate) fn of_session(name: &str) -> Option<i64> {
+    let text = name.strip_prefix("session_")?.get(..19)?;
+    let number = |range: std::ops::Range<usize>| -> Option<i64> {
+        let digits = text.get(range)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let separators = [(4, b'-'), (7, b'-'), (10, b'_'), (13, b'-'), (16, b'-')];
+    if separators.iter().any(|(at, expected)| text.as_bytes()[*at] != *expected) {
+        return None;
+    }
+    let small = |number: i64| i8::try_from(number).ok();
+    let date =
+        Date::new(i16::try_from(number(0..4)?).ok()?, small(number(5..7)?)?, small(number(8..10)?)?).ok()?;
+    let time =
+        jiff::civil::Time::new(small(number(11..13)?)?, small(number(14..16)?)?, small(number(17..19)?)?, 0)
+            .ok()?;
+    Some(seconds(date.to_datetime(time)))
+}
+
+/// Whether a name is that of a session: date, time, and six digits of microseconds; anything may follow.
+pub(crate) fn is_session(name: &str) -> bool {
+    let micros = name.get(27..).unwrap_or_default();
+    of_session(name).is_some()
+        && micros
+            .strip_prefix('_')
+            .is_some_and(|rest| rest.len() >= 6 && rest.bytes().take(6).all(|byte| byte.is_ascii_digit()))
+}
+
+/// `2026-01-01T09:30:00Z`.
+pub(crate) fn rfc3339(seconds: i64) -> String {
+    format(seconds, "%Y-%m-%dT%H:%M:%SZ")
+}
+
+/// A time in UTC by a format of `strftime`.
+pub(crate) fn format(seconds: i64, format: &str) -> String {
+    Timestamp::from_second(seconds).map(|time| time.strftime(format).to_string()).unwrap_or_default()
+}
+
+/// Now, in nanoseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "files and signatures carry the wall clock")]
+pub(crate) fn now() -> i64 {
+    i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_session, of_session, parse};
+
+    #[test]
+    fn times_are_read_as_go_does() {
+        let base = 1_767_225_600_000_000_000;
+        let cases = [
+            ("2026-01-01T00:00:00Z", Ok(base)),
+            ("2026-01-01T00:00:00.25+02:00", Ok(base - 7_200_000_000_000 + 250_000_000)),
+            ("2026-01-01T00:00:00,5Z", Ok(base + 500_000_000)),
+            ("2026-01-01T00:00:00.1234567891234Z", Ok(base + 123_456_789)),
+            ("2026-13-01T00:00:00Z", Err("month out of range")),
+            ("2026-02-30T00:00:00Z", Err("day out of range")),
+            ("2026-01-01T24:00:00Z", Err("hour out of range")),
+            ("2026-01-01T00:00:60Z", Err("second out of range")),
+            ("2026-01-01t00:00:00z", Err("cannot parse \"t00:00:00z\" as \"T\"")),
+            ("2026-01-01T00:00:00", Err("cannot parse \"\" as \"Z07:00\"")),
+            ("", Err("cannot parse \"\" as \"2006\"")),
+            ("2026-01-01T00:00:00Zx", Err("extra text: \"x\"")),
+            ("\u{e9}\u{e9}26-01-01T00:00:00Z", Err("as \"2006\"")),
+        ];
+        for (text, expected) in cases {
+            match (parse(text), expected) {
+                (Ok(read), Ok(expected)) => assert_eq!(read, expected, "{text}"),
+                (Err(read), Err(expected)) => assert!(read.ends_with(expected), "{text}: {read}"),
+                (read, expected) => assert_eq!(format!("{read:?}"), format!("{expected:?}"), "{text}"),
+            }
+        }
+        assert!(parse("0001-01-01T00:00:00Z").is_ok_and(|time| time < 0));
+    }
+
+    #[test]
+    fn sessions_are_recognised_by_their_names() {
+        assert_eq!(of_session("session_2026-01-01_09-30-00_123456_1"), Some(1_767_259_800));
+        let cases = [
+            ("session_2026-01-01_09-30-00_123456_1", true),
+            ("session_2026-01-01_09-30-00_123456_1.bak", true),
+            ("session_2026-01-01_09-30-00_123456", true),
+            ("session_2026-01-01_09-30-00", false),
+            ("session_2026-06-02_00-00-00_5_99", false),
+            ("session_2026-13-40_99-99-99_000000", false),
+            ("session_x", false),
+            ("", false),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(is_session(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A collector that is killed under load, and a storage that is away: no acknowledged event is lost.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use quintet_history::{Collector, CollectorSettings, Store};
+
+const CHILD: &str = "QUINTET_HISTORY_TEST_CHILD";
+const SESSION: &str = "session_2026-01-01_09-30-00_123456_1";
+
+/// Not a test of its own: the collector that others start as a process.
+#[test]
+fn child() {
+    let Some(root) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let flag = |name: &str| match name {
+            "ray-cluster-name" => Some("demo".to_owned()),
+            "event-rotation-interval" => Some("1ms".to_owned()),
+            _ => None,
+        };
+        let settings = CollectorSettings::read(flag, |name| std::env::var(name).ok()).expect("settings");
+        let store = Store::directory(&root.join("bucket"), "");
+        let collector = Collector::start(settings, store).await.expect("a collector");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        std::fs::write(root.join("address"), address.to_string()).expect("a file");
+        collector.run(Some(listener), std::future::pending()).await;
+    });
+}
+
+/// A dashboard that knows one node.
+fn dashboard() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let body =
+            r#"{"data":{"result":{"result":[{"node_id":"a1","node_ip":"10.0.0.1","state":"ALIVE"}]}}}"#;
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            let _ = write!(
+                reader.get_mut(),
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    address
+}
+
+/// A collector in a process of its own, killed when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(root: &Path, dashboard: SocketAddr) -> (Running, SocketAddr) {
+    let _ = std::fs::remove_file(root.join("address"));
+    let child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "child"])
+        .env(CHILD, root)
+        .env("POD_IP", "10.0.0.1")
+        .env("FQ_RAY_IP", format!("http://{dashboard}"))
+        .env("RAY_TMP_ROOT", root.join("ray"))
+        .env("RAY_COLLECTOR_EVENT_DATA_DIR", root.join("event-data"))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a process");
+    let running = Running(child);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        assert!(Instant::now() < deadline, "the collector does not start");
+        let address = std::fs::read_to_string(root.join("address")).ok().and_then(|it| it.parse().ok());
+        if let Some(address) = address {
+            return (running, address);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends one event; whether it was acknowledged.
+fn send(address: SocketAddr, number: usize) -> bool {
+    let body = format!(
+        r#"[{{"eventId":"{number}","timestamp":"2026-01-01T00:00:00Z","sessionName":"{SESSION}","taskDefinitionEvent":{{"jobId":"AQAAAA=="}}}}]"#
+    );
+    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+    let sent = write!(
+        stream,
+        "POST /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut answer = String::new();
+    sent.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
+}
+
+/// The numbers of all events that are stored or on disk.
+fn found(directory: &Path, numbers: &mut Vec<usize>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found(&path, numbers);
+        } else if path.extension().is_some_and(|it| it == "jsonl") {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let ids = text.lines().filter_map(|line| line.split("\"eventId\":\"").nth(1)?.split('"').next());
+            numbers.extend(ids.filter_map(|id| id.parse::<usize>().ok()));
+        }
+    }
+}
+
+#[test]
+fn no_acknowledged_event_is_lost() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let root = directory.path();
+    let sockets = root.join("ray").join(SESSION).join("sockets");
+    std::fs::create_dir_all(&sockets).expect("a directory");
+    let _raylet = UnixListener::bind(sockets.join("raylet")).expect("a socket");
+    std::os::unix::fs::symlink(root.join("ray").join(SESSION), root.join("ray/session_latest"))
+        .expect("a link");
+    let dashboard = dashboard();
+    // The storage is away at first: a file is where its directory should be.
+    std::fs::create_dir_all(root.join("bucket")).expect("a directory");
+    std::fs::write(root.join("bucket/cluster-history"), "").expect("a file");
+    let mut acknowledged = Vec::new();
+    let mut number = 0;
+    for round in 0..3 {
+        let (running, address) = start(root, dashboard);
+        if round == 2 {
+            std::fs::remove_file(root.join("bucket/cluster-history")).expect("removed");
+        }
+        // It is killed while requests are being sent, once it has acknowledged some.
+        let (enough, is_enough) = std::sync::mpsc::sync_channel(1);
+        let killer = std::thread::spawn(move || {
+            let _ = is_enough.recv_timeout(Duration::from_secs(30));
+            drop(running);
+        });
+        let before = acknowledged.len();
+        while !killer.is_finished() {
+            number += 1;
+            if send(address, number) {
+                acknowledged.push(number);
+            }
+            if acknowledged.len() == before + 20 {
+                let _ = enough.try_send(());
+            }
+        }
+        killer.join().expect("killed");
+        assert!(acknowledged.len() >= before + 20, "the collector acknowledges no events");
+    }
+    // A last run stores everything that is left.
+    let _running = start(root, dashboard);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        let mut stored = Vec::new();
+        found(&root.join("bucket"), &mut stored);
+        if acknowledged.iter().all(|number| stored.contains(number)) {
+            let count = stored.len();
+            stored.sort_unstable();
+            stored.dedup();
+            assert_eq!(stored.len(), count, "an event is stored twice");
+            break;
+        }
+        assert!(Instant::now() < deadline, "events are missing: {} of {}", stored.len(), acknowledged.len());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
