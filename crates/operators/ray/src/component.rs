@@ -72,6 +72,7 @@ fn configure(context: &quintet_component::Context<'_>) -> Result<Operator, Strin
         permissions: Permissions { namespaced: permissions::rules(&settings), cluster: Vec::new() },
         webhooks: if has_webhooks { webhooks() } else { Vec::new() },
         services: Vec::new(),
+        apis: Vec::new(),
         start: Box::new(|process| start(settings, process)),
     })
 }

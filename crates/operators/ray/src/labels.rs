@@ -70,7 +70,8 @@ pub const RECREATE_HASH: &str = "ray.io/upgrade-strategy-recreate-hash";
 pub const OPERATOR_VERSION: &str = "ray.io/kuberay-version";
 /// Annotation on a RayService's clusters: hash of what an upgrade is decided by.
 pub const UPGRADE_HASH: &str = "ray.io/hash-without-replicas-and-workers-to-delete";
-/// Annotation on a RayService's clusters: worker groups when it was made.
+/// Annotation of KubeRay on a RayService's clusters: worker groups when it was made. Ours do not have it: without it,
+/// KubeRay's `isClusterSpecHashEqual` keeps a cluster whose hash it did not write, instead of replacing it.
 pub const NUM_WORKER_GROUPS: &str = "ray.io/num-worker-groups";
 /// Annotation on a RayService: how long its first cluster may take.
 pub const INITIALIZING_TIMEOUT: &str = "ray.io/initializing-timeout";

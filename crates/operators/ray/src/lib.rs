@@ -2,7 +2,6 @@
 
 mod component;
 pub mod dashboard;
-mod finalizers;
 mod gauges;
 pub mod k8s_service;
 pub mod labels;

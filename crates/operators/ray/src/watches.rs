@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{Pod, Service},
 };
+use quintet_api::job::{JobConditions, JobEnd};
 use quintet_api::ray::v1::RayCluster;
 use quintet_controller::{
     ApiKind, ObjectKey,
@@ -187,20 +187,6 @@ pub struct JobView {
     pub is_failing: bool,
 }
 
-/// How a Job ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct JobEnd {
-    /// Whether it failed.
-    pub failed: bool,
-    /// When.
-    pub at: Option<Timestamp>,
-    /// One word about why.
-    pub reason: String,
-    /// A sentence about it.
-    pub message: String,
-}
-
 impl JobView {
     fn project(text: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
@@ -212,38 +198,11 @@ impl JobView {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Status {
-            conditions: Vec<Condition>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Condition {
-            #[serde(rename = "type")]
-            type_: Box<str>,
-            status: Box<str>,
-            #[serde(default)]
-            reason: String,
-            #[serde(default)]
-            message: String,
-            last_transition_time: Option<Timestamp>,
+            conditions: JobConditions,
         }
         let raw: Raw = serde_json::from_str(text)?;
-        let mut view =
-            Self { controller: raw.metadata.controller(), labels: raw.metadata.labels, ..Self::default() };
-        for condition in raw.status.conditions.into_iter().filter(|one| &*one.status == "True") {
-            match &*condition.type_ {
-                kind @ ("Complete" | "Failed") => {
-                    view.end = Some(JobEnd {
-                        failed: kind == "Failed",
-                        at: condition.last_transition_time,
-                        reason: condition.reason,
-                        message: condition.message,
-                    });
-                }
-                "FailureTarget" => view.is_failing = true,
-                _ => {}
-            }
-        }
-        Ok(view)
+        let JobConditions { end, is_failing } = raw.status.conditions;
+        Ok(Self { controller: raw.metadata.controller(), labels: raw.metadata.labels, end, is_failing })
     }
 }
 
@@ -303,21 +262,5 @@ mod tests {
         assert_eq!((&*view.cluster_ip, view.port("dashboard")), ("None", Some(8265)));
         let targets: Vec<_> = view.ports.iter().map(|port| (&*port.target, port.node_port)).collect();
         assert_eq!(targets, [("8265", 30000), ("web", 0), ("2", 0)]);
-    }
-
-    #[test]
-    fn a_job_has_ended_when_a_condition_says_so() {
-        let job = |conditions: serde_json::Value| {
-            let job = json!({"metadata": {}, "status": {"conditions": conditions}});
-            JobView::project(&job.to_string()).unwrap()
-        };
-        assert_eq!(job(json!([])).end, None);
-        assert_eq!(job(json!([{"type": "Complete", "status": "False"}])).end, None);
-        let failing = job(json!([{"type": "FailureTarget", "status": "True"}]));
-        assert!(failing.is_failing && failing.end.is_none());
-        let failed = job(json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded",
-                                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]));
-        let end = failed.end.unwrap();
-        assert!(end.failed && end.at.is_some() && end.reason == "BackoffLimitExceeded");
     }
 }

@@ -182,6 +182,9 @@ impl Controller for ClusterController {
 
 /// What users learn of a write that failed.
 fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
+    if let Some(finalize) = plan::on_deletion_error(observed, action, error) {
+        return finalize;
+    }
     let Some((kind, target)) = action.kind().zip(action.target()) else {
         return OnError::default();
     };
@@ -224,5 +227,5 @@ fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
     };
     let status = status::compute(observed, &outcome)
         .and_then(|status| StatusPatch::between(&observed.cluster, &observed.status(), &status));
-    OnError { status, events: vec![event] }
+    OnError { status, events: vec![event], ..OnError::default() }
 }

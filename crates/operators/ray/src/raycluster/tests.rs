@@ -445,6 +445,31 @@ fn redis_is_cleared_before_a_fault_tolerant_cluster_goes() {
 }
 
 #[test]
+fn a_cluster_does_not_keep_a_namespace_that_takes_no_job_to_clear_redis() {
+    let mut scene = Scene::new()
+        .set("/spec/gcsFaultToleranceOptions", json!({"redisAddress": "redis:6379"}))
+        .set("/metadata/finalizers", json!([labels::REDIS_CLEANUP_FINALIZER, "other"]))
+        .set("/metadata/deletionTimestamp", json!("2026-01-01T00:09:00Z"));
+    scene.deleting = true;
+    let (observed, plan) = (scene.observed(), scene.plan());
+    let create = &plan.steps[0].action;
+    assert_eq!(scene.deeds(), ["create Job"]);
+    let cause = json!([{"reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace"}]);
+    let of = |causes: Value| {
+        let status = json!({"status": "Failure", "message": "", "reason": "Forbidden", "code": 403,
+            "details": {"causes": causes}});
+        let status = serde_json::from_value(status).unwrap();
+        let cause = kube::Error::Api(Box::new(status));
+        Error::request("create", create.kind().unwrap(), None, cause)
+    };
+    let outcome = on_error(&observed, create, &of(cause));
+    let Some(Action::Patch { patch, .. }) = &outcome.instead else { panic!("{outcome:?}") };
+    assert_eq!(patch["metadata"]["finalizers"], json!(["other"]));
+    assert_eq!(outcome.requeue, Some(Next::AwaitChange));
+    assert_eq!(on_error(&observed, create, &of(json!([]))).instead, None, "a quota may have room later");
+}
+
+#[test]
 fn a_deleted_cluster_always_goes_in_the_end() {
     let stuck = || {
         let mut scene = Scene::new()
@@ -461,6 +486,10 @@ fn a_deleted_cluster_always_goes_in_the_end() {
     assert!(patient.deeds().is_empty());
     let invalid = stuck().group("minReplicas", json!(9));
     assert_eq!(invalid.plan().events[0].reason, "ForceDeletedStuckCluster", "though its spec is invalid");
+    let switched_off = stuck().set("/spec/gcsFaultToleranceOptions", Value::Null);
+    assert_eq!(switched_off.plan().events[0].reason, "ForceDeletedStuckCluster", "though Redis is unknown");
+    let early = switched_off.set("/metadata/deletionTimestamp", json!("2026-01-01T00:09:00Z"));
+    assert_eq!(early.plan().awaits, ["spec.gcsFaultToleranceOptions, which says what Redis to clear"]);
     let mut without = stuck();
     without.settings.redis_cleanup = false;
     assert_eq!(without.deeds(), ["patch RayCluster.ray.io ns/demo"]);

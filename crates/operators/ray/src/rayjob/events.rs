@@ -164,7 +164,7 @@ mod tests {
                 "Failed to delete submitter K8s Job ns/train: no",
             ),
         ] {
-            let expected = Event { kind, reason: reason.into(), action: action.into(), note: note.into() };
+            let expected = Event { kind, ..Event::normal(reason, action, note) };
             assert_eq!(event, expected);
         }
     }

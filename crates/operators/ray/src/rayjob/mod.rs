@@ -186,7 +186,10 @@ fn on_error(observed: &Observed, action: &Action<JobRequest>, error: &Error) -> 
         let before = observed.status().cloned().unwrap_or_default();
         let mut after = before.clone();
         after.job_status_check_failure_start_time.get_or_insert(Time(observed.now));
-        return OnError { status: StatusPatch::between(&observed.job, &before, &after), events: Vec::new() };
+        return OnError {
+            status: StatusPatch::between(&observed.job, &before, &after),
+            ..OnError::default()
+        };
     }
     let Some((kind, target)) = action.kind().zip(action.target()) else {
         return OnError::default();
@@ -204,5 +207,5 @@ fn on_error(observed: &Observed, action: &Action<JobRequest>, error: &Error) -> 
     };
     // The Service comes last: all that the status tells has happened.
     let status = if &*kind.kind == "Service" { plan::plan(observed).status } else { None };
-    OnError { status, events: vec![event] }
+    OnError { status, events: vec![event], ..OnError::default() }
 }

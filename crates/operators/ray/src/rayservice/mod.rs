@@ -247,7 +247,7 @@ fn on_error(observed: &Observed, action: &Action<ServeRequest>, error: &Error) -
     let event = if let Action::Call(ServeRequest::DeployServeConfig { change, cluster, .. }) = action {
         match change {
             ServeChange::Applications => {
-                // Ray is told last: all else has been done.
+                // The request to Ray comes last: everything else has been done.
                 status = plan::plan(observed).status;
                 events::failed_to_update_applications(cluster, &cause)
             }
@@ -279,5 +279,5 @@ fn on_error(observed: &Observed, action: &Action<ServeRequest>, error: &Error) -
             _ => return OnError::default(),
         }
     };
-    OnError { status, events: vec![event] }
+    OnError { status, events: vec![event], ..OnError::default() }
 }

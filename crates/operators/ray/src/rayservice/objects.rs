@@ -42,11 +42,9 @@ pub(super) fn cluster_metadata(
 }
 
 /// The annotations by which a changed spec is noticed later, and whose making the cluster is.
-pub(super) fn marks(config: &RayClusterSpec, settings: &Settings) -> [(String, String); 3] {
-    let groups = config.worker_group_specs.as_ref().map_or(0, Vec::len);
+pub(super) fn marks(config: &RayClusterSpec, settings: &Settings) -> [(String, String); 2] {
     [
         (labels::UPGRADE_HASH.to_owned(), upgrade_hash(config)),
-        (labels::NUM_WORKER_GROUPS.to_owned(), groups.to_string()),
         (labels::OPERATOR_VERSION.to_owned(), settings.version.clone()),
     ]
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use quintet_api::duration::GoDuration;
-use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, Plan};
+use quintet_controller::{Action, ApiKind, Error, Event, Next, ObjectKey, OnError, Plan};
 use std::time::Duration;
 
 use super::{Draft, owned, pod_kind, set_finalizers};
@@ -17,8 +17,12 @@ const PATIENCE: i64 = 300;
 
 /// Whether Redis is cleared when the cluster goes.
 pub(crate) fn clears_redis(observed: &Observed) -> bool {
-    let cluster = observed.object();
-    observed.settings.redis_cleanup && is_fault_tolerant(cluster) && !is_embedded_storage(&cluster.spec)
+    may_have_to_clear_redis(observed) && is_fault_tolerant(observed.object())
+}
+
+/// Whether the cluster may have used Redis before its spec was changed.
+fn may_have_to_clear_redis(observed: &Observed) -> bool {
+    observed.settings.redis_cleanup && !is_embedded_storage(&observed.object().spec)
 }
 
 /// Computes the plan for a RayCluster that is being deleted.
@@ -26,7 +30,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     if !observed.has_finalizer(labels::REDIS_CLEANUP_FINALIZER) {
         return Plan::nothing();
     }
-    if !clears_redis(observed) {
+    if !may_have_to_clear_redis(observed) {
         return finalize(observed, Vec::new());
     }
     // Checked first: whatever else hangs, a cluster always goes in the end.
@@ -39,6 +43,11 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     }
     let wait = u64::try_from(patience - waited).unwrap_or(1);
     let again = Next::After(Duration::from_secs(wait));
+    if !is_fault_tolerant(observed.object()) {
+        // The spec no longer says where Redis is. Until time is up, the user can add it again.
+        let awaits = vec!["spec.gcsFaultToleranceOptions, which says what Redis to clear".to_owned()];
+        return Plan { awaits, next: again, ..Plan::default() };
+    }
     let mut draft = Draft::new(observed);
     for pod in observed.pods.iter().filter(|pod| !pod.deleting) {
         draft.act(Action::delete(pod_kind(), pod));
@@ -64,9 +73,28 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
 }
 
 fn finalize(observed: &Observed, events: Vec<Event>) -> Plan {
+    Plan { steps: vec![remove_finalizer(observed).into()], events, ..Plan::default() }
+}
+
+fn remove_finalizer(observed: &Observed) -> Action {
     let others = observed.object().metadata.finalizers.iter().flatten();
-    let others = others.filter(|one| *one != labels::REDIS_CLEANUP_FINALIZER).cloned();
-    Plan { steps: vec![set_finalizers(observed, others).into()], events, ..Plan::default() }
+    set_finalizers(observed, others.filter(|one| *one != labels::REDIS_CLEANUP_FINALIZER).cloned())
+}
+
+/// A namespace that is being deleted takes no Job that could clear Redis, and waits for the cluster. KubeRay lets it wait
+/// until the deadline.
+pub(in crate::raycluster) fn on_error(
+    observed: &Observed,
+    action: &Action,
+    error: &Error,
+) -> Option<OnError> {
+    let is_cleanup = matches!(action, Action::Create { kind, .. } if *kind == ApiKind::of::<Job>())
+        && observed.cluster.deleting;
+    (is_cleanup && error.is_namespace_terminating()).then(|| OnError {
+        instead: Some(remove_finalizer(observed)),
+        requeue: Some(Next::AwaitChange),
+        ..OnError::default()
+    })
 }
 
 fn waited_seconds(observed: &Observed) -> i64 {

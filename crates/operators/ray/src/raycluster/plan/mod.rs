@@ -6,6 +6,7 @@ mod groups;
 mod pods;
 
 pub(crate) use awaits::progress;
+pub(super) use deletion::on_error as on_deletion_error;
 pub(super) use groups::is_named;
 pub(super) use pods::{is_outdated, is_over};
 

@@ -17,7 +17,7 @@ use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
 use quintet_api::ray::events as event_reasons;
 use quintet_api::ray::reasons;
 use quintet_api::ray::v1::{RayCluster, RayClusterStatus, RayJob, RayJobStatus};
-use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, StatusPatch, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, StatusPatch, cache::Entry, finalizers};
 use serde_json::json;
 
 use super::{
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     dashboard::{self, Address, JobPoll, JobRequest},
-    finalizers, labels, names, schedulers,
+    labels, names, schedulers,
 };
 
 /// How often Ray is polled: `RayJobDefaultRequeueDuration` in KubeRay's rayjob_controller.go.
@@ -361,7 +361,8 @@ fn initialize(mut draft: Draft<'_>) -> Plan {
     }
     let host = draft.status.dashboard_url.clone().filter(|url| !url.is_empty());
     let cluster_status = cluster.object.status.as_ref();
-    if host.is_none() && cluster_status.and_then(|status| status.state.as_deref()) != Some("ready") {
+    let is_ready = cluster_status.and_then(|status| status.state.as_deref()) == Some("ready");
+    if host.is_none() && !is_ready && !submission::has_ended_in_head(observed) {
         draft.status.ray_cluster_status = cluster_status.cloned();
         return draft.done(next);
     }

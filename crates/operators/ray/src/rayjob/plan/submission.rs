@@ -36,6 +36,13 @@ pub(crate) fn inspect(observed: &Observed) -> Result<Progress, String> {
     }
 }
 
+/// Whether a submitter in the head pod has ended. A head pod with an ended container is not ready, and neither is its
+/// cluster: a short job must not wait for that.
+pub(crate) fn has_ended_in_head(observed: &Observed) -> bool {
+    Mode::of(&observed.object().spec) == Mode::Sidecar
+        && of_sidecar(observed).is_ok_and(|progress| progress.finished_at.is_some())
+}
+
 fn of_job(observed: &Observed) -> Progress {
     let Some(end) = observed.own_submitter().and_then(|job| job.object.end.as_ref()) else {
         return Progress::default();

@@ -9,6 +9,7 @@ mod states;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use quintet_api::job::JobEnd;
 use quintet_api::ray::v1::{RayCluster, RayJob, RayJobStatus};
 use quintet_controller::{Class, Next, cache::Entry};
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ use crate::{
     labels,
     pod_view::{ContainerState, ContainerView},
     testing::{ago, cluster_spec, entry, merge, now, replayed},
-    watches::{JobEnd, PortView},
+    watches::PortView,
 };
 
 pub(super) const NAMESPACE: &str = "ns";

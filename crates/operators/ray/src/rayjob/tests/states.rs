@@ -561,6 +561,15 @@ fn a_sidecar_submits() {
             ("Failed", "SubmissionFailed", ""),
         ),
     ]);
+    let starting = |state| {
+        let spec = json!({"submissionMode": "SidecarMode"});
+        world(spec, initializing(json!({}))).with_cluster("").with_sidecar(state, 0)
+    };
+    check(vec![
+        ("it waits for the cluster", starting(ContainerState::Running), ("Initializing", "", "")),
+        ("it ended before the cluster was ready", starting(ended(0, 3)), ("Running", "", "")),
+        ("it failed before the cluster was ready", starting(ended(1, 3)), ("Running", "", "")),
+    ]);
     let failed = sidecar().with_sidecar(ended(7, 3), 0).heard(1, Ok(None));
     let message = failed.status_after(&failed.plan()).message.unwrap();
     assert_eq!(message, "Ray head pod container ray-job-submitter terminated with exit code 7: Error");

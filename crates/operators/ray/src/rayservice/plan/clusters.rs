@@ -1,6 +1,6 @@
 //! Which clusters a RayService has, and when it gets another one.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::SignedDuration;
 use quintet_api::ray::v1::{RayCluster, RayClusterSpec, RayServiceClusterStatus};
@@ -109,34 +109,36 @@ fn compare(goal: &RayClusterSpec, cluster: &RayCluster) -> Match {
     if upgrade_hash(goal) == hash {
         return Match::Equal;
     }
-    let recorded = annotation(cluster, labels::NUM_WORKER_GROUPS).unwrap_or_default();
-    let Ok(recorded) = recorded.parse::<usize>() else { return Match::Grown };
-    let wanted = goal.worker_group_specs.as_ref().map_or(0, Vec::len);
-    if recorded >= wanted {
-        return Match::Different;
-    }
-    let mut shorter = goal.clone();
-    if let Some(groups) = &mut shorter.worker_group_specs {
-        groups.truncate(recorded);
-    }
+    let had = worker_groups(&cluster.spec);
+    let Some(shorter) = without_new_groups(goal, had) else { return Match::Different };
     // None and no groups are the same cluster.
     let bare = RayClusterSpec { worker_group_specs: None, ..shorter.clone() };
-    let is_equal = upgrade_hash(&shorter) == hash || (recorded == 0 && upgrade_hash(&bare) == hash);
+    let is_equal = upgrade_hash(&shorter) == hash || (had == 0 && upgrade_hash(&bare) == hash);
     if is_equal { Match::Grown } else { Match::Different }
 }
 
 /// Compares the wanted spec with the one that a cluster has, whatever its hash.
 fn compare_by_meaning(goal: &RayClusterSpec, cluster: &RayCluster) -> Match {
-    let count = |spec: &RayClusterSpec| spec.worker_group_specs.as_ref().map_or(0, Vec::len);
     if spec_meaning::is_same(goal, &cluster.spec) {
         return Match::Equal;
     }
-    let mut shorter = goal.clone();
-    if let Some(groups) = &mut shorter.worker_group_specs {
-        groups.truncate(count(&cluster.spec));
-    }
-    let has_grown = count(goal) > count(&cluster.spec) && spec_meaning::is_same(&shorter, &cluster.spec);
+    let shorter = without_new_groups(goal, worker_groups(&cluster.spec));
+    let has_grown = shorter.is_some_and(|shorter| spec_meaning::is_same(&shorter, &cluster.spec));
     if has_grown { Match::Grown } else { Match::Different }
+}
+
+fn worker_groups(spec: &RayClusterSpec) -> usize {
+    spec.worker_group_specs.as_ref().map_or(0, Vec::len)
+}
+
+/// The wanted spec with only its first groups, if it has more of them.
+fn without_new_groups(goal: &RayClusterSpec, first: usize) -> Option<RayClusterSpec> {
+    if worker_groups(goal) <= first {
+        return None;
+    }
+    let mut shorter = goal.clone();
+    shorter.worker_group_specs.as_mut()?.truncate(first);
+    Some(shorter)
 }
 
 /// Whether the wanted spec is that of the cluster.
@@ -175,7 +177,9 @@ pub(crate) fn follow(draft: &mut Draft<'_>, decision: Decision) {
 /// Marks a cluster of another operator's making as ours. Its spec stays as it is: the autoscaler may have written to it.
 fn adopt(draft: &mut Draft<'_>, cluster: &Entry<RayCluster>) {
     let marks = objects::marks(&draft.observed.object().spec.ray_cluster_config, &draft.observed.settings);
-    let patch = json!({ "metadata": { "annotations": std::collections::BTreeMap::from(marks) } });
+    let mut annotations: BTreeMap<_, _> = marks.into_iter().map(|(name, mark)| (name, Some(mark))).collect();
+    annotations.insert(labels::NUM_WORKER_GROUPS.to_owned(), None);
+    let patch = json!({ "metadata": { "annotations": annotations } });
     let action = Action::merge(ApiKind::of::<RayCluster>(), cluster.key.clone(), patch);
     draft.steps.push(action.with_event(events::updated_cluster(Side::Pending, &cluster.key)));
 }

@@ -8,12 +8,12 @@ mod suspend;
 
 use std::{ops::ControlFlow, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
 use quintet_api::duration::GoDuration;
 use quintet_api::ray::v1::{RayServiceClusterStatus, RayServiceStatus};
 use quintet_api::ray::{events as event_reasons, reasons};
-use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, StatusPatch, cache::Entry};
+use quintet_controller::{Action, ApiKind, Event, Next, ObjectKey, StatusPatch, cache::Entry, finalizers};
 use serde_json::json;
 
 use super::events::Deletion;
@@ -24,7 +24,6 @@ use super::{
     validation,
 };
 use crate::{
-    finalizers,
     k8s_service::{events as service_events, update},
     labels,
     watches::ServiceView,
@@ -82,6 +81,9 @@ fn decide(observed: &Observed, pass: Pass) -> Plan {
         ControlFlow::Break(plan) => plan,
     }
 }
+
+/// How long the proxy on a head may take to start. One that has not by then is not part of the Serve config.
+const PROXY_START: SignedDuration = SignedDuration::from_secs(30);
 
 /// A status in the making, and what has to be done before it is true.
 pub(super) struct Draft<'a> {
@@ -322,12 +324,30 @@ fn label_heads(draft: &mut Draft<'_>) {
     }
 }
 
+/// Whether the Services can lead to the pending cluster without a request failing: they do already, or its head would be
+/// one of their endpoints, or is not going to be one.
+fn takes_requests(draft: &Draft<'_>) -> bool {
+    let (service, pending) = (draft.observed.object(), &draft.observed.pending);
+    let serving = draft.observed.serve_service.as_ref();
+    let is_selected = serving.is_some_and(|serving| {
+        update::selected_cluster(&serving.object)
+            == pending.cluster.as_ref().map(|cluster| cluster.key.name())
+    });
+    let Some(head) = pending.head.as_ref().filter(|head| !head.object.ip.is_empty()) else { return true };
+    let is_labelled = head.object.label(labels::SERVE) == "true";
+    let is_excluded = service.spec.exclude_head_pod_from_serve_svc == Some(true);
+    let has_no_proxy = pending.healthy.as_ref().is_some_and(|heard| {
+        !matches!(heard.response, Ok(true)) && draft.observed.now.duration_since(heard.since) >= PROXY_START
+    });
+    is_selected || is_labelled || is_excluded || has_no_proxy
+}
+
 /// Makes the Services lead to the cluster that serves, and says which one that is.
 fn direct_requests(draft: &mut Draft<'_>, active_is_ready: bool, pending_is_ready: bool) -> Option<String> {
     let observed = draft.observed;
     let is_incremental = draft.is_incremental();
     let is_upgrading = draft.active_name().is_some() && observed.active.cluster.is_some();
-    let prefers_pending = pending_is_ready && (!is_incremental || !is_upgrading);
+    let prefers_pending = pending_is_ready && (!is_upgrading || !is_incremental && takes_requests(draft));
     let target = match (&observed.pending.cluster, &observed.active.cluster) {
         (Some(pending), _) if prefers_pending => Some(pending),
         (_, Some(active)) if active_is_ready || pending_is_ready => Some(active),

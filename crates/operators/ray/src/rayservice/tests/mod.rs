@@ -78,13 +78,11 @@ pub(super) fn condition(type_: &str, status: &str, reason: &str) -> Value {
 /// A cluster made by us from this spec, whose head is up.
 pub(super) fn cluster(name: &str, spec: &Value) -> Entry<RayCluster> {
     let spec: quintet_api::ray::v1::RayClusterSpec = serde_json::from_value(spec.clone()).unwrap();
-    let groups = spec.worker_group_specs.as_ref().map_or(0, Vec::len).to_string();
     let object = json!({
         "metadata": {
             "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"),
             "annotations": {
-                labels::UPGRADE_HASH: upgrade_hash(&spec), labels::NUM_WORKER_GROUPS: groups,
-                labels::OPERATOR_VERSION: Settings::default().version,
+                labels::UPGRADE_HASH: upgrade_hash(&spec), labels::OPERATOR_VERSION: Settings::default().version,
             },
         },
         "spec": spec,

@@ -221,9 +221,26 @@ fn an_upgrade_switches_when_the_new_cluster_serves() {
         ["Ready=True/NonZeroServeEndpoints", "UpgradeInProgress=True/BothActivePendingClustersExist"]
     );
     assert_eq!(status.active_service_status.unwrap().application_statuses, None, "only the new one is asked");
-    let ready = upgrading(Serve::App("RUNNING"));
+    let mut ready = upgrading(Serve::App("RUNNING"));
+    let switch = ["patch Service ns/chat-head-svc", "patch Service ns/chat-serve-svc"];
+    assert_eq!(steps(&ready.plan()), switch, "a head without an address is never an endpoint");
+    let head = |serves: &str| {
+        let labels = BTreeMap::from([(labels::SERVE.to_owned(), serves.to_owned())]);
+        let pod = PodView { labels, ip: "10.0.0.1".into(), ..PodView::default() };
+        Some(Arc::new(entry(NAMESPACE, "chat-b-head", pod)))
+    };
+    ready.observed.pending.head = head("false");
+    assert_eq!(steps(&ready.plan()), Vec::<String>::new(), "no pod of it is an endpoint yet");
+    let heard = |since, healthy| Some(Observation { at: now(), since, response: Ok(healthy) });
+    ready.observed.pending.healthy = heard(now(), false);
+    assert_eq!(steps(&ready.plan()), Vec::<String>::new(), "its proxy starts");
+    ready.observed.pending.healthy = heard(ago(30), false);
+    assert_eq!(steps(&ready.plan()), switch, "it has no proxy");
+    ready.observed.pending.healthy = heard(now(), true);
+    assert_eq!(steps(&ready.plan()), ["patch Pod ns/chat-b-head"], "it becomes an endpoint first");
+    ready.observed.pending.head = head("true");
     let plan = ready.plan();
-    assert_eq!(steps(&plan), ["patch Service ns/chat-head-svc", "patch Service ns/chat-serve-svc"]);
+    assert_eq!(steps(&plan), switch);
     assert_eq!(events(&plan), ["UpdatedService", "UpdatedService"]);
     let status = ready.status_after(&plan);
     assert_eq!(names_of(&status), ("chat-b".into(), String::new()));
@@ -266,7 +283,11 @@ fn groups_at_the_end_are_added_in_place() {
     let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!("{plan:?}") };
     assert_eq!(patch[0]["value"], "7", "only on the state that was observed");
     assert_eq!(patch[2]["value"][objects::APPLIED_CONFIG], CONFIG, "what is remembered stays");
-    assert_eq!(patch[2]["value"][labels::NUM_WORKER_GROUPS], "2");
+    assert_eq!(
+        patch[2]["value"].get(labels::NUM_WORKER_GROUPS),
+        None,
+        "without it KubeRay keeps the cluster"
+    );
     assert_eq!(patch[3]["value"]["suspend"], true, "queueing's own");
 }
 
@@ -306,6 +327,7 @@ fn of_a_go_operator(name: &str, mut spec: Value) -> Entry<RayCluster> {
     spec["workerGroupSpecs"][0]["replicas"] = json!(7);
     let mut foreign = cluster(name, &spec);
     let annotations = foreign.object.metadata.annotations.as_mut().unwrap();
+    annotations.insert(labels::NUM_WORKER_GROUPS.to_owned(), "1".to_owned());
     annotations.insert(labels::OPERATOR_VERSION.to_owned(), "v1.6.2".to_owned());
     annotations.insert(labels::UPGRADE_HASH.to_owned(), "FOREIGN".to_owned());
     foreign
@@ -326,7 +348,7 @@ fn a_pending_cluster_of_another_operators_making_is_adopted() {
         let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!("{:?}", plan.steps[0]) };
         let marks = json!({"ray.io/hash-without-replicas-and-workers-to-delete":
             crate::spec_hash::upgrade_hash(&world.observed.object().spec.ray_cluster_config),
-            "ray.io/num-worker-groups": "1", "ray.io/kuberay-version": Settings::default().version});
+            "ray.io/num-worker-groups": null, "ray.io/kuberay-version": Settings::default().version});
         assert_eq!(*patch, json!({"metadata": {"annotations": marks}}), "its spec is left alone");
         assert_eq!(names_of(&world.status_after(&plan)), (active.to_owned(), "chat-b".to_owned()));
     }
