@@ -41,7 +41,11 @@ pub fn component() -> Component {
 fn configure(context: &quintet_component::Context<'_>) -> Result<Operator, String> {
     let section: MLflowConfiguration =
         context.configuration.section(config::mlflow::CONFIG.component).map_err(|error| error.to_string())?;
-    let settings = Settings::read(&section, context.environment)?;
+    let mut settings = Settings::read(&section, context.environment)?;
+    if context.is_outside {
+        // `quintet up` has a runtime for this image, so that an MLflow needs no settings.
+        settings.image.get_or_insert_with(|| format!("mlflow/mlflow:v{}", settings.version));
+    }
     let is_watched = is_watched(context.configuration, &settings.namespace)?;
     let permissions = if is_watched { permissions::of(&settings) } else { Permissions::default() };
     let start: Start = if is_watched {
@@ -55,7 +59,7 @@ fn configure(context: &quintet_component::Context<'_>) -> Result<Operator, Strin
             Ok(())
         })
     };
-    Ok(Operator { permissions, webhooks: Vec::new(), services: Vec::new(), start })
+    Ok(Operator { permissions, webhooks: Vec::new(), services: Vec::new(), apis: Vec::new(), start })
 }
 
 /// Whether the process works in the namespace of the server. It is an error if not, and MLflow is asked for by name.

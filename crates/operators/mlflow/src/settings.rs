@@ -114,6 +114,11 @@ impl Settings {
         self
     }
 
+    /// The address of the server inside the cluster, as clients need it.
+    pub fn tracking_uri(&self) -> String {
+        format!("{}/mlflow", self.service_url())
+    }
+
     /// The address of the server inside the cluster, without a path.
     pub fn service_url(&self) -> String {
         format!("https://mlflow.{}.svc:8443", self.namespace)

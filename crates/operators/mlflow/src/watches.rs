@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::rbac::v1::RoleBinding;
+use quintet_api::job::{JobConditions, JobEnd};
 use quintet_api::mlflow::metadata::MIGRATION_JOB;
 use quintet_controller::ApiKind;
 use quintet_controller::cache::{ObjectMetadata, Selector, WatchSpec};
@@ -134,19 +135,7 @@ pub(crate) struct JobView {
     /// Whether it has ended, one way or the other.
     pub finished: bool,
     /// Why it failed, if it has.
-    pub failure: Option<JobFailure>,
-}
-
-/// Why a Job failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct JobFailure {
-    /// When.
-    pub at: Option<Timestamp>,
-    /// One word about it, or empty.
-    pub reason: String,
-    /// A sentence about it, or empty.
-    pub message: String,
+    pub failure: Option<JobEnd>,
 }
 
 impl JobView {
@@ -167,33 +156,16 @@ impl JobView {
         #[serde(default)]
         struct Status {
             succeeded: i32,
-            conditions: Vec<Condition>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Condition {
-            #[serde(rename = "type")]
-            type_: Box<str>,
-            status: Box<str>,
-            #[serde(default)]
-            reason: String,
-            #[serde(default)]
-            message: String,
-            last_transition_time: Option<Timestamp>,
+            conditions: JobConditions,
         }
         let Raw { metadata, status } = serde_json::from_str(text)?;
-        let mut view = Self { labels: metadata.labels, succeeded: status.succeeded > 0, ..Self::default() };
-        for condition in status.conditions.into_iter().filter(|one| &*one.status == "True") {
-            match &*condition.type_ {
-                "Complete" => view.finished = true,
-                "Failed" => {
-                    let Condition { reason, message, last_transition_time: at, .. } = condition;
-                    (view.finished, view.failure) = (true, Some(JobFailure { at, reason, message }));
-                }
-                _ => {}
-            }
-        }
-        Ok(view)
+        let end = status.conditions.end;
+        Ok(Self {
+            labels: metadata.labels,
+            succeeded: status.succeeded > 0,
+            finished: end.is_some(),
+            failure: end.filter(|end| end.failed),
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is made for the manifests in `examples/mlflow`, as files that can be read and compared, one per branch.
 //!
-//! `QUINTET_BLESS=1 cargo test -p quintet-mlflow --test golden` writes them anew.
+//! `QUINTET_BLESS=1 cargo test -p quintet-mlflow --test golden` rewrites them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::fs;
@@ -108,7 +108,7 @@ fn every_branch_makes_what_its_golden_file_says() {
         }
         let expected: Vec<Value> =
             serde_saphyr::from_multiple(&fs::read_to_string(&golden).unwrap()).unwrap();
-        assert_eq!(objects, expected, "{}: QUINTET_BLESS=1 writes the files anew", branch.name);
+        assert_eq!(objects, expected, "{}: QUINTET_BLESS=1 rewrites the files", branch.name);
     }
 }
 

@@ -135,7 +135,7 @@ async fn fail_pod(world: &World, job: &ObjectId, code: i32) {
     world.patch(&ObjectId::of(&pod), Some("status"), &status).await.unwrap();
 }
 
-/// Somebody deletes or changes an object of the operator.
+/// Another client deletes or changes an object of the operator.
 async fn tamper(world: &World, rng: &Rng) {
     let objects = world.objects().await.unwrap();
     let is_ours = |object: &Value| {

@@ -29,7 +29,7 @@ impl<'a> Draft<'a> {
 
     /// The address inside the cluster.
     pub(super) fn set_address(&mut self, settings: &Settings) {
-        let url = format!("{}/mlflow", settings.service_url());
+        let url = settings.tracking_uri();
         self.status.address = Some(Address { url: Some(url) });
     }
 

@@ -21,7 +21,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let is_workspace = mlflow_of(&observed.namespace.object).is_some();
     let Some((owner, auth)) = observed.owner.as_ref().zip(observed.auth.as_ref()).filter(|_| is_workspace)
     else {
-        // As upstream: the names are this operator's, whoever made the objects.
+        // As upstream: the names are this operator's, regardless of who made the objects.
         let present = [&observed.view_binding, &observed.edit_binding].into_iter().flatten();
         let live = present.filter(|binding| !binding.deleting);
         return Plan { steps: live.map(|binding| delete(binding).into()).collect(), ..Plan::default() };

@@ -19,7 +19,8 @@ pub(super) fn cron_job(pod: &PodInputs<'_>) -> Option<Action> {
     let collection = pod.spec().garbage_collection.as_ref()?;
     let mut environment = vec![env("MLFLOW_DISABLE_TELEMETRY", "true")];
     environment.extend(pod.workspace_env());
-    environment.push(env("MLFLOW_TRACKING_URI", &pod.inputs.settings.service_url()));
+    // With the path that the server has, unlike upstream's: it deletes artifacts through the server.
+    environment.push(env("MLFLOW_TRACKING_URI", &pod.inputs.settings.tracking_uri()));
     environment.push(env("MLFLOW_TRACKING_INSECURE_TLS", "false"));
     environment.push(env("MLFLOW_TRACKING_AUTH", "kubernetes"));
     environment.extend(ca::client_env(pod.inputs.bundles));

@@ -31,6 +31,8 @@ pub(super) fn service_accounts(inputs: &Inputs<'_>, archives: bool) -> Vec<Actio
 pub(super) fn roles(inputs: &Inputs<'_>, archives: bool) -> Vec<Action> {
     let mut accounts = vec![server::service_account(&inputs.mlflow.spec)];
     accounts.extend(archives.then_some(ARCHIVAL_SERVICE_ACCOUNT));
+    // Unlike upstream's, the garbage collection may list namespaces, without which it finds no workspaces.
+    accounts.extend(collects(inputs).then_some(GC_SERVICE_ACCOUNT));
     let mut roles = role(inputs, MLFLOW, shared_owner(inputs), server_rules(), &accounts);
     if collects(inputs) {
         roles.extend(role(inputs, GC, owners(inputs.mlflow), gc_rules(), &[GC_SERVICE_ACCOUNT]));
@@ -83,7 +85,7 @@ fn role(
     vec![apply(&role), apply(&binding)]
 }
 
-/// What the server and the archival may do: find workspaces and their artifact stores.
+/// What the server and its tasks may do: find workspaces and their artifact stores.
 pub(crate) fn server_rules() -> Vec<PolicyRule> {
     let mut connections = rule("", &["secrets"], READ);
     connections.resource_names = Some(vec![ARTIFACT_CONNECTION.to_owned()]);

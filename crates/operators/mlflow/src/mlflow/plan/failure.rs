@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use quintet_api::job::JobEnd;
 use quintet_api::mlflow::messages;
 use quintet_controller::cache::Entry;
 
 use crate::mlflow::objects::MIGRATION_CONTAINER;
-use crate::watches::{JobFailure, PodView, Terminated};
+use crate::watches::{PodView, Terminated};
 
 /// A failure, with its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(super) enum Failure {
 }
 
 /// Classifies the failure of a Job by the exit code of its last pod. Termination messages do not count.
-pub(super) fn classify(job: &str, failed: &JobFailure, pods: &[Arc<Entry<PodView>>]) -> Failure {
+pub(super) fn classify(job: &str, failed: &JobEnd, pods: &[Arc<Entry<PodView>>]) -> Failure {
     let of_job = pods.iter().filter(|pod| pod.object.job == job);
     let newest = of_job.max_by_key(|pod| (pod.object.created, pod.key.clone()));
     let ended = newest.and_then(|pod| {
@@ -70,13 +71,11 @@ mod tests {
     #[test]
     fn exit_codes_say_whether_repeating_can_help() {
         for code in [10, 11, 12, 13, 14] {
-            let failure =
-                classify("j", &JobFailure::default(), &[pod("a", 1, &[("db-migrate", code, "Error")])]);
+            let failure = classify("j", &JobEnd::default(), &[pod("a", 1, &[("db-migrate", code, "Error")])]);
             assert!(matches!(failure, Failure::Terminal(_)), "{code}");
         }
-        let of = |code, reason| {
-            classify("j", &JobFailure::default(), &[pod("a", 1, &[("db-migrate", code, reason)])])
-        };
+        let of =
+            |code, reason| classify("j", &JobEnd::default(), &[pod("a", 1, &[("db-migrate", code, reason)])]);
         assert_eq!(of(15, "Error"), Failure::Retryable(messages::RETRYABLE_FAILURE.to_owned()));
         assert_eq!(of(137, "OOMKilled"), Failure::Retryable("OOMKilled".to_owned()));
         assert_eq!(of(3, ""), Failure::Retryable("migration Job container exited with code 3".to_owned()));
@@ -88,14 +87,15 @@ mod tests {
             pod("b", 1, &[("db-migrate", 11, "Error")]),
             pod("a", 2, &[("sidecar", 11, "Error"), ("db-migrate", 15, "Error")]),
         ];
-        assert!(matches!(classify("j", &JobFailure::default(), &pods), Failure::Retryable(_)));
+        assert!(matches!(classify("j", &JobEnd::default(), &pods), Failure::Retryable(_)));
         let other = [pod("a", 1, &[("sidecar", 11, "Error")])];
-        assert!(matches!(classify("j", &JobFailure::default(), &other), Failure::Terminal(_)));
+        assert!(matches!(classify("j", &JobEnd::default(), &other), Failure::Terminal(_)));
     }
 
     #[test]
     fn without_a_pod_the_job_tells() {
-        let failed = |reason: &str, message: &str| JobFailure {
+        let failed = |reason: &str, message: &str| JobEnd {
+            failed: true,
             at: None,
             reason: reason.to_owned(),
             message: message.to_owned(),

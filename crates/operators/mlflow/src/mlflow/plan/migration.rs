@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::Job;
 use quintet_api::conditions;
+use quintet_api::job::JobEnd;
 use quintet_api::mlflow::conditions::MIGRATION;
 use quintet_api::mlflow::metadata::{FORCE_MIGRATE, MIGRATION_INSTANCE};
 use quintet_api::mlflow::{MLflow, MigrationMode, messages, reasons};
@@ -19,7 +20,7 @@ use super::failure::{self, Failure};
 use crate::mlflow::observe::Observed;
 use crate::names;
 use crate::settings::Settings;
-use crate::watches::{JobFailure, JobView};
+use crate::watches::JobView;
 
 /// How long after a failure that may pass the Job is repeated, as upstream.
 const RETRY: SignedDuration = SignedDuration::from_mins(2);
@@ -195,7 +196,7 @@ impl Migrating<'_> {
         )
     }
 
-    fn after_failure(&self, job: &Entry<JobView>, failed: &JobFailure) -> Report {
+    fn after_failure(&self, job: &Entry<JobView>, failed: &JobEnd) -> Report {
         let cause = match failure::classify(job.key.name(), failed, &self.observed.pods) {
             Failure::Terminal(cause) => return failed_for_good(messages::migration_failed(&cause)),
             Failure::Retryable(cause) => cause,

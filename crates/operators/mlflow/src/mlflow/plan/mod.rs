@@ -186,5 +186,5 @@ pub(super) fn on_error(observed: &Observed, action: &Action, error: &Error) -> O
             draft.unavailable(false, reasons::APPLY_FAILED, &message);
         }
     }
-    OnError { status: draft.patch(), events: Vec::new() }
+    OnError { status: draft.patch(), ..OnError::default() }
 }
