@@ -1,18 +1,43 @@
-//! CodeFlare's API: AppWrapper.
+//! CodeFlare: AppWrappers, and the hardening of Ray clusters.
+//!
+//! ```text
+//!   AppWrapper ── appwrapper ──> any objects: created, watched, retried, deleted together
+//!   RayCluster ── raycluster ──> CA, NetworkPolicies, Routes or Ingresses, OAuth proxy; its webhook changes the pods
+//! ```
 
-use quintet_api::{appwrapper, config};
-use quintet_component::Component;
+mod appwrapper;
+mod component;
+mod field_errors;
+mod fields;
+mod permissions;
+mod raycluster;
+mod settings;
 
-/// The descriptor. There are no controllers yet: the kinds are served, stored and converted, and nothing reconciles them.
-pub fn component() -> Component {
-    Component {
-        config: config::codeflare::CONFIG,
-        replaces: "CodeFlare, AppWrapper",
-        deployment_label: None,
-        crds: appwrapper::definitions,
-        convert: None,
-        environment: &[],
-        sensitive_fields: &[],
-        configure: None,
+use quintet_controller::{Error, Runtime, clock::Clock, metrics::MetricsRegistry};
+
+pub use component::component;
+use settings::Settings;
+
+/// What the controllers share.
+#[derive(Clone)]
+struct Context {
+    /// Where they are added.
+    runtime: Runtime,
+    /// The time of day.
+    clock: Clock,
+    /// Where metrics are registered.
+    metrics: MetricsRegistry,
+    /// Objects of one kind that are reconciled at the same time.
+    concurrency: usize,
+}
+
+/// Adds the controllers that the settings ask for.
+fn add(context: &Context, settings: &Settings) -> Result<(), Error> {
+    if let Some(config) = &settings.appwrapper {
+        appwrapper::add(context, (**config).clone())?;
     }
+    if let Some(hardening) = &settings.hardening {
+        raycluster::add(context, hardening)?;
+    }
+    Ok(())
 }
