@@ -157,8 +157,9 @@ impl Engine {
         hold(local_queue.is_some_and(|local_queue| local_queue.stopped), "its LocalQueue is stopped");
         let row = queue.and_then(|queue| self.state.queue(queue)).map(Arc::clone);
         hold(queue.is_some() && row.is_none(), "its ClusterQueue does not exist");
-        for reason in row.iter().flat_map(|row| &row.inactive) {
-            hold(true, &format!("its ClusterQueue cannot admit: {reason:?}"));
+        if let Some((queue, _)) = queue.zip(row.as_ref()).filter(|(_, row)| !row.inactive.is_empty()) {
+            let (_, _, message) = self.state.active_condition(queue);
+            hold(true, &format!("its ClusterQueue is inactive: {message}"));
         }
         if let Some(row) = &row {
             let labels = self.state.namespace(workload.key.namespace);

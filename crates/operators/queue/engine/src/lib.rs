@@ -2,7 +2,7 @@
 //!
 //! The engine holds ClusterQueues, LocalQueues, hierarchical Cohorts, ResourceFlavors, Topologies, nodes
 //! and Workloads, and decides about admission, placement and preemption as Kueue does. Because it is pure it can
-//! also [explain] why a workload is pending, [forecast] when it starts, [try out](what_if)
+//! also [explain] why a workload is pending, [forecast] when it starts, tell who [borrows](borrowing), [try out](what_if)
 //! changes and be [simulated](simulate) in virtual time, which detects preemption [livelocks](livelock).
 //!
 //! ```text
@@ -69,6 +69,7 @@ mod state;
 mod tas;
 mod virtual_time;
 
+pub mod borrowing;
 pub mod explain;
 pub mod forecast;
 pub mod ingest;
@@ -84,7 +85,7 @@ pub mod what_if;
 
 pub use amount::Amount;
 pub use cycle::{Admitted, CycleReport, Decision, Outcome, Unadmitted};
-pub use engine::Engine;
+pub use engine::{Engine, FlavorReport, QueueReport, ResourceReport};
 pub use flavors::Mode;
 pub use labels::Labels;
 pub use preemption::Target;

@@ -222,6 +222,11 @@ impl Names {
         self.local_queues.intern(&format!("{namespace}/{name}"))
     }
 
+    /// The id of a LocalQueue, if it was ever named.
+    pub fn find_local_queue(&self, namespace: &str, name: &str) -> Option<LocalQueueId> {
+        self.local_queues.get(&format!("{namespace}/{name}"))
+    }
+
     /// The name of a resource.
     pub fn resource_name(&self, id: ResourceId) -> &str {
         self.resources.name(id)

@@ -10,7 +10,8 @@ use crate::time::Span;
 macro_rules! gates {
     ($($(#[$doc:meta])* $field:ident = $name:literal, $default:literal;)+) => {
         /// Feature gates that change scheduling decisions. Gates not listed here do not reach the engine.
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
         pub struct Gates {
             $($(#[$doc])* pub $field: bool,)+
         }

@@ -28,10 +28,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::engine::Engine;
+use crate::ingest::{self, IngestError, decode};
 use crate::livelock::Livelock;
 use crate::model::{CohortSpec, QueueSpec, Workload};
 use crate::names::{CohortId, WorkloadId};
+use crate::state::State;
 use crate::tas::NodeInfo;
 use crate::time::Time;
 use crate::virtual_time::{Transition, VirtualRun};
@@ -67,6 +71,29 @@ pub struct WhatIf {
 }
 
 impl Engine {
+    /// The change that creating or replacing an object would be: a ClusterQueue, Cohort, Workload or Node, as JSON.
+    pub fn change_by(&mut self, object: &Value) -> Result<Change, IngestError> {
+        let State { names, settings, .. } = &mut self.state;
+        Ok(match object.get("kind").and_then(Value::as_str).unwrap_or("") {
+            "ClusterQueue" => {
+                Change::SetQueue(ingest::cluster_queue(&decode("ClusterQueue", object)?, names)?)
+            }
+            "Cohort" => {
+                let spec = ingest::cohort(&decode("Cohort", object)?, names)?;
+                Change::SetCohort(spec.id, Some(spec))
+            }
+            "Workload" => {
+                let workload = self.pod_defaults.workload(&decode("Workload", object)?, settings, names)?;
+                Change::Submit(Box::new(workload))
+            }
+            "Node" => {
+                let node = ingest::node(&decode("Node", object)?, names)?;
+                Change::SetNodes(vec![(Arc::clone(&node.name), Some(node))])
+            }
+            other => return Err(IngestError::new("a change by an object of kind", other)),
+        })
+    }
+
     /// What the engine would decide, until nothing moves, with the changes and without. Works on copies:
     /// it costs memory in proportion to the state, and changes nothing.
     pub fn what_if(&self, changes: &[Change], now: Time) -> WhatIf {

@@ -119,6 +119,23 @@ fn limit_ranges_and_runtime_classes_fill_in_requests_of_pending_workloads() {
 }
 
 #[test]
+fn an_admission_without_a_reservation_neither_holds_quota_nor_replaces_requests() {
+    let mut engine =
+        engine(Settings::default(), &[flavor("default"), queue("cq", "", 1, json!({})), local_queue("cq")]);
+    let mut left_behind = admitted("w", "cq", 1000, 0);
+    left_behind["status"]["conditions"] = json!([{ "type": "QuotaReserved", "status": "False", "reason": "Pending",
+        "message": "", "lastTransitionTime": "2024-12-31T23:00:00Z" }]);
+    let id = engine.apply_workload(&object(left_behind), NOW).unwrap();
+    assert!(engine.workload(id).unwrap().admission.is_none());
+    engine.schedule(NOW);
+    let admission = engine.workload(id).unwrap().admission.clone().expect("it fits");
+    assert_eq!(admission.pod_sets[0].usage.get(ResourceId::CPU), 1000);
+    engine.apply_workload(&object(pending("other", "cq", 1000, 0)), NOW).unwrap();
+    let report = engine.schedule(NOW);
+    assert!(unadmitted(&engine, &report, "other").is_some(), "the quota is used");
+}
+
+#[test]
 fn pods_outside_topology_aware_scheduling_use_room_once_they_are_synced() {
     let mut engine = engine(Settings::default(), &cluster(&[HOST], &[("host", 2)]));
     let pod: Pod = object(json!({ "metadata": { "namespace": "ns", "name": "other" },

@@ -1,7 +1,9 @@
 //! Flushes: inadmissible workloads become active again after events.
 
+use quintet_api::kueue::reasons::QuotaReservedReason;
+
 use super::Engine;
-use crate::names::{CohortId, NamespaceId, QueueId};
+use crate::names::{CohortId, NamespaceId, QueueId, WorkloadId};
 use crate::quota::NodeKind;
 use crate::time::{Span, Time};
 
@@ -30,6 +32,27 @@ impl Engine {
         if let Some(scope) = self.flush_scope(queue) {
             self.flushes.entry(scope).or_insert(now + FLUSH_DELAY);
         }
+    }
+
+    /// Requests a flush for a workload that waits only because others of its shape did not fit, so that it is evaluated
+    /// itself.
+    pub fn evaluate_again(&mut self, id: WorkloadId, now: Time) {
+        if self.unfit_reason(id).is_some()
+            && let Some(queue) = self.queue_of(id)
+        {
+            self.request_flush(queue, now);
+        }
+    }
+
+    /// Why workloads of this one's shape did not fit, if it waits because of that.
+    pub fn unfit_reason(&self, id: WorkloadId) -> Option<QuotaReservedReason> {
+        self.pending(self.queue_of(id)?)?.unfit_reason(id)
+    }
+
+    /// The queue that a workload waits in.
+    fn queue_of(&self, id: WorkloadId) -> Option<QueueId> {
+        let local_queue = self.state.workload(id)?.local_queue;
+        self.state.local_queue(local_queue).map(|feeds| feeds.queue)
     }
 
     /// Requests a flush of all queues below the root of a cohort, unless its ancestors form a cycle.

@@ -4,8 +4,10 @@ mod fingerprint;
 mod flush;
 mod objects;
 mod outcomes;
+mod report;
 mod usage;
 
+pub use report::{FlavorReport, QueueReport, ResourceReport};
 pub use usage::charged_by;
 pub(crate) use usage::order_of;
 

@@ -175,7 +175,9 @@ impl Engine {
         // Others may fit now: all quota was given back, or some of it, or the holder may be preempted.
         let gates = &self.settings().gates;
         let loosened = old.as_ref().zip(self.state.workload(id)).is_some_and(|(old, new)| {
-            old.reclaim_fingerprint != new.reclaim_fingerprint
+            let mut counts = old.pod_sets.iter().zip(&new.pod_sets);
+            counts.any(|(old, new)| new.count < old.count)
+                || old.reclaim_fingerprint != new.reclaim_fingerprint
                 || old.effective_priority(gates) != new.effective_priority(gates)
         });
         if let Some(queue) = old_queue.filter(|_| !holds || loosened) {

@@ -95,10 +95,14 @@ impl Engine {
         undone.conditions.retain(|condition| {
             !matches!(condition.kind, WorkloadCondition::QuotaReserved | WorkloadCondition::Admitted)
         });
+        let held = self.state.held(id).map(|held| held.queue);
         self.state.set_workload(undone);
         if is_gone {
             self.forget_pending(id, workload.local_queue);
             self.state.remove_workload(id);
+            if let Some(queue) = held {
+                self.request_flush(queue, now);
+            }
         } else {
             self.push(id, now);
         }

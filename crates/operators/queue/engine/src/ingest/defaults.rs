@@ -8,7 +8,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use quintet_api::kueue::v1beta2;
 
 use super::limits::{FieldError, LimitSummary, adjust_resources, validate_limits, validate_resources};
-use super::workload::workload;
+use super::workload::{reservation, workload};
 use super::{IngestError, queues};
 use crate::model::Workload;
 use crate::names::Names;
@@ -68,7 +68,7 @@ impl PodDefaults {
         let namespace = object.metadata.namespace.as_deref().unwrap_or("");
         let limits = self.limits.get(namespace).unwrap_or(&none);
         let mut object = Cow::Borrowed(object);
-        if object.status.as_ref().is_none_or(|status| status.admission.is_none()) {
+        if reservation(&object).is_none() {
             adjust_resources(object.to_mut(), |name| self.runtime_classes.get(name), limits);
         }
         let mut workload = workload(&object, &settings.requests, &settings.gates, names)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
 use quintet_api::Quantity;
+use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::metadata;
 use quintet_api::kueue::v1beta2::{self, DelayedTopologyRequestState, GatePosition};
@@ -155,7 +156,8 @@ pub fn workload(
             .collect(),
         links: links(object, names),
     };
-    workload.admission = admission(status, &workload, names)?.map(Arc::new);
+    workload.admission =
+        reservation(object).map(|own| admission(own, &workload, names)).transpose()?.map(Arc::new);
     if gates.equivalence_hashing {
         workload.shape = Some(shape(object, &workload, gates, names));
     }
@@ -254,14 +256,19 @@ fn checks(status: &v1beta2::WorkloadStatus) -> Result<Vec<Check>, IngestError> {
     Ok(checks)
 }
 
+/// The admission of a Workload whose reservation was not ended. Who ends one by server-side apply leaves an admission behind
+/// that another field manager wrote: it says nothing. Without the condition the admission stands, as upstream's
+/// `workload.NewInfo` reads it.
+pub(super) fn reservation(object: &v1beta2::Workload) -> Option<&v1beta2::Admission> {
+    let was_ended = object.condition_status(WorkloadCondition::QuotaReserved) == Some(false);
+    object.status.as_ref()?.admission.as_ref().filter(|_| !was_ended)
+}
+
 fn admission(
-    status: &v1beta2::WorkloadStatus,
+    admission: &v1beta2::Admission,
     workload: &Workload,
     names: &mut Names,
-) -> Result<Option<Admission>, IngestError> {
-    let Some(admission) = &status.admission else {
-        return Ok(None);
-    };
+) -> Result<Admission, IngestError> {
     let mut pod_sets = Vec::new();
     for held in admission.pod_set_assignments.iter().flatten() {
         let name: Arc<str> = held.name.as_deref().unwrap_or(DEFAULT_POD_SET).into();
@@ -283,7 +290,7 @@ fn admission(
         });
     }
     let queue = names.queues.intern(admission.cluster_queue.as_deref().unwrap_or(""));
-    Ok(Some(Admission { queue, pod_sets }))
+    Ok(Admission { queue, pod_sets })
 }
 
 fn topology_assignment(encoded: &v1beta2::TopologyAssignment) -> Result<TopologyAssignment, IngestError> {

@@ -565,6 +565,7 @@ fn is_unchanged(old: &Pending, new: &Pending, settings: &Settings) -> bool {
         && a.reclaim_fingerprint == b.reclaim_fingerprint
         && condition(WorkloadCondition::Evicted)
         && condition(WorkloadCondition::Requeued)
+        && a.requeue_at == b.requeue_at
         && a.is_preemption_gated() == b.is_preemption_gated()
         && (!settings.gates.dra || totals())
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
-use quintet_api::kueue::reasons::{AdmittedReason, EvictionReason, QuotaReservedReason};
+use quintet_api::kueue::reasons::{AdmittedReason, DEACTIVATED_DUE_TO, EvictionReason, QuotaReservedReason};
 use quintet_api::kueue::v1beta2::{
     self, AdmissionCheckState, CheckState, DelayedTopologyRequestState, GatePosition, PodSetAssignment,
     PodSetRequest, WorkloadSchedulingStatsEviction,
@@ -151,9 +151,8 @@ fn accumulate_execution_time(object: &mut v1beta2::Workload, now: Time) {
     *total = Some(total.unwrap_or(0).saturating_add(ran));
 }
 
-/// Writes an eviction. As `Evict` in Kueue's `pkg/workload/evict/evict.go`.
-pub(super) fn evict(object: &mut v1beta2::Workload, reason: EvictionReason, message: &str, now: Time) {
-    let reason = reason.as_str();
+/// Writes an eviction, whose reason may have a cause of its own. As `Evict` in Kueue's `pkg/workload/evict/evict.go`.
+pub fn evict(object: &mut v1beta2::Workload, reason: &str, cause: &str, message: &str, now: Time) {
     set_condition(object, WorkloadCondition::Evicted, true, reason, message, now);
     let status = object.status.get_or_insert_default();
     status.cluster_name = None;
@@ -167,21 +166,24 @@ pub(super) fn evict(object: &mut v1beta2::Workload, reason: EvictionReason, mess
         gate.last_transition_time = api_time(now);
     }
     let evictions = status.scheduling_stats.get_or_insert_default().evictions.get_or_insert_default();
-    count_eviction(evictions, reason);
+    match reason.strip_prefix(DEACTIVATED_DUE_TO) {
+        Some(cause) => count_eviction(evictions, EvictionReason::Deactivated.as_str(), cause),
+        None => count_eviction(evictions, reason, cause),
+    }
     if object.is_true(WorkloadCondition::BlockedOnPreemptionGates) {
         set_condition(object, WorkloadCondition::BlockedOnPreemptionGates, false, reason, message, now);
     }
 }
 
-fn count_eviction(evictions: &mut Vec<WorkloadSchedulingStatsEviction>, reason: &str) {
-    let known = evictions.iter_mut().find(|own| own.reason == reason && own.underlying_cause.is_empty());
+fn count_eviction(evictions: &mut Vec<WorkloadSchedulingStatsEviction>, reason: &str, cause: &str) {
+    let known = evictions.iter_mut().find(|own| own.reason == reason && own.underlying_cause == cause);
     if let Some(known) = known {
         known.count += 1;
         return;
     }
     evictions.push(WorkloadSchedulingStatsEviction {
         reason: reason.to_owned(),
-        underlying_cause: String::new(),
+        underlying_cause: cause.to_owned(),
         count: 1,
     });
 }

@@ -8,7 +8,7 @@ mod conditions;
 mod events;
 
 pub use admission::{
-    admission, propagate_requests, resource_list, set_quota_reservation, sync_admitted,
+    admission, evict, propagate_requests, resource_list, set_quota_reservation, sync_admitted,
     unset_quota_reservation,
 };
 pub use conditions::{api_time, set_condition};
@@ -25,7 +25,6 @@ use crate::engine::Engine;
 use crate::names::WorkloadId;
 use crate::settings::Gates;
 use crate::time::Time;
-use admission::evict;
 use conditions::{ConditionUpdate, set};
 
 /// A write to one workload.
@@ -80,6 +79,8 @@ impl Write<'_> {
             Self::Admit(_, admitted) => {
                 let before = object.status.clone();
                 set_quota_reservation(object, admission(&admitted.admission, names, gates), now);
+                // They say why a workload waits. What it gets is part of its admission.
+                object.status.get_or_insert_default().resource_requests = None;
                 if admitted.is_listed {
                     sync_admitted(object, now, gates);
                 }
@@ -110,11 +111,11 @@ impl Write<'_> {
                     &ConditionUpdate { kind, status: true, reason: reason.as_str(), message, generation },
                     now,
                 );
-                evict(object, EvictionReason::Preempted, message, now);
+                evict(object, EvictionReason::Preempted.as_str(), "", message, now);
                 true
             }
             Self::Evict { reason, message, .. } => {
-                evict(object, *reason, message, now);
+                evict(object, reason.as_str(), "", message, now);
                 true
             }
             Self::FinishSlice { message, .. } => {
