@@ -11,8 +11,8 @@ use quintet_controller::webhook::{Admission, Mutation, Operation, Routes, Verdic
 use crate::defaulting;
 use crate::validation::{Gates, cluster_queue, cohort, resource_flavor, workload};
 
-const MUTATING: &str = "kueue-mutating-webhook-configuration";
-const VALIDATING: &str = "kueue-validating-webhook-configuration";
+pub(crate) const MUTATING: &str = "kueue-mutating-webhook-configuration";
+pub(crate) const VALIDATING: &str = "kueue-validating-webhook-configuration";
 const GROUP: &str = "kueue.x-k8s.io";
 const VERSION: &str = "v1beta2";
 

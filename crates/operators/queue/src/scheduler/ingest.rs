@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use quintet_api::conditions;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::reasons::QuotaReservedReason;
 use quintet_api::kueue::v1beta2::Workload;
 use quintet_controller::ObjectKey;
 use quintet_controller::cache::Entry;
@@ -16,25 +19,31 @@ impl Scheduler {
     pub(super) fn ingest(&mut self, event: SchedulerEvent, now: Time) {
         use SchedulerEvent as Of;
         use Update::{Applied, Deleted};
+        match &event {
+            Of::ClusterQueue(update) => self.statuses.observe_cluster_queue(update),
+            Of::LocalQueue(update) => self.statuses.observe_local_queue(update),
+            Of::Cohort(update) => self.statuses.observe_cohort(update),
+            _ => {}
+        }
         let engine = &mut self.engine;
         match event {
             Of::AdmissionCheck(Applied(entry)) => engine.apply_admission_check(&entry.object, now),
             Of::AdmissionCheck(Deleted(key)) => engine.delete_admission_check(key.name(), now),
             Of::ClusterQueue(Applied(entry)) => {
                 let read = engine.apply_cluster_queue(&entry.object, now);
-                if told("ClusterQueue", &entry.key, read).is_none() {
+                if or_left_out("ClusterQueue", &entry.key, read).is_none() {
                     engine.delete_cluster_queue(entry.key.name());
                 }
             }
             Of::ClusterQueue(Deleted(key)) => engine.delete_cluster_queue(key.name()),
             Of::Cohort(Applied(entry)) => {
-                if told("Cohort", &entry.key, engine.apply_cohort(&entry.object, now)).is_none() {
+                if or_left_out("Cohort", &entry.key, engine.apply_cohort(&entry.object, now)).is_none() {
                     engine.delete_cohort(entry.key.name(), now);
                 }
             }
             Of::Cohort(Deleted(key)) => engine.delete_cohort(key.name(), now),
             Of::LocalQueue(Applied(entry)) => {
-                if told("LocalQueue", &entry.key, engine.apply_local_queue(&entry.object)).is_none() {
+                if or_left_out("LocalQueue", &entry.key, engine.apply_local_queue(&entry.object)).is_none() {
                     engine.delete_local_queue(namespace_of(&entry.key), entry.key.name());
                 }
             }
@@ -43,7 +52,7 @@ impl Scheduler {
             Of::Namespace(Deleted(key)) => engine.delete_namespace(key.name(), now),
             Of::ResourceFlavor(Applied(entry)) => {
                 let read = engine.apply_resource_flavor(&entry.object, now);
-                if told("ResourceFlavor", &entry.key, read).is_none() {
+                if or_left_out("ResourceFlavor", &entry.key, read).is_none() {
                     engine.delete_resource_flavor(entry.key.name(), now);
                 }
             }
@@ -62,7 +71,7 @@ impl Scheduler {
                     Applied(entry) => engine.apply_limit_range(&entry.object),
                     Deleted(key) => engine.delete_limit_range(namespace_of(&key), key.name()),
                 };
-                told("LimitRange", &key, read);
+                or_left_out("LimitRange", &key, read);
                 self.evaluate_again(now, |workload| workload.key.namespace() == key.namespace());
             }
             Of::RuntimeClass(update) => {
@@ -78,7 +87,10 @@ impl Scheduler {
     }
 
     fn ingest_workload(&mut self, update: Update<Workload>, now: Time) {
-        self.assumed.observe(&update);
+        let settled = self.assumed.observe(&update);
+        if let Some(report) = settled.filter(|settled| settled.effect == Effect::Report) {
+            self.overtaken.insert(update.key().clone(), report);
+        }
         // Whatever was refused may be allowed now.
         if let Some((_, Effect::Preemption)) = self.refused.remove(update.key()) {
             self.undo(update.key(), Effect::Preemption, false, now);
@@ -96,6 +108,7 @@ impl Scheduler {
             }
             Update::Deleted(key) => {
                 self.workloads.remove(&key);
+                self.untold.remove(&key);
                 self.engine.delete_workload(namespace_of(&key), key.name(), now);
             }
         }
@@ -103,9 +116,13 @@ impl Scheduler {
 
     pub(super) fn read_workload(&mut self, entry: &Entry<Workload>, now: Time) {
         let read = self.engine.apply_workload(&entry.object, now);
-        match told("Workload", &entry.key, read) {
+        match or_left_out("Workload", &entry.key, read) {
             Some(id) => {
                 self.engine.queue_second_pass(id, 0, now);
+                if is_report_outdated(&entry.object) {
+                    self.engine.evaluate_again(id, now);
+                    self.outdated.insert(entry.key.clone());
+                }
             }
             None => self.engine.delete_workload(namespace_of(&entry.key), entry.key.name(), now),
         }
@@ -140,6 +157,18 @@ impl Scheduler {
     }
 }
 
+/// Whether a pending Workload says nothing about its present state: an obstacle is gone, or its spec has changed.
+pub(super) fn is_report_outdated(workload: &Workload) -> bool {
+    let conditions = workload.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let reserved = WorkloadCondition::QuotaReserved.as_str();
+    let report =
+        conditions::find(conditions.unwrap_or_default(), reserved).filter(|own| own.status == "False");
+    report.is_some_and(|report| {
+        report.reason == QuotaReservedReason::PendingEvaluation.as_str()
+            || report.observed_generation != workload.metadata.generation
+    })
+}
+
 fn namespace_of(key: &ObjectKey) -> &str {
     key.namespace().unwrap_or_default()
 }
@@ -152,6 +181,6 @@ fn uses_class(workload: &Workload, class: &str) -> bool {
 
 /// An object that cannot be read is left out, and said so: the webhook and the schema refuse such objects, but may not
 /// have been there when it was stored.
-fn told<T>(kind: &str, key: &ObjectKey, read: Result<T, IngestError>) -> Option<T> {
+fn or_left_out<T>(kind: &str, key: &ObjectKey, read: Result<T, IngestError>) -> Option<T> {
     read.inspect_err(|error| tracing::warn!("{kind} {key} is left out of scheduling: {error}")).ok()
 }

@@ -6,11 +6,18 @@
 //!
 //! All state is derived from objects, so a restarted or newly elected operator comes to the same state.
 
+mod counting;
 mod ingest;
+mod queue_status;
+mod slices;
+mod start;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+pub use queue_status::StatusOf;
+pub use start::{SchedulerCaches, start};
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -18,6 +25,9 @@ use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use quintet_api::config::kueue::QueueConfiguration;
 use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::events::SCHEDULER;
+use quintet_api::kueue::reasons::QuotaReservedReason;
 use quintet_api::kueue::v1beta2::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload, WorkloadStatus,
 };
@@ -25,10 +35,15 @@ use quintet_controller::cache::Entry;
 use quintet_controller::index::{Assumptions, Index, Update, Write, WriteOutcome};
 use quintet_controller::object::ResourceVersion;
 use quintet_controller::{ApiKind, Event, ObjectKey, StatusPatch};
+use quintet_queue_engine::names::WorkloadId;
 use quintet_queue_engine::settings::Gates;
 use quintet_queue_engine::status;
 use quintet_queue_engine::time::Time;
 use quintet_queue_engine::{Decision, Engine};
+
+use crate::metrics::QueueMetrics;
+use queue_status::QueueStatuses;
+use slices::Replaced;
 
 /// Code of a refusal because the object does not exist.
 const NOT_FOUND: u16 = 404;
@@ -76,7 +91,16 @@ pub enum Effect {
 
 /// A write on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub enum Decided {
+    /// A decision about a Workload.
+    Workload(WorkloadDecision),
+    /// What a queue or cohort reports.
+    Status(StatusOf),
+}
+
+/// A decision about a Workload on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadDecision {
     workload: ObjectKey,
     base: ResourceVersion,
     number: u64,
@@ -90,15 +114,25 @@ struct Assumed {
     /// What the status will be.
     status: Option<WorkloadStatus>,
     events: Vec<Event>,
-    /// Tells it apart from earlier writes of the same version.
+    /// Distinguishes it from earlier writes of the same version.
     number: u64,
     effect: Effect,
+}
+
+/// What a scheduler does with what it observes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tasks {
+    /// Decides who gets quota.
+    pub schedule: bool,
+    /// Writes the status of queues and cohorts.
+    pub report: bool,
 }
 
 /// The index. See the module.
 pub struct Scheduler {
     configuration: Arc<QueueConfiguration>,
     gates: Gates,
+    tasks: Tasks,
     engine: Engine,
     /// As last observed: decisions change their status.
     workloads: BTreeMap<ObjectKey, Arc<Entry<Workload>>>,
@@ -110,6 +144,16 @@ pub struct Scheduler {
     refused: BTreeMap<ObjectKey, (Timestamp, Effect)>,
     /// Nodes that changed since the last decision. They are taken in together, as all domains are counted again.
     nodes: BTreeMap<ObjectKey, Option<Arc<Entry<Node>>>>,
+    statuses: QueueStatuses,
+    /// Events about Workloads of which nothing was written when they happened.
+    untold: BTreeMap<ObjectKey, Vec<Event>>,
+    /// Workloads whose report is outdated.
+    outdated: BTreeSet<ObjectKey>,
+    /// Reports on Workloads that have changed before these were written.
+    overtaken: BTreeMap<ObjectKey, Assumed>,
+    /// Slices that end when those that replace them are admitted.
+    replaced: Vec<Replaced>,
+    metrics: Option<Arc<QueueMetrics>>,
 }
 
 impl Scheduler {
@@ -119,13 +163,32 @@ impl Scheduler {
         Self {
             configuration,
             gates,
+            tasks: Tasks { schedule: true, report: true },
             engine,
             workloads: BTreeMap::new(),
             assumed: Assumptions::default(),
             written: 0,
             refused: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            statuses: QueueStatuses::default(),
+            untold: BTreeMap::new(),
+            outdated: BTreeSet::new(),
+            overtaken: BTreeMap::new(),
+            replaced: Vec::new(),
+            metrics: None,
         }
+    }
+
+    /// The same, which counts what it decides and observes.
+    #[must_use]
+    pub(crate) fn counted_by(self, metrics: Arc<QueueMetrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// The same scheduler for some tasks only.
+    #[must_use]
+    pub fn with_tasks(self, tasks: Tasks) -> Self {
+        Self { tasks, ..self }
     }
 
     /// What decisions are made on.
@@ -133,11 +196,18 @@ impl Scheduler {
         &self.engine
     }
 
+    /// A Workload as it was last observed.
+    pub(crate) fn observed(&self, key: &ObjectKey) -> Option<&Workload> {
+        self.workloads.get(key).map(|entry| &entry.object)
+    }
+
     /// Runs cycles until none changes anything, or there is no room for more writes.
     fn run_cycles(&mut self, now: Time, room: usize, writes: &mut Vec<Write<Decided>>) {
         loop {
             let active = self.engine.active();
+            let started = std::time::Instant::now();
             let report = self.engine.schedule(now);
+            self.count_cycle(&report, started.elapsed());
             for decision in &report.decisions {
                 self.write(decision, now, writes);
             }
@@ -154,7 +224,13 @@ impl Scheduler {
         // Evictions have events about the preemptor, too, which are recorded with what is written about it.
         let mut of_preemptor = Vec::new();
         for write in status::writes(decision, &self.engine) {
-            let Some(key) = self.key_of(&write) else { continue };
+            let Some(key) = self.key_of(write.workload()) else { continue };
+            if let status::Write::FinishSlice { message, .. } = &write {
+                let message = message.clone();
+                let by = self.key_of(decision.workload);
+                self.replaced.extend(by.map(|by| Replaced { by, slice: key, message }));
+                continue;
+            }
             let Some(entry) = self.workloads.get(&key).map(Arc::clone) else { continue };
             let mut object = entry.object.clone();
             // What is on its way is not written again.
@@ -169,20 +245,78 @@ impl Scheduler {
             let (mut events, others): (Vec<_>, Vec<_>) =
                 events.into_iter().partition(|event| event.workload == write.workload());
             of_preemptor.extend(others);
+            let is_of_preemptor = write.workload() == decision.workload;
             if object.status == before {
+                if is_of_preemptor && !of_preemptor.is_empty() {
+                    let events = of_preemptor.drain(..).map(recorded);
+                    self.untold.entry(key).or_default().extend(events);
+                }
                 continue;
             }
             let Some(patch) = StatusPatch::between(&entry, &entry.object.status, &object.status) else {
                 continue;
             };
-            if write.workload() == decision.workload {
+            if is_of_preemptor {
                 events.splice(0..0, of_preemptor.drain(..));
             }
-            let events = events.into_iter().map(recorded).collect();
+            let mut events: Vec<Event> = events.into_iter().map(recorded).collect();
+            // What was decided before happened, even if its report comes too late.
+            if let Some(overtaken) = self.overtaken.remove(&key) {
+                events.splice(0..0, overtaken.events);
+            }
+            events.splice(0..0, self.untold.remove(&key).unwrap_or_default());
             // A write that replaces an admission takes the quota back if it fails.
             let effect = if took_quota { Effect::Admission } else { Effect::of(&write) };
+            self.count_preemption(decision, effect, &object);
             self.written += 1;
             let assumed = Assumed { patch, status: object.status, events, number: self.written, effect };
+            writes.push(assumed.write(&key, entry.version));
+            self.assumed.assume(key, entry.version, assumed);
+        }
+    }
+
+    /// Writes reports again whose Workload was changed by others in between: the engine does not repeat them, because for
+    /// it nothing has changed.
+    fn repeat_reports(&mut self, writes: &mut Vec<Write<Decided>>) {
+        for (key, overtaken) in std::mem::take(&mut self.overtaken) {
+            let Some(entry) = self.workloads.get(&key).filter(|_| !self.assumed.contains(&key)) else {
+                continue;
+            };
+            let is_pending = entry.object.is_active()
+                && !entry.object.has_quota_reservation()
+                && !entry.object.is_finished();
+            let Some(reported) = overtaken.status.as_ref().filter(|_| is_pending) else { continue };
+            let status = Some(with_report(entry.object.status.clone().unwrap_or_default(), reported));
+            let Some(patch) = StatusPatch::between(entry, &entry.object.status, &status) else { continue };
+            self.written += 1;
+            let assumed = Assumed { patch, status, number: self.written, ..overtaken };
+            writes.push(assumed.write(&key, entry.version));
+            self.assumed.assume(key, entry.version, assumed);
+        }
+    }
+
+    /// Reports on Workloads that are not evaluated, because others of their shape did not fit.
+    fn report_bypassed(&mut self, now: Time, writes: &mut Vec<Write<Decided>>) {
+        const MESSAGE: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
+        for key in std::mem::take(&mut self.outdated) {
+            let Some(entry) = self.workloads.get(&key).filter(|_| !self.assumed.contains(&key)) else {
+                continue;
+            };
+            let id = self.engine.workload_id(key.namespace().unwrap_or_default(), key.name());
+            let Some(reason) = id.and_then(|id| self.engine.unfit_reason(id)) else { continue };
+            if !ingest::is_report_outdated(&entry.object) {
+                continue;
+            }
+            let mut object = entry.object.clone();
+            let gates = &self.engine.settings().gates;
+            let reason = if gates.observability { reason } else { QuotaReservedReason::Pending };
+            status::unset_quota_reservation(&mut object, reason, MESSAGE, now, gates);
+            let Some(patch) = StatusPatch::between(entry, &entry.object.status, &object.status) else {
+                continue;
+            };
+            self.written += 1;
+            let (status, number) = (object.status, self.written);
+            let assumed = Assumed { patch, status, events: Vec::new(), number, effect: Effect::Report };
             writes.push(assumed.write(&key, entry.version));
             self.assumed.assume(key, entry.version, assumed);
         }
@@ -193,8 +327,8 @@ impl Scheduler {
         self.assumed.get(key).is_some_and(|assumed| assumed.effect == Effect::Admission)
     }
 
-    fn key_of(&self, write: &status::Write<'_>) -> Option<ObjectKey> {
-        let workload = &self.engine.workload(write.workload())?.key;
+    fn key_of(&self, id: WorkloadId) -> Option<ObjectKey> {
+        let workload = &self.engine.workload(id)?.key;
         Some(ObjectKey::new(self.engine.names().namespaces.name(workload.namespace), &workload.name))
     }
 
@@ -276,9 +410,11 @@ impl Effect {
 
 impl Assumed {
     fn write(&self, key: &ObjectKey, base: ResourceVersion) -> Write<Decided> {
-        let decided = Decided { workload: key.clone(), base, number: self.number, effect: self.effect };
+        let decided =
+            WorkloadDecision { workload: key.clone(), base, number: self.number, effect: self.effect };
+        let decided = Decided::Workload(decided);
         let write = Write::status(ApiKind::of::<Workload>(), key.clone(), self.patch.clone(), decided);
-        write.telling(self.events.clone())
+        write.with_events(self.events.clone())
     }
 }
 
@@ -286,15 +422,17 @@ impl Index for Scheduler {
     type Event = SchedulerEvent;
     type Decision = Decided;
 
-    const NAME: &'static str = "scheduler";
+    const NAME: &'static str = SCHEDULER;
 
     fn apply(&mut self, event: SchedulerEvent, now: Timestamp) {
+        self.statuses.touch(now);
+        self.count_transition(&event);
         self.ingest(event, engine_time(now));
     }
 
     fn decide(&mut self, now: Timestamp, room: usize) -> Vec<Write<Decided>> {
         self.retry_refused(now);
-        let now = engine_time(now);
+        let (at, now) = (now, engine_time(now));
         self.take_in_nodes(now);
         let lost: Vec<ObjectKey> = self.assumed.take_lost().collect();
         let again = lost.iter().filter_map(|key| {
@@ -302,13 +440,58 @@ impl Index for Scheduler {
             Some(assumed.write(key, ResourceVersion(assumed.patch.version)))
         });
         let mut writes: Vec<Write<Decided>> = again.collect();
-        self.engine.process_flushes(now, true);
-        self.run_cycles(now, room, &mut writes);
+        // The inbox was taken in as a whole, so a burst of events is one flush.
+        self.engine.process_flushes(now, false);
+        if self.tasks.schedule {
+            self.run_cycles(now, room, &mut writes);
+            self.finish_replaced(now, &mut writes);
+            self.repeat_reports(&mut writes);
+            self.report_bypassed(now, &mut writes);
+        }
+        if !writes.is_empty() {
+            self.statuses.touch(at);
+        }
+        self.publish_gauges(at);
+        if self.tasks.report {
+            writes.extend(self.statuses.writes(&self.engine, at));
+        }
         writes
     }
 
     fn outcome(&mut self, decided: Decided, outcome: WriteOutcome, now: Timestamp) {
-        let Decided { workload, base, number, .. } = decided;
+        match decided {
+            Decided::Workload(decided) => self.workload_outcome(decided, outcome, now),
+            Decided::Status(of) => match outcome {
+                WriteOutcome::Refused(refusal) => {
+                    if refusal.code != NOT_FOUND {
+                        tracing::warn!(?of, "a status was refused: {}", refusal.message);
+                    }
+                    self.statuses.refused(&of);
+                }
+                _ => self.statuses.written(&of, now),
+            },
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Timestamp> {
+        let due = self.engine.next_due().filter(|_| self.tasks.schedule);
+        let due = due.and_then(|due| Timestamp::from_nanosecond(due.as_nanos().into()).ok());
+        let refused = self.refused.values().map(|(at, _)| *at);
+        due.into_iter().chain(refused).chain(self.statuses.due().filter(|_| self.tasks.report)).min()
+    }
+
+    fn empty(&self) -> Self {
+        Self::new(Arc::clone(&self.configuration), self.gates.clone()).with_tasks(self.tasks)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.engine.holdings_fingerprint()
+    }
+}
+
+impl Scheduler {
+    fn workload_outcome(&mut self, decided: WorkloadDecision, outcome: WriteOutcome, now: Timestamp) {
+        let WorkloadDecision { workload, base, number, .. } = decided;
         // A newer write about the same version has an outcome of its own.
         if self.assumed.get(&workload).is_none_or(|assumed| assumed.number != number) {
             return;
@@ -324,24 +507,30 @@ impl Index for Scheduler {
             WriteOutcome::Written { .. } | WriteOutcome::Lost | WriteOutcome::Superseded => {}
         }
     }
-
-    fn next_deadline(&self) -> Option<Timestamp> {
-        let due = self.engine.next_due();
-        let due = due.and_then(|due| Timestamp::from_nanosecond(due.as_nanos().into()).ok());
-        due.into_iter().chain(self.refused.values().map(|(at, _)| *at)).min()
-    }
-
-    fn empty(&self) -> Self {
-        Self::new(Arc::clone(&self.configuration), self.gates.clone())
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.engine.holdings_fingerprint()
-    }
 }
 
-fn engine_time(now: Timestamp) -> Time {
+pub(crate) fn engine_time(now: Timestamp) -> Time {
     i64::try_from(now.as_nanosecond()).map_or(Time::LAST, Time::from_nanos)
+}
+
+/// A status with what a report says about the wait for quota.
+fn with_report(mut status: WorkloadStatus, reported: &WorkloadStatus) -> WorkloadStatus {
+    let kinds = [
+        WorkloadCondition::QuotaReserved,
+        WorkloadCondition::Admitted,
+        WorkloadCondition::BlockedOnPreemptionGates,
+    ];
+    let conditions = status.conditions.get_or_insert_default();
+    for reported in reported.conditions.iter().flatten() {
+        if kinds.iter().any(|kind| kind.as_str() == reported.type_) {
+            match conditions.iter_mut().find(|own| own.type_ == reported.type_) {
+                Some(own) => own.clone_from(reported),
+                None => conditions.push(reported.clone()),
+            }
+        }
+    }
+    status.resource_requests.clone_from(&reported.resource_requests);
+    status
 }
 
 /// An event as Kueue's scheduler records it: its action is its reason.

@@ -1,31 +1,21 @@
 use quintet_controller::Action;
 use quintet_controller::index::Refusal;
-use quintet_controller::object::Uid;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing::entry_at;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const ROOM: usize = 100;
 
-fn entry<K: DeserializeOwned>(object: &Value, version: u64) -> Arc<Entry<K>> {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-    let key = ObjectKey::new(text("namespace"), text("name"));
-    let mut entry = Entry::new(key, serde_json::from_value(object.clone()).unwrap());
-    entry.version = ResourceVersion(version);
-    entry.uid = Uid::from(text("uid"));
-    Arc::new(entry)
-}
-
 fn event(object: &Value, version: u64) -> SchedulerEvent {
     match object["kind"].as_str().unwrap() {
-        "ClusterQueue" => SchedulerEvent::ClusterQueue(Update::Applied(entry(object, version))),
-        "LimitRange" => SchedulerEvent::LimitRange(Update::Applied(entry(object, version))),
-        "LocalQueue" => SchedulerEvent::LocalQueue(Update::Applied(entry(object, version))),
-        "Namespace" => SchedulerEvent::Namespace(Update::Applied(entry(object, version))),
-        "ResourceFlavor" => SchedulerEvent::ResourceFlavor(Update::Applied(entry(object, version))),
-        "Workload" => SchedulerEvent::Workload(Update::Applied(entry(object, version))),
+        "ClusterQueue" => SchedulerEvent::ClusterQueue(Update::Applied(entry_at(object, version))),
+        "LimitRange" => SchedulerEvent::LimitRange(Update::Applied(entry_at(object, version))),
+        "LocalQueue" => SchedulerEvent::LocalQueue(Update::Applied(entry_at(object, version))),
+        "Namespace" => SchedulerEvent::Namespace(Update::Applied(entry_at(object, version))),
+        "ResourceFlavor" => SchedulerEvent::ResourceFlavor(Update::Applied(entry_at(object, version))),
+        "Workload" => SchedulerEvent::Workload(Update::Applied(entry_at(object, version))),
         other => panic!("{other} is not fed"),
     }
 }
@@ -69,8 +59,22 @@ fn patched(write: &Write<Decided>) -> (&str, &Value) {
     }
 }
 
+/// Decisions about Workloads; statuses of queues have tests of their own.
+fn decide(scheduler: &mut Scheduler, now: Timestamp) -> Vec<Write<Decided>> {
+    let writes = scheduler.decide(now, ROOM).into_iter();
+    writes.filter(|write| matches!(write.decision, Decided::Workload(_))).collect()
+}
+
+/// What a write decides about a Workload.
+fn decision(write: &Write<Decided>) -> &WorkloadDecision {
+    match &write.decision {
+        Decided::Workload(decision) => decision,
+        Decided::Status(of) => panic!("the status of {of:?}"),
+    }
+}
+
 fn admitted(writes: &[Write<Decided>]) -> Vec<&str> {
-    let of_admission = writes.iter().filter(|write| write.decision.effect == Effect::Admission);
+    let of_admission = writes.iter().filter(|write| decision(write).effect == Effect::Admission);
     of_admission.map(|write| patched(write).0).collect()
 }
 
@@ -90,7 +94,7 @@ fn refusal(code: u16) -> WriteOutcome {
 #[test]
 fn an_admission_is_one_write_on_the_observed_version_and_counts_at_once() {
     let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     assert_eq!(writes.len(), 2, "one per Workload");
     let (name, status) = patched(&writes[0]);
     assert_eq!((name, &status["admission"]["clusterQueue"]), ("a", &json!("cq")));
@@ -102,90 +106,90 @@ fn an_admission_is_one_write_on_the_observed_version_and_counts_at_once() {
 
     let (name, status) = patched(&writes[1]);
     assert_eq!((name, &status["conditions"][0]["reason"]), ("b", &json!("WaitingForQuota")));
-    assert!(scheduler.decide(NOW, ROOM).is_empty(), "nothing changed, nothing is written");
+    assert!(decide(&mut scheduler, NOW).is_empty(), "nothing changed, nothing is written");
 }
 
 #[test]
 fn the_written_state_replaces_what_was_assumed() {
     let a = workload("a", "3", 0);
     let mut scheduler = fed(std::slice::from_ref(&a));
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     let assumed = scheduler.fingerprint();
     scheduler.apply(event(&after(a, &writes[0]), 2), NOW);
     let written = WriteOutcome::Written { version: Some(ResourceVersion(2)) };
     scheduler.outcome(writes[0].decision.clone(), written, NOW);
     assert!(scheduler.assumed.is_empty());
     assert_eq!(scheduler.fingerprint(), assumed, "it is what was assumed");
-    assert!(scheduler.decide(NOW, ROOM).is_empty());
+    assert!(decide(&mut scheduler, NOW).is_empty());
 }
 
 #[test]
 fn an_old_state_does_not_give_assumed_quota_back() {
     let (a, b) = (workload("a", "3", 1), workload("b", "3", 0));
     let mut scheduler = fed(std::slice::from_ref(&a));
-    assert_eq!(admitted(&scheduler.decide(NOW, ROOM)), ["a"]);
+    assert_eq!(admitted(&decide(&mut scheduler, NOW)), ["a"]);
     scheduler.apply(event(&a, 1), NOW);
     scheduler.apply(event(&b, 1), NOW);
-    assert_eq!(admitted(&scheduler.decide(NOW, ROOM)), [""; 0], "the quota is taken");
+    assert_eq!(admitted(&decide(&mut scheduler, NOW)), [""; 0], "the quota is taken");
 }
 
 #[test]
 fn a_newer_state_wins_over_what_was_assumed() {
     let a = workload("a", "3", 0);
     let mut scheduler = fed(std::slice::from_ref(&a));
-    let first = scheduler.decide(NOW, ROOM);
+    let first = decide(&mut scheduler, NOW);
     let mut changed = a;
     changed["metadata"]["labels"] = json!({ "changed": "meanwhile" });
     scheduler.apply(event(&changed, 2), NOW);
     scheduler.outcome(first[0].decision.clone(), WriteOutcome::Conflict, NOW);
-    let second = scheduler.decide(NOW, ROOM);
+    let second = decide(&mut scheduler, NOW);
     assert_eq!(admitted(&second), ["a"]);
-    assert_eq!(second[0].decision.base, ResourceVersion(2));
+    assert_eq!(decision(&second[0]).base, ResourceVersion(2));
 }
 
 #[test]
 fn a_lost_write_keeps_its_quota_and_is_sent_again_as_it_was() {
     let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
-    let first = scheduler.decide(NOW, ROOM);
+    let first = decide(&mut scheduler, NOW);
     scheduler.outcome(first[0].decision.clone(), WriteOutcome::Lost, NOW);
-    let again = scheduler.decide(NOW, ROOM);
+    let again = decide(&mut scheduler, NOW);
     assert_eq!(again, [first[0].clone()], "the same write, and nothing for the other Workload");
 }
 
 #[test]
 fn a_refused_admission_gives_its_quota_to_others_and_is_tried_again_later() {
     let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     assert_eq!(admitted(&writes), ["a"]);
     scheduler.outcome(writes[0].decision.clone(), refusal(422), NOW);
     let soon = NOW + SignedDuration::from_secs(2);
-    assert_eq!(admitted(&scheduler.decide(soon, ROOM)), ["b"], "a is left out, its quota is free");
-    assert_eq!(admitted(&scheduler.decide(soon, ROOM)), [""; 0], "a is not tried again at once");
+    assert_eq!(admitted(&decide(&mut scheduler, soon)), ["b"], "a is left out, its quota is free");
+    assert_eq!(admitted(&decide(&mut scheduler, soon)), [""; 0], "a is not tried again at once");
     assert!(scheduler.next_deadline().is_some_and(|due| due <= NOW + REFUSED_FOR));
     scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "b"))), soon);
     let later = NOW + REFUSED_FOR + REFUSED_FOR;
-    assert_eq!(admitted(&scheduler.decide(later, ROOM)), ["a"]);
+    assert_eq!(admitted(&decide(&mut scheduler, later)), ["a"]);
 }
 
 #[test]
 fn the_outcome_of_an_older_write_does_not_end_a_newer_assumption() {
     let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     let report = writes[1].decision.clone();
-    assert_eq!((patched(&writes[1]).0, report.effect), ("b", Effect::Report));
+    assert_eq!((patched(&writes[1]).0, decision(&writes[1]).effect), ("b", Effect::Report));
     scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "a"))), NOW);
     let later = NOW + SignedDuration::from_secs(2);
-    assert_eq!(admitted(&scheduler.decide(later, ROOM)), ["b"]);
+    assert_eq!(admitted(&decide(&mut scheduler, later)), ["b"]);
     scheduler.outcome(report, refusal(422), later);
     scheduler.apply(event(&workload("c", "3", 0), 1), later);
-    assert_eq!(admitted(&scheduler.decide(later, ROOM)), [""; 0], "b holds the quota");
+    assert_eq!(admitted(&decide(&mut scheduler, later)), [""; 0], "b holds the quota");
 }
 
 #[test]
 fn a_refused_placement_leaves_the_reservation_as_it_was() {
     let a = workload("a", "3", 0);
     let mut scheduler = fed(std::slice::from_ref(&a));
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     scheduler.apply(event(&after(a, &writes[0]), 2), NOW);
     let holding = scheduler.fingerprint();
     scheduler.hold_back(&ObjectKey::new("ns", "a"), Effect::Admission, NOW);
@@ -195,39 +199,79 @@ fn a_refused_placement_leaves_the_reservation_as_it_was() {
 }
 
 #[test]
+fn a_report_that_others_overtake_is_written_again() {
+    let mut scheduler = fed(&[workload("a", "5", 0)]);
+    let writes = decide(&mut scheduler, NOW);
+    assert_eq!(decision(&writes[0]).effect, Effect::Report);
+    let mut changed = workload("a", "5", 0);
+    changed["status"] = json!({ "conditions": [{ "type": "PodsReady", "status": "False", "reason": "WaitForStart",
+        "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z" }] });
+    scheduler.apply(event(&changed, 2), NOW);
+    scheduler.outcome(writes[0].decision.clone(), WriteOutcome::Conflict, NOW);
+    let again = decide(&mut scheduler, NOW);
+    assert_eq!(decision(&again[0]).base, ResourceVersion(2));
+    let written = after(changed, &again[0]);
+    let types: Vec<&str> = written["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|own| own["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(types, ["PodsReady", "QuotaReserved", "Admitted"]);
+    scheduler.apply(event(&written, 3), NOW);
+    assert_eq!(decide(&mut scheduler, NOW).len(), 0, "it is written once");
+}
+
+#[test]
+fn a_workload_whose_obstacle_is_gone_says_why_it_waits_although_it_is_not_evaluated() {
+    let mut scheduler = fed(&[workload("a", "5", 0), workload("b", "5", 0)]);
+    for write in decide(&mut scheduler, NOW) {
+        let name = patched(&write).0.to_owned();
+        scheduler.apply(event(&after(workload(&name, "5", 0), &write), 2), NOW);
+    }
+    let mut activated = workload("b", "5", 0);
+    activated["status"] = json!({ "conditions": [{ "type": "QuotaReserved", "status": "False", "observedGeneration": 1,
+        "reason": "PendingEvaluation", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z" }] });
+    scheduler.apply(event(&activated, 3), NOW);
+    let writes = decide(&mut scheduler, NOW);
+    let of_b = writes.iter().find(|write| patched(write).0 == "b").expect("a report");
+    assert_eq!(patched(of_b).1["conditions"][0]["reason"], "ExceedsMaxQuota");
+}
+
+#[test]
 fn a_workload_that_is_gone_gives_its_quota_back() {
     let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     scheduler.outcome(writes[0].decision.clone(), refusal(NOT_FOUND), NOW);
     scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "a"))), NOW);
     let later = NOW + SignedDuration::from_secs(2);
-    assert_eq!(admitted(&scheduler.decide(later, ROOM)), ["b"]);
+    assert_eq!(admitted(&decide(&mut scheduler, later)), ["b"]);
 }
 
 #[test]
 fn a_preemption_evicts_first_and_reports_both_sides() {
     let low = workload("low", "3", 0);
     let mut scheduler = fed(std::slice::from_ref(&low));
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     scheduler.apply(event(&after(low, &writes[0]), 2), NOW);
     let written = WriteOutcome::Written { version: Some(ResourceVersion(2)) };
     scheduler.outcome(writes[0].decision.clone(), written, NOW);
 
     scheduler.apply(event(&workload("high", "3", 10), 1), NOW);
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     let effects: Vec<(&str, Effect)> =
-        writes.iter().map(|write| (patched(write).0, write.decision.effect)).collect();
+        writes.iter().map(|write| (patched(write).0, decision(write).effect)).collect();
     assert_eq!(effects, [("low", Effect::Preemption), ("high", Effect::Report)]);
     let reasons = |write: &Write<Decided>| -> Vec<String> {
         write.events.iter().map(|event| event.reason.clone()).collect()
     };
     assert!(reasons(&writes[0]).contains(&"Preempted".to_owned()), "{:?}", reasons(&writes[0]));
     assert!(reasons(&writes[1]).contains(&"PreemptedWorkload".to_owned()), "{:?}", reasons(&writes[1]));
-    assert!(scheduler.decide(NOW, ROOM).is_empty(), "the victim is evicted once");
+    assert!(decide(&mut scheduler, NOW).is_empty(), "the victim is evicted once");
 
     scheduler.outcome(writes[0].decision.clone(), refusal(422), NOW);
-    assert!(scheduler.decide(NOW, ROOM).is_empty(), "a refused eviction is not repeated at once");
-    let again = scheduler.decide(NOW + REFUSED_FOR, ROOM);
+    assert!(decide(&mut scheduler, NOW).is_empty(), "a refused eviction is not repeated at once");
+    let again = decide(&mut scheduler, NOW + REFUSED_FOR);
     assert_eq!(again.iter().map(|write| patched(write).0).collect::<Vec<_>>(), ["low"]);
 }
 
@@ -240,22 +284,22 @@ fn limits_of_a_namespace_change_what_pending_workloads_request() {
         { "type": "Container", "defaultRequest": { "cpu": "9" } }] } });
     scheduler.apply(event(&plain, 1), NOW);
     scheduler.apply(event(&range, 1), NOW);
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     assert_eq!(admitted(&writes), [""; 0]);
     assert_eq!(patched(&writes[0]).1["conditions"][0]["reason"], "ExceedsMaxQuota");
     scheduler.apply(SchedulerEvent::LimitRange(Update::Deleted(ObjectKey::new("ns", "l"))), NOW);
     let later = NOW + SignedDuration::from_secs(2);
-    assert_eq!(admitted(&scheduler.decide(later, ROOM)), ["a"]);
+    assert_eq!(admitted(&decide(&mut scheduler, later)), ["a"]);
 }
 
 #[test]
 fn another_incarnation_starts_anew() {
     let mut scheduler = fed(&[workload("a", "3", 0)]);
-    scheduler.decide(NOW, ROOM);
+    decide(&mut scheduler, NOW);
     let mut other = workload("a", "2", 0);
     other["metadata"]["uid"] = "another".into();
     scheduler.apply(event(&other, 7), NOW);
-    let writes = scheduler.decide(NOW, ROOM);
+    let writes = decide(&mut scheduler, NOW);
     assert_eq!(admitted(&writes), ["a"]);
     let Action::Patch { patch, .. } = &writes[0].action else { panic!() };
     assert_eq!(patch["metadata"], json!({ "uid": "another", "resourceVersion": "7" }));
@@ -266,14 +310,14 @@ fn decisions_stop_where_the_writer_has_no_room_and_go_on_later() {
     let workloads: Vec<Value> = (0..8).map(|number| workload(&format!("w{number}"), "500m", 0)).collect();
     let mut scheduler = fed(&workloads);
     assert_eq!(scheduler.decide(NOW, 3).len(), 3);
-    assert_eq!(scheduler.decide(NOW, ROOM).len(), 5);
+    assert_eq!(decide(&mut scheduler, NOW).len(), 5);
 }
 
 #[test]
 fn a_rebuilt_index_is_the_same_whatever_the_order() {
     let mut objects = vec![workload("a", "3", 0), workload("b", "3", 0)];
     let mut scheduler = fed(&objects);
-    for write in scheduler.decide(NOW, ROOM) {
+    for write in decide(&mut scheduler, NOW) {
         let object =
             objects.iter_mut().find(|object| object["metadata"]["name"] == patched(&write).0).unwrap();
         *object = after(object.clone(), &write);
@@ -289,4 +333,53 @@ fn a_rebuilt_index_is_the_same_whatever_the_order() {
         without.apply(event(object, 2), NOW);
     }
     assert_ne!(without.fingerprint(), scheduler.fingerprint());
+}
+
+/// A Workload of an elastic job with this many pods of one CPU.
+fn slice(name: &str, count: i32, replaces: Option<&str>) -> Value {
+    let mut slice = workload(name, "1", 0);
+    slice["metadata"]["annotations"] = json!({ "kueue.x-k8s.io/elastic-job": "true" });
+    if let Some(replaced) = replaces {
+        slice["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"] =
+            format!("ns/{replaced}").into();
+    }
+    slice["spec"]["podSets"][0]["count"] = count.into();
+    slice
+}
+
+/// A scheduler with an admitted slice, and that.
+fn with_admitted(slice: &Value) -> (Scheduler, Value) {
+    let mut scheduler = fed(std::slice::from_ref(slice));
+    let writes = decide(&mut scheduler, NOW);
+    let held = after(slice.clone(), &writes[0]);
+    scheduler.apply(event(&held, 2), NOW);
+    (scheduler, held)
+}
+
+#[test]
+fn a_slice_ends_after_the_admission_of_the_one_that_replaces_it_is_written() {
+    let (mut scheduler, _) = with_admitted(&slice("first", 3, None));
+    let second = slice("second", 4, Some("first"));
+    scheduler.apply(event(&second, 1), NOW);
+    let writes = decide(&mut scheduler, NOW);
+    assert_eq!(writes.iter().map(|write| patched(write).0).collect::<Vec<_>>(), ["second"]);
+    assert!(decide(&mut scheduler, NOW).is_empty(), "it is on its way");
+    scheduler.apply(event(&after(second, &writes[0]), 2), NOW);
+    let writes = decide(&mut scheduler, NOW);
+    let (name, status) = patched(&writes[0]);
+    let finished = status["conditions"].as_array().unwrap().last().unwrap();
+    assert_eq!((name, &finished["reason"]), ("first", &json!("WorkloadSliceReplaced")));
+    assert_eq!(writes.len(), 1);
+    assert!(decide(&mut scheduler, NOW).is_empty(), "once");
+}
+
+#[test]
+fn others_are_tried_when_a_slice_shrinks() {
+    let (mut scheduler, mut held) = with_admitted(&slice("first", 3, None));
+    scheduler.apply(event(&workload("other", "2", 0), 1), NOW);
+    assert_eq!(admitted(&decide(&mut scheduler, NOW)), [""; 0]);
+    held["spec"]["podSets"][0]["count"] = json!(2);
+    scheduler.apply(event(&held, 3), NOW);
+    let later = NOW + SignedDuration::from_secs(2);
+    assert_eq!(admitted(&decide(&mut scheduler, later)), ["other"]);
 }

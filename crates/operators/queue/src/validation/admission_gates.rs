@@ -14,8 +14,7 @@ const MAX_GATE: usize = 63;
 const PATH_CHARACTERS: &str = "/-._~%!$&'()*+,;=:";
 
 /// Whether the gates of an object are well-formed.
-pub(super) fn validate(metadata: &ObjectMeta, errors: &mut Errors) {
-    let value = value(metadata);
+pub(crate) fn validate(value: &str, errors: &mut Errors) {
     let mut known = BTreeSet::new();
     for gate in parse(value) {
         if gate.is_empty() {
@@ -29,8 +28,7 @@ pub(super) fn validate(metadata: &ObjectMeta, errors: &mut Errors) {
 }
 
 /// Whether the gates may be changed like this: they are set at creation, and later only removed.
-pub(super) fn validate_update(metadata: &ObjectMeta, old: &ObjectMeta, errors: &mut Errors) {
-    let (new_value, old_value) = (value(metadata), value(old));
+pub(crate) fn validate_update(new_value: &str, old_value: &str, errors: &mut Errors) {
     if old_value.is_empty() && !new_value.is_empty() {
         errors.forbidden(PATH, "cannot add admission gate after creation");
     }
@@ -40,7 +38,8 @@ pub(super) fn validate_update(metadata: &ObjectMeta, old: &ObjectMeta, errors: &
     }
 }
 
-fn value(metadata: &ObjectMeta) -> &str {
+/// The gates of an object, as they are written.
+pub(crate) fn value(metadata: &ObjectMeta) -> &str {
     metadata
         .annotations
         .as_ref()

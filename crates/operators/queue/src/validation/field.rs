@@ -12,38 +12,43 @@ pub struct Errors(Vec<String>);
 
 impl Errors {
     /// A value that the field cannot have.
-    pub(super) fn invalid(&mut self, path: impl Display, value: impl Serialize, detail: impl Display) {
+    pub(crate) fn invalid(&mut self, path: impl Display, value: impl Serialize, detail: impl Display) {
         self.0.push(format!("{path}: Invalid value: {}: {detail}", shown(value)));
     }
 
+    /// A field whose value is no help in seeing what is wrong.
+    pub(crate) fn invalid_field(&mut self, path: impl Display, detail: impl Display) {
+        self.0.push(format!("{path}: Invalid value: {detail}"));
+    }
+
     /// A value that another element has.
-    pub(super) fn duplicate(&mut self, path: impl Display, value: impl Serialize) {
+    pub(crate) fn duplicate(&mut self, path: impl Display, value: impl Serialize) {
         self.0.push(format!("{path}: Duplicate value: {}", shown(value)));
     }
 
     /// As [`Errors::duplicate`], with what must be unique.
-    pub(super) fn duplicate_with(&mut self, path: impl Display, value: impl Serialize, detail: impl Display) {
+    pub(crate) fn duplicate_with(&mut self, path: impl Display, value: impl Serialize, detail: impl Display) {
         self.0.push(format!("{path}: Duplicate value: {}: {detail}", shown(value)));
     }
 
     /// A field that must be set.
-    pub(super) fn required(&mut self, path: impl Display, detail: &str) {
+    pub(crate) fn required(&mut self, path: impl Display, detail: &str) {
         let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
         self.0.push(format!("{path}: Required value{detail}"));
     }
 
     /// A field that must not be set, or not be changed.
-    pub(super) fn forbidden(&mut self, path: impl Display, detail: impl Display) {
+    pub(crate) fn forbidden(&mut self, path: impl Display, detail: impl Display) {
         self.0.push(format!("{path}: Forbidden: {detail}"));
     }
 
     /// A reference to something that does not exist.
-    pub(super) fn not_found(&mut self, path: impl Display, value: &str) {
+    pub(crate) fn not_found(&mut self, path: impl Display, value: &str) {
         self.0.push(format!("{path}: Not found: {}", shown(value)));
     }
 
     /// A value that is none of those supported.
-    pub(super) fn unsupported<'v>(
+    pub(crate) fn unsupported<'v>(
         &mut self,
         path: impl Display,
         value: &str,
@@ -57,20 +62,35 @@ impl Errors {
         self.0.push(format!("{path}: Unsupported value: {}{detail}", shown(value)));
     }
 
+    /// A list with too many items.
+    pub(crate) fn too_many(&mut self, path: impl Display, count: usize, max: usize) {
+        self.0.push(format!("{path}: Too many: {count}: must have at most {max} items"));
+    }
+
+    /// Adds other errors, each followed by a hint.
+    pub(crate) fn add(&mut self, others: Self, hint: &str) {
+        self.0.extend(others.0.into_iter().map(|error| error + hint));
+    }
+
+    /// Sorts the errors by field.
+    pub(crate) fn sort_by_field(&mut self) {
+        self.0.sort_by_key(|error| error.split(": ").next().unwrap_or_default().to_owned());
+    }
+
     /// A text with too many bytes.
-    pub(super) fn too_long(&mut self, path: impl Display, max: usize) {
+    pub(crate) fn too_long(&mut self, path: impl Display, max: usize) {
         self.0.push(format!("{path}: Too long: may not be more than {max} bytes"));
     }
 
     /// One error for every problem of a value.
-    pub(super) fn each(&mut self, path: &str, value: &str, problems: Vec<String>) {
+    pub(crate) fn each(&mut self, path: &str, value: &str, problems: Vec<String>) {
         for problem in problems {
             self.invalid(path, value, problem);
         }
     }
 
     /// An error unless the new value equals the old one.
-    pub(super) fn immutable<T: Serialize>(&mut self, path: impl Display, new: &T, old: &T) {
+    pub(crate) fn immutable<T: Serialize>(&mut self, path: impl Display, new: &T, old: &T) {
         if !is_same(new, old) {
             self.invalid(path, new, "field is immutable");
         }

@@ -17,14 +17,14 @@ const REASON: &str = "a condition reason must start with alphabetic character, o
 
 type Texts = BTreeMap<String, String>;
 
-pub(super) fn labels(labels: Option<&Texts>, path: &str, errors: &mut Errors) {
+pub(crate) fn labels(labels: Option<&Texts>, path: &str, errors: &mut Errors) {
     for (key, value) in labels.into_iter().flatten() {
         errors.each(path, key, problems::qualified_name(key));
         errors.each(path, value, problems::label_value(value));
     }
 }
 
-pub(super) fn annotations(annotations: Option<&Texts>, path: &str, errors: &mut Errors) {
+pub(crate) fn annotations(annotations: Option<&Texts>, path: &str, errors: &mut Errors) {
     for key in annotations.into_iter().flatten().map(|(key, _)| key) {
         errors.each(path, key, problems::qualified_name(&key.to_lowercase()));
     }
@@ -34,7 +34,7 @@ pub(super) fn annotations(annotations: Option<&Texts>, path: &str, errors: &mut 
     }
 }
 
-pub(super) fn label_selector(selector: Option<&LabelSelector>, path: &str, errors: &mut Errors) {
+pub(crate) fn label_selector(selector: Option<&LabelSelector>, path: &str, errors: &mut Errors) {
     let Some(selector) = selector else { return };
     labels(selector.match_labels.as_ref(), &format!("{path}.matchLabels"), errors);
     for (index, requirement) in selector.match_expressions.iter().flatten().enumerate() {
@@ -62,7 +62,7 @@ fn label_requirement(requirement: &LabelSelectorRequirement, path: &str, errors:
     }
 }
 
-pub(super) fn tolerations(tolerations: Option<&Vec<Toleration>>, path: &str, errors: &mut Errors) {
+pub(crate) fn tolerations(tolerations: Option<&Vec<Toleration>>, path: &str, errors: &mut Errors) {
     for (index, toleration) in tolerations.into_iter().flatten().enumerate() {
         if let Some(key) = toleration.key.as_deref().filter(|key| !key.is_empty()) {
             errors.each(&format!("{path}[{index}].key"), key, problems::qualified_name(key));
@@ -70,7 +70,7 @@ pub(super) fn tolerations(tolerations: Option<&Vec<Toleration>>, path: &str, err
     }
 }
 
-pub(super) fn conditions(conditions: Option<&Vec<Condition>>, path: &str, errors: &mut Errors) {
+pub(crate) fn conditions(conditions: Option<&Vec<Condition>>, path: &str, errors: &mut Errors) {
     let mut known = BTreeSet::new();
     for (index, condition) in conditions.into_iter().flatten().enumerate() {
         let path = format!("{path}[{index}]");

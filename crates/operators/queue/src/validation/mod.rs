@@ -3,7 +3,7 @@
 //! Verdicts and messages are those of Kueue's `pkg/webhooks`. Maps are walked in the order of their keys, where Go takes
 //! any order.
 
-mod admission_gates;
+pub(crate) mod admission_gates;
 mod field;
 mod metadata;
 mod quota;

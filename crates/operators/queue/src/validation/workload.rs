@@ -19,7 +19,7 @@ const POD_SETS: &str = "spec.podSets";
 const CHECKS: &str = "status.admissionChecks";
 /// What a pod set is called that has no name.
 const DEFAULT_POD_SET: &str = "main";
-/// Kueue counts pods under this name; nobody may request it.
+/// Kueue counts pods under this name; requests for it are rejected.
 const RESERVED_RESOURCE: &str = "pods";
 
 /// Whether a new Workload is valid.
@@ -43,7 +43,8 @@ pub fn validate_update(workload: &Workload, old: &Workload, gates: &Gates) -> Er
     immutable_updates_of_ready_checks(workload, old, &mut errors);
     admission::cluster_name_update(workload, old, gates, &mut errors);
     if gates.scheduling.admission_gated_by {
-        admission_gates::validate_update(&workload.metadata, &old.metadata, &mut errors);
+        let [new, old] = [workload, old].map(|workload| admission_gates::value(&workload.metadata));
+        admission_gates::validate_update(new, old, &mut errors);
     }
     errors
 }
@@ -71,7 +72,7 @@ fn validate(workload: &Workload, old: Option<&Workload>, gates: &Gates, errors: 
         validate_updates(check, sets, &format!("{CHECKS}[{index}].podSetUpdates"), errors);
     }
     if gates.scheduling.admission_gated_by {
-        admission_gates::validate(&workload.metadata, errors);
+        admission_gates::validate(admission_gates::value(&workload.metadata), errors);
     }
     if gates.scheduling.priority_boost {
         validate_priority_boost(workload, errors);

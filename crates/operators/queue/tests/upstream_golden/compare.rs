@@ -1,9 +1,8 @@
 //! Comparison of objects and messages by meaning.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Lists and maps whose emptiness has a meaning of its own.
-const MEANINGFUL_WHEN_EMPTY: [&str; 1] = ["namespaceSelector"];
+use crate::canonical::compact;
 
 /// How an object differs from the recorded one. Go writes empty fields and zero counters that others leave out.
 pub(crate) fn objects(got: &Value, want: &Value) -> Option<String> {
@@ -29,27 +28,6 @@ fn normal(value: &Value) -> Value {
         }
     }
     value
-}
-
-/// Without nulls and empty lists and maps.
-fn compact(value: &Value) -> Value {
-    let is_empty = |value: &Value| match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        _ => false,
-    };
-    match value {
-        Value::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| (key.clone(), compact(value)));
-            let kept = |(key, value): &(String, Value)| {
-                MEANINGFUL_WHEN_EMPTY.contains(&key.as_str()) || !is_empty(value)
-            };
-            Value::Object(fields.filter(kept).collect::<Map<_, _>>())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(compact).collect()),
-        other => other.clone(),
-    }
 }
 
 /// How a message differs from the recorded one. JSON inside of it is compared by content: Go writes fields in the order

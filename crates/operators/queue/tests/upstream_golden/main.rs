@@ -1,4 +1,4 @@
-//! Compares decisions with recordings of Kueue: webhook decisions about its own kinds, and conversions.
+//! Compares decisions with recordings of Kueue: webhook decisions, conversions, and lifecycles on the embedded API.
 //!
 //! The directory comes from `QUINTET_GOLDEN`; every `*.yaml` in it is a case. Prints a line per difference, then the totals.
 //! Cases of parts that do not exist yet are counted as unsupported.
@@ -12,7 +12,15 @@
 )]
 
 mod admission;
+#[path = "../bed/mod.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod bed;
+mod canonical;
 mod compare;
+mod job_webhooks;
+mod lifecycle;
+mod startup;
+mod visibility;
 
 use std::path::Path;
 
@@ -21,6 +29,56 @@ use serde_json::Value;
 
 /// Where Quintet decides otherwise on purpose.
 const DELIBERATE: &[(&str, &str)] = &[
+    ("job-zero-parallelism", "the Job controller of the test does not complete a suspended Job of no pods"),
+    ("jobset", "the recorded state lasts for less than the steps of the comparison"),
+    ("localqueue-hold", "the count of pending Workloads follows at once when a LocalQueue is stopped"),
+    (
+        "manage-all-unselected-namespace",
+        "the namespace of the recording has a label that the recording does not show",
+    ),
+    (
+        "pod-group-deleted-while-pending",
+        "a Workload that waits for replacement pods is not queued, and not counted",
+    ),
+    ("podsready-recovery-timeout", "the recorded state lasts for less than the steps of the comparison"),
+    (
+        "preemption-next-flavor",
+        "whether pods of a preempted Job recover or start again is a matter of chance",
+    ),
+    (
+        "sched-fungibility-preempt-first",
+        "whether pods of a preempted Job recover or start again is a matter of chance",
+    ),
+    (
+        "sched-priority-order-in-cohort",
+        "whether pods are ready when a step is recorded is a matter of chance",
+    ),
+    (
+        "sched-reclaim-newest-first",
+        "in how many steps victims are preempted depends on when the others have stopped",
+    ),
+    (
+        "sched-strict-fifo-blocks-cohort",
+        "whether pods are ready when a step is recorded is a matter of chance",
+    ),
+    (
+        "sched-within-lowest-priority-first",
+        "in how many steps victims are preempted depends on when the others have stopped",
+    ),
+    ("tas-node-tainted", "the recorded cluster had no first node"),
+    ("webhook-manage-all-job-owner-missing", "denials have the code 403"),
+    ("webhook-manage-all-job-unselected", "Jobs in namespaces that are not managed are left alone"),
+    ("fair-sharing-preemption", "which of several equal Workloads is preempted depends on their uids"),
+    ("job-max-exec-time", "DeactivationTarget is removed after the deactivation, and not set again"),
+    ("startup-tls-bad-version", "tls is accepted and not used: TLS 1.3 and 1.2 are served as rustls does"),
+    ("gates-pending-reasons", "the random end of a pod's name is part of its prefix"),
+    ("job-long-name", "the random end of a pod's name is part of its prefix"),
+    ("check-rejected", "a Workload that was deactivated by Kueue is queued again when it is activated"),
+    ("clusterqueue-deleted-in-use", "which of two reasons a waiting Workload has is a matter of chance"),
+    (
+        "clusterqueue-holdanddrain",
+        "whether a waiting Workload says that its queue is inactive is a matter of chance",
+    ),
     ("conversion-cohort-up-parent", "an unknown field passes through; the API server has pruned it before"),
     (
         "conversion-multikueuecluster-down-empty",
@@ -41,7 +99,7 @@ enum Outcome {
     Equal,
     Deliberate(&'static str),
     Differs(String),
-    Unsupported,
+    Unsupported(String),
 }
 
 impl Outcome {
@@ -50,8 +108,16 @@ impl Outcome {
     }
 }
 
-#[tokio::test]
-async fn decisions_and_conversions_equal_those_of_upstream() {
+#[test]
+fn decisions_conversions_and_lifecycles_equal_those_of_upstream() {
+    quintet_golden::simulate(async {
+        compare_all().await;
+        Ok(())
+    })
+    .unwrap();
+}
+
+async fn compare_all() {
     let Some(directory) = std::env::var_os("QUINTET_GOLDEN") else {
         println!("golden: QUINTET_GOLDEN is not set, nothing to compare");
         return;
@@ -63,6 +129,10 @@ async fn decisions_and_conversions_equal_those_of_upstream() {
         .collect();
     files.sort();
     let [mut equal, mut deliberate, mut differ, mut unsupported] = [0; 4];
+    let template = bed::kueue_template().await;
+    // One case, or those whose names begin alike.
+    let only = std::env::var("QUINTET_GOLDEN_CASE").unwrap_or_default();
+    files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&only)));
     for file in files {
         // `n` is a text, as in YAML 1.2, which the recordings are written in.
         let text = std::fs::read_to_string(&file).expect("a case can be read");
@@ -70,7 +140,7 @@ async fn decisions_and_conversions_equal_those_of_upstream() {
             serde_saphyr::from_str_with_options(&text, serde_saphyr::options! { strict_booleans: true })
                 .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let name = case["case"].as_str().expect("a case has a name").to_owned();
-        let outcome = match run(&case).await {
+        let outcome = match run(&case, &template).await {
             Outcome::Differs(how) => match DELIBERATE.iter().find(|(known, _)| *known == name) {
                 Some((_, why)) => Outcome::Deliberate(why),
                 None => Outcome::Differs(how),
@@ -79,7 +149,10 @@ async fn decisions_and_conversions_equal_those_of_upstream() {
         };
         match outcome {
             Outcome::Equal => equal += 1,
-            Outcome::Unsupported => unsupported += 1,
+            Outcome::Unsupported(what) => {
+                unsupported += 1;
+                println!("{name}: unsupported: {what}");
+            }
             Outcome::Deliberate(why) => {
                 deliberate += 1;
                 println!("{name}: deliberate: {why}");
@@ -94,15 +167,32 @@ async fn decisions_and_conversions_equal_those_of_upstream() {
     assert_eq!(differ, 0);
 }
 
-async fn run(case: &Value) -> Outcome {
+async fn run(case: &Value, template: &quintet_golden::Api) -> Outcome {
+    if case["steps"].is_array() {
+        return match lifecycle::compare(case, template).await {
+            Ok(found) if found.is_empty() => Outcome::Equal,
+            Ok(found) => Outcome::Differs(format!("\n    {}", found.join("\n    "))),
+            Err(missing) => Outcome::Unsupported(missing),
+        };
+    }
     if case["conversion"].is_object() {
         return conversion(&case["conversion"]);
+    }
+    if !case["startup"]["arguments"].is_null() {
+        return Outcome::Unsupported("arguments of the command line".to_owned());
+    }
+    if case["startup"].is_object() {
+        return Outcome::of(startup::compare(&case["startup"]));
     }
     let input = &case["webhook"]["input"];
     let is_own_kind =
         input["apiVersion"].as_str().is_some_and(|version| version.starts_with("kueue.x-k8s.io/"));
     if !is_own_kind {
-        return Outcome::Unsupported;
+        return match job_webhooks::compare(case, template).await {
+            Ok(found) if found.is_empty() => Outcome::Equal,
+            Ok(found) => Outcome::Differs(found.join("; ")),
+            Err(missing) => Outcome::Unsupported(missing),
+        };
     }
     let gates = serde_json::from_value(case["environment"]["feature gates"].clone()).unwrap_or_default();
     Outcome::of(admission::compare(&case["webhook"], &gates).await)

@@ -1,0 +1,55 @@
+//! Slices of elastic jobs that others have replaced. They end once the admission of those is observed: pods of a job are
+//! let through by the slice that has quota, so at no time may none have it.
+
+use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::events::WorkloadEvent;
+use quintet_api::kueue::reasons::FinishedReason;
+use quintet_controller::index::Write;
+use quintet_controller::{Event, ObjectKey, StatusPatch};
+use quintet_queue_engine::status;
+use quintet_queue_engine::time::Time;
+
+use super::{Assumed, Decided, Effect, Scheduler};
+
+/// A slice that ends when another is admitted.
+pub(super) struct Replaced {
+    /// The other.
+    pub(super) by: ObjectKey,
+    pub(super) slice: ObjectKey,
+    pub(super) message: String,
+}
+
+impl Scheduler {
+    /// Ends slices whose time has come. If an admission was taken back, its slice goes on.
+    pub(super) fn finish_replaced(&mut self, now: Time, writes: &mut Vec<Write<Decided>>) {
+        for replaced in std::mem::take(&mut self.replaced) {
+            let other = self.workloads.get(&replaced.by);
+            let is_admitted = other.is_some_and(|entry| entry.object.has_quota_reservation());
+            let is_written = |key: &ObjectKey| self.assumed.contains(key);
+            if is_admitted && !is_written(&replaced.slice) {
+                writes.extend(self.finish(replaced, now));
+            } else if is_admitted || is_written(&replaced.by) {
+                self.replaced.push(replaced);
+            }
+        }
+    }
+
+    fn finish(&mut self, replaced: Replaced, now: Time) -> Option<Write<Decided>> {
+        let Replaced { slice, message, .. } = replaced;
+        let entry = self.workloads.get(&slice).filter(|entry| !entry.object.is_finished())?;
+        let mut object = entry.object.clone();
+        let reason = FinishedReason::WorkloadSliceReplaced.as_str();
+        status::set_condition(&mut object, WorkloadCondition::Finished, true, reason, &message, now);
+        let patch = StatusPatch::between(entry, &entry.object.status, &object.status)?;
+        let event = WorkloadEvent::WorkloadSliceReplaced.as_str();
+        let events = vec![Event::normal(event, event, message)];
+        let version = entry.version;
+        self.written += 1;
+        let (status, number) = (object.status, self.written);
+        let assumed = Assumed { patch, status, events, number, effect: Effect::Report };
+        let write = assumed.write(&slice, version);
+        self.assumed.assume(slice, version, assumed);
+        Some(write)
+    }
+}

@@ -1,0 +1,71 @@
+//! The watches of the scheduler.
+
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use quintet_api::kueue::v1beta2::{
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload,
+};
+use quintet_controller::cache::{Cache, Caches, WatchSpec};
+use quintet_controller::clock::Clock;
+use quintet_controller::index::{IndexHandle, IndexSettings, IndexSetup};
+use quintet_controller::{Error, Runtime};
+
+use super::{Scheduler, SchedulerEvent};
+use crate::watches;
+
+/// Everything that scheduling decisions depend on.
+pub struct SchedulerCaches {
+    admission_checks: Cache<AdmissionCheck>,
+    cluster_queues: Cache<ClusterQueue>,
+    cohorts: Cache<Cohort>,
+    limit_ranges: Cache<LimitRange>,
+    local_queues: Cache<LocalQueue>,
+    namespaces: Cache<Namespace>,
+    nodes: Cache<Node>,
+    resource_flavors: Cache<ResourceFlavor>,
+    runtime_classes: Cache<RuntimeClass>,
+    topologies: Cache<Topology>,
+    workloads: Cache<Workload>,
+}
+
+impl SchedulerCaches {
+    /// Watches all kinds. Those that other controllers watch, too, are shared with them.
+    pub fn watch(caches: &Caches) -> Result<Self, Error> {
+        Ok(Self {
+            admission_checks: caches.watch(WatchSpec::typed())?,
+            cluster_queues: caches.watch(watches::cluster_queues())?,
+            cohorts: caches.watch(WatchSpec::typed())?,
+            limit_ranges: caches.watch(WatchSpec::typed())?,
+            local_queues: caches.watch(watches::local_queues())?,
+            namespaces: caches.watch(WatchSpec::typed())?,
+            nodes: caches.watch(WatchSpec::typed())?,
+            resource_flavors: caches.watch(watches::resource_flavors())?,
+            runtime_classes: caches.watch(WatchSpec::typed())?,
+            topologies: caches.watch(WatchSpec::typed())?,
+            workloads: caches.watch(watches::workloads())?,
+        })
+    }
+}
+
+/// Adds the scheduler to a runtime.
+pub fn start(
+    runtime: &Runtime,
+    clock: &Clock,
+    scheduler: Scheduler,
+    caches: &SchedulerCaches,
+) -> IndexHandle<Scheduler> {
+    // What Workloads refer to comes before them, so that the first decisions are not made without it.
+    IndexSetup::new(runtime, clock, IndexSettings::default(), scheduler)
+        .feed(&caches.namespaces, SchedulerEvent::Namespace)
+        .feed(&caches.limit_ranges, SchedulerEvent::LimitRange)
+        .feed(&caches.runtime_classes, SchedulerEvent::RuntimeClass)
+        .feed(&caches.nodes, SchedulerEvent::Node)
+        .feed(&caches.topologies, SchedulerEvent::Topology)
+        .feed(&caches.resource_flavors, SchedulerEvent::ResourceFlavor)
+        .feed(&caches.admission_checks, SchedulerEvent::AdmissionCheck)
+        .feed(&caches.cohorts, SchedulerEvent::Cohort)
+        .feed(&caches.cluster_queues, SchedulerEvent::ClusterQueue)
+        .feed(&caches.local_queues, SchedulerEvent::LocalQueue)
+        .feed(&caches.workloads, SchedulerEvent::Workload)
+        .start()
+}
