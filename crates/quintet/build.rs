@@ -1,4 +1,4 @@
-//! Tells the program which commit it is built from.
+//! Records in the program which commit it is built from.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,8 @@
 //! Reaching a cluster.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -33,10 +34,26 @@ pub(crate) struct Cluster {
 }
 
 impl ClusterArguments {
+    /// The cluster of a kubeconfig.
+    pub(crate) fn of(kubeconfig: &Path) -> Self {
+        Self { kubeconfig: Some(kubeconfig.to_owned()), context: None }
+    }
+
+    /// Whether the user names no cluster.
+    pub(crate) fn is_default(&self) -> bool {
+        self.kubeconfig.is_none() && self.context.is_none() && std::env::var_os("KUBECONFIG").is_none()
+    }
+
+    /// How to connect.
+    pub(crate) async fn configure(self) -> anyhow::Result<Config> {
+        let source = self.source();
+        self.config().await.with_context(|| format!("cannot use {source}"))
+    }
+
     /// Connects, and makes sure that the API server answers.
     pub(crate) async fn connect(self) -> anyhow::Result<Cluster> {
         let source = self.source();
-        let config = self.config().await.with_context(|| format!("cannot use {source}"))?;
+        let config = self.configure().await?;
         let (address, namespace) = (config.cluster_url.to_string(), config.default_namespace.clone());
         let client =
             quintet_controller::api::connect(config).with_context(|| format!("cannot use {source}"))?;
@@ -76,8 +93,19 @@ pub(crate) fn is_in_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
+static BEFORE_THREADS: OnceLock<fn()> = OnceLock::new();
+
+/// Calls `start` before the first thread is started.
+pub(crate) fn before_threads(start: fn()) {
+    // The first one counts: a process runs one command.
+    let _ = BEFORE_THREADS.set(start);
+}
+
 /// Runs an asynchronous command to its end.
 pub(crate) fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
+    if let Some(start) = BEFORE_THREADS.get() {
+        start();
+    }
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     // Fails only if one is installed already, which is as good.
     let _ = provider.install_default();

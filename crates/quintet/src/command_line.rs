@@ -8,8 +8,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::{
-    completion, components, crds, explain, manifests, operator, output, simulate, simulate_nodes, submitter,
-    up, version,
+    api_proxy, catalog_server, collector, completion, components, crds, down, explain, history_server,
+    kubeconfig, logs, manifests, operator, output, queue, registry_server, simulate, simulate_nodes, status,
+    submitter, up, version,
 };
 
 /// Ray, queues, AppWrappers, model registries and MLflow on Kubernetes, in one program.
@@ -23,12 +24,16 @@ use crate::{
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "Start here:
-  quintet up                               serve a Kubernetes API on this machine
+  quintet up                               run the platform on this machine
+  quintet status                           what runs, and what is unwell
+  quintet logs rayjob/NAME -f              the output of its pods
+  quintet down                             stop everything that 'up' has started
   quintet crds --apply                     install the CRDs on a cluster
   quintet manifests | kubectl apply --server-side --field-manager quintet -f -
                                            install the operator
   quintet operator --kubeconfig FILE       run it from here instead
   quintet explain rayjob/NAME              why does this job not run?
+  quintet queue pending -A                 what waits for quota, until when, and why
   quintet simulate FILE                    try queues and quotas without a cluster
   quintet simulate-nodes --count 100       add nodes that take pods without running them
 
@@ -42,15 +47,25 @@ pub(crate) struct CommandLine {
 // Each command is explained at its arguments.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    Up(up::Arguments),
+    Up(Box<up::Arguments>),
+    Status(status::Arguments),
+    Logs(logs::Arguments),
+    Down(down::Arguments),
+    Kubeconfig(kubeconfig::Arguments),
     Crds(crds::Arguments),
     Manifests(manifests::Arguments),
     Operator(Box<operator::Arguments>),
     Explain(Box<explain::Arguments>),
+    Queue(Box<queue::Arguments>),
     Components(components::Arguments),
     Simulate(simulate::Arguments),
     SimulateNodes(simulate_nodes::Arguments),
     Submitter(submitter::Arguments),
+    ApiProxy(Box<api_proxy::Arguments>),
+    RegistryServer(registry_server::Arguments),
+    CatalogServer(catalog_server::Arguments),
+    HistoryServer(Box<history_server::Arguments>),
+    Collector(Box<collector::Arguments>),
     Version(version::Arguments),
     Completion(completion::Arguments),
 }

@@ -46,6 +46,7 @@ fn details(component: &Component) -> Value {
         "kinds": kinds(component),
         "crds": crds.iter().filter_map(quintet_api::crd::Definition::name).collect::<Vec<_>>(),
         "featureGates": component.config.gates,
+        "controllers": component.config.controllers,
         "environment": component.environment,
         "configurationFormats": component.config.formats.iter().map(|format| format.description).collect::<Vec<_>>(),
     })

@@ -7,5 +7,10 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    quintet::run(quintet::components())
+    quintet::run(quintet::components(), start_allocator_thread)
+}
+
+/// Without its thread the allocator returns memory later; that is no reason not to start.
+fn start_allocator_thread() {
+    let _ = tikv_jemalloc_ctl::background_thread::write(true);
 }

@@ -27,7 +27,7 @@ use crate::{cluster, output};
 /// that manifests made for KubeRay's submitter image work unchanged.
 ///
 /// A job that was submitted before is not submitted again. Exits with 0 when the
-/// logs have ended, whatever the job's result, which the RayJob's status tells;
+/// logs have ended, whatever the job's result, which is in the RayJob's status;
 /// with 1 when the job or its logs could not be reached.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]

@@ -154,7 +154,9 @@ fn manifests_hold_all_that_an_installation_needs() {
     }
     for object in &objects {
         let namespace = &object["metadata"]["namespace"];
-        assert!(namespace.is_null() || namespace == "ml", "{object}");
+        // What aggregated API servers read of the API server is there.
+        let is_reader = object["kind"] == "RoleBinding" && namespace == "kube-system";
+        assert!(namespace.is_null() || namespace == "ml" || is_reader, "{object}");
     }
     let converted = objects.iter().find(|object| object["spec"]["conversion"].is_object()).unwrap();
     assert_eq!(converted["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["namespace"], "ml");
@@ -224,8 +226,11 @@ fn kubectl_ray_finds_the_deployment() {
     // The Services select the pods by our own name.
     let template = &deployment["spec"]["template"]["metadata"]["labels"];
     for service in of_kind(&objects, "Service") {
-        assert_eq!(service["spec"]["selector"], *template, "{service}");
+        for (name, value) in service["spec"]["selector"].as_object().unwrap() {
+            assert_eq!(template[name], *value, "{service}");
+        }
     }
+    assert_eq!(template["app.kubernetes.io/component"], "kuberay-operator", "CodeFlare's policies let it in");
 }
 
 /// The objects of an installation with these arguments, for an operator with this environment.
@@ -261,8 +266,10 @@ fn manifests_of_one_component_grant_nothing_on_the_crds_of_others() {
 
 #[test]
 fn manifests_register_webhooks_and_grant_their_publication() {
-    assert!(of_kind(&installation(&[], &[]), "ValidatingWebhookConfiguration").is_empty());
-    let objects = installation(&["--watch-namespaces", "a"], &[("ENABLE_WEBHOOKS", "true")]);
+    let ray = ["--components", "ray"];
+    assert!(of_kind(&installation(&ray, &[]), "ValidatingWebhookConfiguration").is_empty());
+    let objects =
+        installation(&[&ray[..], &["--watch-namespaces", "a"]].concat(), &[("ENABLE_WEBHOOKS", "true")]);
     let configurations = of_kind(&objects, "ValidatingWebhookConfiguration");
     let configuration = configurations[0];
     assert_eq!(configuration["metadata"]["name"], "validating-webhook-configuration");
@@ -276,6 +283,110 @@ fn manifests_register_webhooks_and_grant_their_publication() {
     assert!(rules.contains("\"validatingwebhookconfigurations\""), "{rules}");
     let container = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["env"], serde_json::json!([{ "name": "ENABLE_WEBHOOKS", "value": "true" }]));
+}
+
+#[test]
+fn manifests_register_aggregated_apis_and_grant_their_delegation() {
+    let objects = installation(&["--components", "queue", "-n", "ml"], &[]);
+    let services = of_kind(&objects, "APIService");
+    assert_eq!(services.len(), 2);
+    let spec = &services[0]["spec"];
+    assert_eq!(spec["group"], "visibility.kueue.x-k8s.io");
+    let expected = serde_json::json!({ "namespace": "ml", "name": "kueue-visibility-server", "port": 443 });
+    assert_eq!(spec["service"], expected);
+    assert!(spec["insecureSkipTLSVerify"].is_null());
+    let names: Vec<_> =
+        of_kind(&objects, "Service").iter().map(|one| one["metadata"]["name"].clone()).collect();
+    assert!(names.contains(&"kueue-visibility-server".into()), "{names:?}");
+    let bound = |kind: &str| -> Vec<serde_json::Value> {
+        of_kind(&objects, kind).iter().map(|binding| binding["roleRef"]["name"].clone()).collect()
+    };
+    assert!(bound("ClusterRoleBinding").contains(&"system:auth-delegator".into()));
+    assert!(bound("RoleBinding").contains(&"extension-apiserver-authentication-reader".into()));
+    let rules = of_kind(&objects, "ClusterRole")[0]["rules"].to_string();
+    assert!(rules.contains("v1beta2.visibility.kueue.x-k8s.io"), "the CA is published: {rules}");
+
+    let without =
+        installation(&["--components", "queue", "--feature-gates", "VisibilityOnDemand=false"], &[]);
+    assert!(of_kind(&without, "APIService").is_empty());
+    assert!(!serde_json::json!(without).to_string().contains("auth-delegator"));
+}
+
+#[test]
+fn mistakes_in_queue_commands_say_what_to_do() {
+    complains(&["queue", "pending", "-o", "xml"], 2, "invalid value 'xml'");
+    complains(&["queue", "pending", "--horizon", "soon"], 2, "write it as 30s, 90m, 12h or 7d");
+    complains(&["queue", "pending", "--horizon", "900d"], 1, "give a shorter --horizon");
+    complains(&["queue", "what-if"], 1, "there is nothing to try out; give -f FILE, --finish or --priority");
+    let job = file("job.yaml", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n");
+    complains(&["queue", "what-if", "-f", &job], 1, "a \"Job\" cannot be tried out; give ClusterQueues");
+    complains(&["queue", "what-if", "-f", "/nonexistent.yaml"], 1, "cannot read /nonexistent.yaml");
+    complains(&["queue", "what-if", "--priority", "a"], 2, "write it as NAME=1000");
+    let quota = ["queue", "create", "cq", "a", "--nominal-quota", "cpu=1"];
+    complains(&quota, 2, "write it as FLAVOR:RESOURCE=AMOUNT;RESOURCE=AMOUNT");
+    let limit = ["queue", "create", "cq", "a", "--borrowing-limit", "b:cpu=1", "--dry-run", "client"];
+    complains(&limit, 1, "--borrowing-limit: flavor b has no --nominal-quota");
+    complains(&["queue", "create", "lq", "a"], 2, "--clusterqueue");
+    complains(&["queue", "list", "wl", "--for", "train"], 2, "write it as TYPE/NAME, such as job/train");
+    complains(&["queue", "import", "-n", "a"], 2, "--queuemapping-file");
+    let rules = file("rules.yaml", "- match: {labels: {a: b}}\n");
+    let import = ["queue", "import", "-n", "a", "--queuemapping-file", &rules];
+    complains(&import, 1, "rule 1 has neither toLocalQueue nor skip");
+    let port = free_port();
+    let config = kubeconfig(port);
+    complains(&["queue", "pending", "--kubeconfig", &config], 1, "cannot reach the Kubernetes API");
+}
+
+#[test]
+fn queues_can_be_written_without_a_cluster() {
+    let arguments = [
+        "queue",
+        "create",
+        "cq",
+        "research",
+        "--cohort",
+        "company",
+        "--nominal-quota",
+        "a100:gpu=8,t4:gpu=16",
+        "--borrowing-limit",
+        "a100:gpu=4",
+        "--reclaim-within-cohort",
+        "Any",
+        "--dry-run",
+        "client",
+        "-o",
+        "json",
+    ];
+    let output = quintet(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let queue: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(queue["apiVersion"], "kueue.x-k8s.io/v1beta2");
+    let spec = &queue["spec"];
+    assert_eq!(
+        (&spec["cohortName"], &spec["namespaceSelector"]),
+        (&"company".into(), &serde_json::json!({}))
+    );
+    assert_eq!(spec["preemption"], serde_json::json!({ "reclaimWithinCohort": "Any" }));
+    assert_eq!(spec["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"], "4");
+    let said = text(
+        &quintet(&["queue", "create", "rf", "t4", "--node-labels", "gpu=t4", "--dry-run", "client"]).stdout,
+    );
+    assert_eq!(said, "resourceflavor.kueue.x-k8s.io/t4 created (dry run)\n");
+}
+
+#[test]
+fn webhooks_do_not_wait_for_themselves() {
+    let queued = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                  integrations: {frameworks: [deployment]}\n";
+    let objects =
+        installation(&["--namespace", "platform", "--config", &file("deployments.yaml", queued)], &[]);
+    let configurations = of_kind(&objects, "MutatingWebhookConfiguration");
+    let webhooks = configurations.iter().flat_map(|one| one["webhooks"].as_array().unwrap());
+    let on_deployments = webhooks.filter(|one| one["rules"].to_string().contains("\"deployments\""));
+    let excluded: Vec<_> = on_deployments
+        .map(|one| one["namespaceSelector"]["matchExpressions"][0]["values"].to_string())
+        .collect();
+    assert_eq!(excluded, ["[\"kube-system\",\"platform\"]"]);
 }
 
 #[test]
@@ -349,7 +460,8 @@ fn manifests_fit_the_process_that_is_configured() {
     let spec = &deployment(&off)["spec"];
     assert_eq!((&spec["replicas"], &spec["strategy"]["type"]), (&1.into(), &"Recreate".into()));
     let container = &spec["template"]["spec"]["containers"][0];
-    assert_eq!(container["ports"].as_array().unwrap().len(), 1, "only that of the webhooks: {container}");
+    let ports: Vec<_> = container["ports"].as_array().unwrap().iter().map(|port| &port["name"]).collect();
+    assert_eq!(ports, ["webhook", "visibility"], "neither metrics nor health: {container}");
     assert!(container["livenessProbe"].is_null() && container["readinessProbe"].is_null());
     assert!(find(&off, "Service", "quintet-metrics").is_none());
     assert!(!off.iter().any(|object| object["rules"].to_string().contains("leases")));

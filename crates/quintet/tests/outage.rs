@@ -51,7 +51,9 @@ impl Cluster {
 
     fn resume(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quintet"));
-        command.args(["up", "--port", &self.port.to_string(), "--data-dir"]).arg(&self.directory);
+        command
+            .args(["up", "--no-operator", "--no-node", "--port", &self.port.to_string(), "--data-dir"])
+            .arg(&self.directory);
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();

@@ -17,7 +17,7 @@ impl Drop for Up {
 
 fn command(data_dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quintet"));
-    command.args(["up", "--port", "0", "--data-dir"]).arg(data_dir);
+    command.args(["up", "--no-operator", "--no-node", "--port", "0", "--data-dir"]).arg(data_dir);
     command
 }
 

@@ -8,7 +8,8 @@ mod report;
 
 use anyhow::{Context as _, Error, bail, ensure};
 use clap::Args;
-use quintet_component::Platform;
+use quintet_api::crd::Kind;
+use quintet_component::{Component, Platform};
 use quintet_controller::{ObjectKey, Runtime, clock::Clock};
 
 use crate::catalog::{Catalog, Configured};
@@ -55,7 +56,7 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
     let Arguments { object: (kind, name), namespace, output, show_values, configuration, cluster } =
         arguments;
     let mut configuration = configuration.into_configuration(catalog)?;
-    let is_namespaced = is_namespaced(catalog, &kind)?;
+    let (component, Kind { is_namespaced, .. }) = explained(catalog, &kind)?;
     cluster::block_on(async move {
         let cluster = cluster.connect().await?;
         let namespace = namespace.unwrap_or_else(|| cluster.namespace.clone());
@@ -76,10 +77,9 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
         let mut explanations = runtime.explain(&kind, &key).await.map_err(Error::from)?;
         ensure!(!explanations.is_empty(), "{kind} {key} does not exist at {}", cluster.address);
         if !show_values {
-            let sensitive = catalog.sensitive_fields();
             for explanation in &mut explanations {
-                redact::redact(&mut explanation.observed, &sensitive);
-                redact::redact(&mut explanation.plan, &sensitive);
+                redact::redact(&mut explanation.observed, component.sensitive_fields);
+                redact::redact(&mut explanation.plan, component.sensitive_fields);
             }
         }
         match output {
@@ -90,22 +90,17 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
     })?
 }
 
-/// Whether objects of the kind have a namespace; fails for kinds that no component with controllers has.
-fn is_namespaced(catalog: &Catalog, name: &str) -> anyhow::Result<bool> {
-    let is_it = |kind: &quintet_api::crd::Kind| {
-        kind.name.eq_ignore_ascii_case(name) || kind.plural.eq_ignore_ascii_case(name)
+/// The component with controllers that has a kind.
+fn explained<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<(&'a Component, Kind)> {
+    let Some((component, kind)) = catalog.component_of(name) else {
+        bail!("unknown kind \"{name}\"; see 'quintet components'")
     };
-    for component in catalog.components() {
-        if let Some(kind) = component.kinds().iter().find(|kind| is_it(kind)) {
-            ensure!(
-                component.configure.is_some(),
-                "{} has no controllers yet; see 'quintet components'",
-                component.name()
-            );
-            return Ok(kind.is_namespaced);
-        }
-    }
-    bail!("unknown kind \"{name}\"; see 'quintet components'")
+    ensure!(
+        component.configure.is_some(),
+        "{} has no controllers yet; see 'quintet components'",
+        component.name()
+    );
+    Ok((component, kind))
 }
 
 /// A runtime with all controllers that is never started: it caches and observes, and writes nothing.

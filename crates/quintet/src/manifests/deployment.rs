@@ -9,6 +9,9 @@ use crate::names::NAME;
 /// Any user but root; the image needs no particular one.
 const USER: i64 = 65532;
 
+/// The names of the container's own ports.
+pub(crate) const CONTAINER_PORTS: [&str; 3] = ["webhook", "metrics", "health"];
+
 /// The Deployment, without the arguments of its container.
 pub(super) fn deployment(
     namespace: &str,
@@ -17,10 +20,9 @@ pub(super) fn deployment(
     process: &Process,
     ports: &Ports,
 ) -> Value {
-    let container_ports =
-        [("webhook", Some(process.webhook.port)), ("metrics", ports.metrics), ("health", ports.health)];
-    let container_ports = container_ports
+    let container_ports = CONTAINER_PORTS
         .into_iter()
+        .zip([Some(process.webhook.port), ports.metrics, ports.health])
         .filter_map(|(name, port)| Some(json!({ "name": name, "containerPort": port? })));
     let mut deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(namespace, NAME),

@@ -4,6 +4,8 @@ mod deployment;
 mod rbac;
 mod webhooks;
 
+pub(crate) use deployment::CONTAINER_PORTS;
+
 use std::fs;
 use std::net::SocketAddr;
 
@@ -19,6 +21,8 @@ use crate::catalog::{Catalog, Configured};
 use crate::names::{DEFAULT_NAMESPACE, NAME};
 use crate::operator::{ConfigurationArguments, addresses};
 use crate::output::{self, Format};
+
+pub(crate) use webhooks::configurations as webhook_configurations;
 
 /// Print everything needed to install Quintet on a cluster.
 ///
@@ -78,7 +82,7 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
     let ports = Ports::of(process)?;
     let platform = if openshift { Platform::openshift() } else { Platform::default() };
     let (components, operators) =
-        (catalog.enabled(&configuration), catalog.configure(&configuration, &platform)?);
+        (catalog.enabled(&configuration), catalog.configure(&configuration, &namespace, &platform)?);
 
     let mut objects =
         vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } })];
@@ -90,9 +94,12 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
     let service = &process.webhook.service_name;
     let scope = WebhookScope { namespace: &namespace, service, watched: &process.watch_namespaces };
     objects.extend(webhooks::configurations(&operators, &scope));
+    objects.extend(api_services(&namespace, &operators));
     let mut deployment = deployment::deployment(&namespace, &image, replicas, process, &ports);
     if let Some(label) = operators.iter().find_map(|one| one.component.deployment_label) {
         deployment["metadata"]["labels"] = json!({ NAME_LABEL: label, "app.kubernetes.io/part-of": NAME });
+        // CodeFlare's NetworkPolicies let the operator of Ray in by this label of its pods.
+        deployment["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] = label.into();
     }
     let template = &mut deployment["spec"]["template"];
     let mut command = vec!["operator".to_owned()];
@@ -115,7 +122,7 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
     if !environment.is_empty() {
         container["env"] = json!(environment);
     }
-    for service in operators.iter().flat_map(|one| &one.operator.services) {
+    for service in operators.iter().flat_map(Configured::services) {
         let port = json!({ "name": service.port_name, "containerPort": service.target_port });
         container["ports"].as_array_mut().into_iter().for_each(|ports| ports.push(port.clone()));
     }
@@ -133,7 +140,10 @@ fn crds(namespace: &str, process: &Process, components: &[Component]) -> Vec<Val
 
 /// Environment variables that the components read, as far as they are set here.
 fn environment(components: &[Component]) -> Vec<Value> {
+    // Components may share one, such as the name of a Gateway.
+    let mut seen = std::collections::BTreeSet::new();
     let names = components.iter().flat_map(|component| component.environment);
+    let names = names.filter(|name| seen.insert(**name));
     let set = names.filter_map(|name| Some((name, std::env::var(name).ok()?)));
     set.map(|(name, value)| json!({ "name": name, "value": value })).collect()
 }
@@ -194,8 +204,26 @@ fn services(namespace: &str, process: &Process, ports: &Ports, operators: &[Conf
     let metrics = ports.metrics.map(|port| {
         service("quintet-metrics", json!({ "name": "http", "port": port, "targetPort": "metrics" }))
     });
-    let of_operators = operators.iter().flat_map(|one| &one.operator.services).map(|one: &Service| {
+    let of_operators = operators.iter().flat_map(Configured::services).map(|one: &Service| {
         service(one.name, json!({ "name": one.port_name, "port": one.port, "targetPort": one.port_name }))
     });
     [webhooks].into_iter().chain(metrics).chain(of_operators).collect()
+}
+
+/// Who serves the groups of aggregated APIs. The operator adds the certificate authority.
+fn api_services(namespace: &str, operators: &[Configured]) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for api in operators.iter().flat_map(|one| &one.operator.apis) {
+        for (name, version) in api.api_services().zip(api.versions) {
+            objects.push(json!({
+                "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+                "metadata": { "name": name, "labels": labels() },
+                "spec": {
+                    "group": api.group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100,
+                    "service": { "namespace": namespace, "name": api.service.name, "port": api.service.port },
+                },
+            }));
+        }
+    }
+    objects
 }

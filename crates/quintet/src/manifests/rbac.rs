@@ -1,7 +1,7 @@
 //! RBAC objects of an installation.
 
 use quintet_api::config::Process;
-use quintet_component::{Component, WebhookKind};
+use quintet_component::{AggregatedApi, Component, WebhookKind};
 use serde_json::{Value, json};
 
 use super::{labels, metadata};
@@ -66,11 +66,32 @@ pub(super) fn objects(
         }
     }
     objects.extend(both("Role", metadata(namespace, NAME), json!(at_home)));
+    if operators.iter().any(|one| !one.operator.apis.is_empty()) {
+        objects.extend(delegation(namespace));
+    }
     for watched in watch_namespaces {
         let name = shared_name(namespace, "quintet-operator");
         objects.extend(both("Role", metadata(watched, &name), json!(where_it_watches)));
     }
     objects
+}
+
+/// What an aggregated API server needs to let the API server decide who a request is from and whether it is allowed:
+/// roles that every cluster has.
+fn delegation(namespace: &str) -> [Value; 2] {
+    let binding = |kind: &str, metadata: Value, role_kind: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": NAME, "namespace": namespace }],
+        })
+    };
+    let delegator = json!({ "name": shared_name(namespace, "quintet-auth-delegator"), "labels": labels() });
+    let reader = metadata("kube-system", &shared_name(namespace, "quintet-auth-reader"));
+    [
+        binding("ClusterRoleBinding", delegator, "ClusterRole", "system:auth-delegator"),
+        binding("RoleBinding", reader, "Role", "extension-apiserver-authentication-reader"),
+    ]
 }
 
 /// A rule of a Role, for objects of these names if some are given.
@@ -89,8 +110,8 @@ fn watched_rules(operators: &[Configured]) -> Vec<Value> {
     std::iter::once(events).chain(of_operators.map(|rule| json!(rule))).collect()
 }
 
-/// What publishing the certificate authority takes: in the CRDs and webhook configurations of enabled components, and in
-/// no others.
+/// What publishing the certificate authority takes: in the CRDs, webhook configurations and APIServices of enabled
+/// components, and in no others.
 fn publication_rules(
     namespace: &str,
     components: &[Component],
@@ -114,5 +135,7 @@ fn publication_rules(
         let names = of_kind.map(|webhook| shared_name(namespace, webhook.configuration)).collect();
         publish("admissionregistration.k8s.io", kind.configuration_resource(), names);
     }
+    let apis = operators.iter().flat_map(|one| &one.operator.apis);
+    publish("apiregistration.k8s.io", "apiservices", apis.flat_map(AggregatedApi::api_services).collect());
     rules
 }

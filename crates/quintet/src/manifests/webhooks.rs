@@ -10,9 +10,10 @@ use crate::catalog::Configured;
 use crate::names::shared_name;
 
 /// Webhook configurations by kind and name, each with its entries.
-pub(super) fn configurations(operators: &[Configured], scope: &WebhookScope<'_>) -> Vec<Value> {
+pub(crate) fn configurations(operators: &[Configured], scope: &WebhookScope<'_>) -> Vec<Value> {
     let mut configurations: BTreeMap<(WebhookKind, String), Vec<Value>> = BTreeMap::new();
-    for webhook in operators.iter().flat_map(|configured| &configured.operator.webhooks) {
+    let webhooks = operators.iter().flat_map(|configured| &configured.operator.webhooks);
+    for webhook in webhooks.filter(|webhook| !webhook.rules.is_empty()) {
         let name = shared_name(scope.namespace, webhook.configuration);
         configurations.entry((webhook.kind, name)).or_default().push(webhook.registration(scope));
     }

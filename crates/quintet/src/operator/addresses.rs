@@ -10,7 +10,7 @@ use quintet_api::config::Process;
 pub(crate) enum Placement {
     /// In a pod: the kubelet, Prometheus and the API server connect from elsewhere.
     Pod,
-    /// On somebody's machine: nobody else should reach it.
+    /// On a user's machine: reachable on loopback only.
     Machine,
 }
 

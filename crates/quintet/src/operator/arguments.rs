@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
-use quintet_api::config::Configuration;
+use quintet_api::config::{Configuration, Controllers};
 
 use crate::catalog::Catalog;
 use crate::cluster::ClusterArguments;
@@ -30,10 +30,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     concurrency: Option<usize>,
 
-    /// Where metrics are served; 0 turns them off [default: 127.0.0.1:8081, in a pod :8080].
+    /// Where metrics are served; 0 disables them [default: 127.0.0.1:8081, in a pod :8080].
     #[arg(long, value_name = "HOST:PORT", help_heading = "Endpoints")]
     metrics_bind_address: Option<String>,
-    /// Where /healthz and /readyz are served; 0 turns them off [default: 127.0.0.1:8081, in a pod :8081].
+    /// Where /healthz and /readyz are served; 0 disables them [default: 127.0.0.1:8081, in a pod :8081].
     #[arg(long, value_name = "HOST:PORT", help_heading = "Endpoints")]
     health_probe_bind_address: Option<String>,
     /// The address webhooks are served at; "" means all interfaces [default: 127.0.0.1, in a pod all interfaces].
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
 }
 
 /// What the operators run with; the permissions they need follow from it.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ConfigurationArguments {
     /// A configuration file: Quintet's own format, KubeRay's, Kueue's or CodeFlare's, or several of them as
     /// YAML documents of one file.
@@ -67,6 +67,9 @@ pub(crate) struct ConfigurationArguments {
     /// The components to run; see 'quintet components'. All, unless some are named.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     components: Option<Vec<String>>,
+    /// The controllers to run: * for all, NAME for one, -NAME to leave one out [default: *].
+    #[arg(long, value_name = "NAME", value_delimiter = ',', allow_hyphen_values = true)]
+    controllers: Option<Vec<String>>,
     /// Watch these namespaces only; all, unless some are named.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     watch_namespaces: Option<Vec<String>>,
@@ -76,14 +79,26 @@ pub(crate) struct ConfigurationArguments {
 }
 
 impl ConfigurationArguments {
+    /// A file alone.
+    pub(crate) fn of_file(config: Option<PathBuf>) -> Self {
+        Self {
+            config,
+            components: None,
+            controllers: None,
+            watch_namespaces: None,
+            feature_gates: Vec::new(),
+        }
+    }
+
     /// The configuration file with the flags laid over it.
     pub(crate) fn into_configuration(self, catalog: &Catalog) -> anyhow::Result<Configuration> {
-        let Self { config, components, watch_namespaces, feature_gates } = self;
+        let Self { config, components, controllers, watch_namespaces, feature_gates } = self;
         let mut configuration = match config.as_deref() {
             Some(file) => read(file, catalog)?,
             None => Configuration::default(),
         };
         configuration.components = components.or(configuration.components);
+        overlay(&mut configuration.controllers, controllers.map(Controllers));
         configuration.feature_gates.extend(feature_gates.into_iter().collect::<BTreeMap<_, _>>());
         if let Some(namespaces) = watch_namespaces {
             configuration.process.watch_namespaces =
@@ -98,6 +113,9 @@ impl ConfigurationArguments {
         let mut flags = Vec::new();
         if let Some(components) = &self.components {
             flags.push(format!("--components={}", components.join(",")));
+        }
+        if let Some(controllers) = &self.controllers {
+            flags.push(format!("--controllers={}", controllers.join(",")));
         }
         if let Some(namespaces) = &self.watch_namespaces {
             flags.push(format!("--watch-namespaces={}", namespaces.join(",")));

@@ -2,6 +2,7 @@
 
 pub(crate) mod addresses;
 mod arguments;
+mod assembly;
 mod process;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use anyhow::{bail, ensure};
 use quintet_api::config::Configuration;
 
 pub(crate) use arguments::{Arguments, ConfigurationArguments};
+pub(crate) use assembly::{admin_components, conversion_route, machine_name, start_operators};
 use process::{End, Process};
 
 use crate::catalog::Catalog;
@@ -37,7 +39,7 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
                 End::Stopped => return Ok(()),
                 End::LostContact(message) if is_in_pod() => bail!(message),
                 End::LostContact(message) => {
-                    // Nobody restarts a process outside a pod.
+                    // A process outside a pod is not restarted.
                     tracing::warn!("{message}; waiting for the API to start again");
                     connection = tokio::select! {
                         connection = reconnect(&cluster) => connection,
@@ -80,7 +82,7 @@ async fn run_until_end(
     Ok(end)
 }
 
-/// Connects as soon as the API server responds. The kubeconfig is read each time: a cluster that was started anew has
+/// Connects as soon as the API server responds. The kubeconfig is read each time: a restarted cluster has
 /// other credentials.
 async fn reconnect(cluster: &ClusterArguments) -> Cluster {
     loop {

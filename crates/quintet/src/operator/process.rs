@@ -1,6 +1,6 @@
 //! The process: everything that runs between start and stop.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use quintet_api::config::{self, Configuration};
-use quintet_api::crd;
-use quintet_component::{Component, Platform, WebhookKind};
-use quintet_controller::admin::{self, Admin, AdminComponent};
+use quintet_component::{AggregatedApi, Component, Platform, WebhookKind};
+use quintet_controller::admin::{self, Admin};
+use quintet_controller::aggregated::{Access, ApiServer};
 use quintet_controller::api::{Api, ApiSettings};
 use quintet_controller::cache::Caches;
 use quintet_controller::clock::Clock;
@@ -22,7 +22,7 @@ use quintet_controller::metrics::{Metrics, MetricsRegistry};
 use quintet_controller::queue::Queue;
 use quintet_controller::tasks::Tasks;
 use quintet_controller::webhook::{
-    CertificateManager, CertificateManagerSettings, CertificateSource, Publication, Routes, WebhookServer,
+    CertificateManager, CertificateManagerSettings, CertificateSource, Publication, WebhookServer,
     WebhookSettings,
 };
 use quintet_controller::{ObjectKey, Runtime, RuntimeParts, RuntimeSettings};
@@ -30,6 +30,7 @@ use quintet_controller::{ObjectKey, Runtime, RuntimeParts, RuntimeSettings};
 use tokio::net::TcpListener;
 
 use super::addresses::{Endpoints, Placement};
+use super::assembly::{admin_components, conversion_route, machine_name, start_operators};
 use crate::catalog::{Catalog, Configured};
 use crate::cluster::{Cluster, is_in_pod};
 use crate::names::{DEFAULT_NAMESPACE, shared_name};
@@ -83,7 +84,8 @@ impl Process {
         must_exist(&namespace, cluster).await?;
         let platform = Platform::discover(&cluster.client).await;
         let platform = platform.context("cannot discover the APIs of the cluster")?;
-        let operators = catalog.configure(configuration, &platform)?;
+        let operators = catalog.configure(configuration, &namespace, &platform)?;
+        let apis = bind_apis(&operators, placement).await?;
         let components = catalog.enabled(configuration);
         let (able, idle): (Vec<&Component>, Vec<_>) =
             components.iter().partition(|component| component.configure.is_some());
@@ -91,11 +93,7 @@ impl Process {
             components.iter().map(|component| component.name()).collect::<Vec<_>>().join(", ")
         };
         let (able, idle) = (names(&able), names(&idle));
-        let admin_components = components.iter().map(|component| AdminComponent {
-            name: component.name(),
-            has_controllers: component.configure.is_some(),
-        });
-        let admin_components: Vec<_> = admin_components.collect();
+        let admin_components = admin_components(&components);
         let clock = Clock::system();
         let (tasks, election) = (Tasks::new(), Tasks::new());
         let registry = MetricsRegistry::new();
@@ -109,14 +107,16 @@ impl Process {
         let api = connection(limiter);
         // The lease and the certificates must not wait behind everything else.
         let urgent = connection(Limiter::none());
-        let identity = replica_identity(&host_name(), clock.now());
+        let identity = replica_identity(&machine_name(), clock.now());
 
         let caches = Caches::new(api.clone(), tasks.clone(), Arc::clone(&metrics), None);
         let caches = caches.in_namespaces(&settings.watch_namespaces);
         let queue = Queue::new(Arc::clone(&metrics), None);
         let recorder = Recorder::start(api.clone(), clock.clone(), Arc::clone(&metrics), &tasks, &identity);
         let publications = publications(&components, &operators, &namespace);
-        let certificates = manage_certificates(&urgent, &clock, settings, &namespace, publications, &tasks);
+        let api_services = apis.iter().map(|(api, _)| ObjectKey::new(&namespace, api.service.name)).collect();
+        let published = (publications, api_services);
+        let certificates = manage_certificates(&urgent, &clock, settings, &namespace, published, &tasks);
         let lease = lease_settings(settings, &namespace, &identity);
         let lease_key = ObjectKey::new(&lease.namespace, &lease.name);
         let leadership = if settings.leader_election.leader_elect {
@@ -126,8 +126,8 @@ impl Process {
         };
         let parts = RuntimeParts {
             api: api.clone(),
-            caches: caches.clone(),
-            queue: queue.clone(),
+            caches,
+            queue,
             recorder,
             leadership: leadership.clone(),
             metrics: Arc::clone(&metrics),
@@ -142,13 +142,21 @@ impl Process {
             concurrency: settings.concurrency,
         };
         let routes = start_operators(operators, &process, conversion_route(components))?;
-        let listening = listeners.addresses();
+        let mut listening = listeners.addresses();
+        if !apis.is_empty() {
+            let access = Access::start(api.clone(), &tasks);
+            for (own, server) in apis {
+                listening = format!("{listening}, {} {}", own.service.port_name, server.address());
+                let served =
+                    server.serve(own.group, own.handler, access.clone(), certificates.clone(), &tasks);
+                served.with_context(|| format!("cannot serve {}", own.group))?;
+            }
+        }
         listeners.webhooks.serve(routes, certificates.clone(), &tasks).context("cannot serve webhooks")?;
         let admin = Admin {
             components: admin_components,
             registry,
-            caches,
-            queue,
+            runtime: runtime.clone(),
             leadership: leadership.clone(),
             certificates: Some(certificates),
             api,
@@ -267,13 +275,6 @@ async fn must_exist(namespace: &str, cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn host_name() -> String {
-    let from_environment = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let from_kernel =
-        || std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
-    from_environment.or_else(from_kernel).unwrap_or_else(|| "quintet".into())
-}
-
 fn lease_settings(settings: &config::Process, namespace: &str, identity: &str) -> LeaseSettings {
     let election = &settings.leader_election;
     LeaseSettings {
@@ -298,12 +299,13 @@ fn manage_certificates(
     clock: &Clock,
     settings: &config::Process,
     namespace: &str,
-    publications: Vec<Publication>,
+    (publications, api_services): (Vec<Publication>, Vec<ObjectKey>),
     tasks: &Tasks,
 ) -> CertificateManager {
     let service = ObjectKey::new(namespace, &settings.webhook.service_name);
     let secret = ObjectKey::new(namespace, &settings.webhook.secret_name);
     let mut manager = CertificateManagerSettings::own(secret, service, publications);
+    manager.api_services = api_services;
     if let Some(directory) = &settings.webhook.cert_dir {
         manager.source = CertificateSource::Directory(PathBuf::from(directory));
     }
@@ -324,35 +326,27 @@ fn publications(components: &[Component], operators: &[Configured], namespace: &
         WebhookKind::Mutating => Publication::Mutating(name),
         WebhookKind::Validating => Publication::Validating(name),
     });
-    converted.chain(admission).collect()
+    let apis = operators.iter().flat_map(|configured| &configured.operator.apis);
+    let aggregated = apis.flat_map(AggregatedApi::api_services).map(Publication::Aggregated);
+    converted.chain(admission).chain(aggregated).collect()
 }
 
-/// Adds the controllers and webhooks of all operators.
-fn start_operators(
-    operators: Vec<Configured>,
-    process: &quintet_component::Process<'_>,
-    mut routes: Routes,
-) -> anyhow::Result<Routes> {
-    for Configured { component, operator } in operators {
-        let attempt = || format!("cannot start {}", component.name());
-        (operator.start)(process).with_context(attempt)?;
-        for webhook in operator.webhooks {
-            let path = webhook.path;
-            ensure!(!routes.paths().any(|known| known == path), "two webhooks have the path {path}");
-            routes = (webhook.handler)(routes, process.runtime).with_context(attempt)?;
-            ensure!(
-                routes.paths().any(|known| known == path),
-                "the webhook {} has no handler at {path}",
-                webhook.name
-            );
-        }
+/// The aggregated APIs, and where each listens. Outside a pod no other machine reaches them.
+async fn bind_apis(
+    operators: &[Configured],
+    placement: Placement,
+) -> anyhow::Result<Vec<(AggregatedApi, ApiServer)>> {
+    let mut bound = Vec::new();
+    for api in operators.iter().flat_map(|configured| &configured.operator.apis) {
+        let host = match placement {
+            Placement::Machine if api.address.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+            _ => api.address,
+        };
+        let address = SocketAddr::new(host, api.service.target_port);
+        let server = ApiServer::bind(address).await.with_context(|| {
+            format!("cannot serve {} at {address}; configure another address for it", api.group)
+        })?;
+        bound.push((api.clone(), server));
     }
-    Ok(routes)
-}
-
-/// The conversion webhook of all enabled components.
-fn conversion_route(components: Vec<Component>) -> Routes {
-    Routes::new().convert(crd::CONVERSION_PATH, move |object, api_version| {
-        quintet_component::convert(&components, &object, api_version).map_err(|error| error.to_string())
-    })
+    Ok(bound)
 }
