@@ -81,6 +81,7 @@ fn configure(context: &Context<'_>) -> Result<Operator, String> {
         permissions: Permissions { namespaced: vec![greetings, config_maps], cluster: Vec::new() },
         webhooks: vec![webhook()],
         services: vec![Service { name: "sixth", port_name: "sixth", port: 80, target_port: 8099 }],
+        apis: Vec::new(),
         start: Box::new(start),
     })
 }
@@ -97,5 +98,5 @@ fn main() -> ExitCode {
         sensitive_fields: &[],
         configure: Some(configure),
     });
-    quintet::run(components)
+    quintet::run(components, || {})
 }

@@ -66,9 +66,10 @@ impl Drop for Running {
     }
 }
 
-fn up(directory: &Path) -> (Running, PathBuf) {
-    let mut command = sixth(&["up", "--in-memory", "--port", "0", "--data-dir"]);
-    let mut process = Running(command.arg(directory).stdout(Stdio::piped()).spawn().unwrap());
+fn up(directory: &Path, arguments: &[&str]) -> (Running, PathBuf) {
+    let mut command = sixth(&["up", "--no-node", "--in-memory", "--port", "0", "--data-dir"]);
+    command.arg(directory).args(arguments).stdout(Stdio::piped());
+    let mut process = Running(command.spawn().unwrap());
     let mut line = String::new();
     BufReader::new(process.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("Quintet is up at"), "{line}");
@@ -95,22 +96,30 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// A client, and the kind of a Greeting.
+async fn connect(kubeconfig: &Path) -> (kube::Client, kube::api::ApiResource) {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    let kind = kube::api::ApiResource {
+        group: "sixth.quintet.dev".into(),
+        version: "v1".into(),
+        api_version: "sixth.quintet.dev/v1".into(),
+        kind: "Greeting".into(),
+        plural: "greetings".into(),
+    };
+    (kube::Client::try_from(config).unwrap(), kind)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
 /// A Greeting gets its ConfigMap.
 fn runs_its_controller(kubeconfig: &Path) {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
-    runtime.block_on(async {
-        let options = kube::config::KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        let client = kube::Client::try_from(config).unwrap();
-        let kind = kube::api::ApiResource {
-            group: "sixth.quintet.dev".into(),
-            version: "v1".into(),
-            api_version: "sixth.quintet.dev/v1".into(),
-            kind: "Greeting".into(),
-            plural: "greetings".into(),
-        };
+    block_on(async {
+        let (client, kind) = connect(kubeconfig).await;
         let mut greeting = kube::api::DynamicObject::new("hello", &kind);
         greeting.data = serde_json::json!({ "spec": { "text": "good morning" } });
         let greetings =
@@ -134,7 +143,7 @@ fn runs_its_controller(kubeconfig: &Path) {
 fn it_runs_and_shows_up_in_readyz_and_metrics() {
     let directory = std::env::temp_dir().join(format!("quintet-sixth-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
-    let (_up, kubeconfig) = up(&directory);
+    let (_up, kubeconfig) = up(&directory, &["--no-operator"]);
     let (health, webhooks) = (free_port(), free_port());
     let mut command = sixth(&["operator", "--components", "sixth", "--namespace", "default"]);
     command.args(["--webhook-host", "127.0.0.1", "--webhook-port", &webhooks.to_string()]);
@@ -152,5 +161,22 @@ fn it_runs_and_shows_up_in_readyz_and_metrics() {
     let explained = sixth(&["explain", "greeting/nobody", "--kubeconfig"]).arg(&kubeconfig).output().unwrap();
     let message = String::from_utf8(explained.stderr).unwrap();
     assert!(message.contains("greeting default/nobody does not exist"), "{message}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn it_runs_in_the_process_of_the_embedded_api() {
+    let directory = std::env::temp_dir().join(format!("quintet-sixth-inside-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (_up, kubeconfig) = up(&directory, &["--components", "sixth"]);
+    runs_its_controller(&kubeconfig);
+    let refused = block_on(async {
+        let (client, kind) = connect(&kubeconfig).await;
+        let mut empty = kube::api::DynamicObject::new("empty", &kind);
+        empty.data = serde_json::json!({ "spec": { "text": "" } });
+        let greetings = kube::Api::<kube::api::DynamicObject>::namespaced_with(client, "default", &kind);
+        greetings.create(&kube::api::PostParams::default(), &empty).await.unwrap_err().to_string()
+    });
+    assert!(refused.contains("spec.text: say something"), "its webhook answers without a socket: {refused}");
     std::fs::remove_dir_all(directory).unwrap();
 }

@@ -12,6 +12,10 @@ pub struct Case {
     /// Its name, also that of the file.
     #[serde(rename = "case")]
     pub name: String,
+    /// What is special about it.
+    pub about: Option<String>,
+    /// How the webhooks were asked, if not through an API server.
+    pub asked: Option<String>,
     /// How the operator was started.
     #[serde(default)]
     pub environment: Environment,
@@ -46,6 +50,11 @@ pub struct Environment {
     pub config: Option<Value>,
     /// Kinds of others that the cluster serves.
     pub optional_kinds: Vec<String>,
+    /// Whether the API server asks the operator's webhooks; they do not count if it is not said.
+    #[serde(alias = "raycluster webhooks")]
+    pub webhooks: Option<bool>,
+    /// The domain that OpenShift says it has.
+    pub ingress_domain: Option<String>,
 }
 
 /// One step.
@@ -136,8 +145,11 @@ pub struct Conversion {
 /// A start of the operator.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Startup {
-    /// What the process exits with; absent if it goes on.
-    pub exit: Option<i32>,
+    /// The configuration, by the name of its key.
+    #[serde(default, rename = "configMap")]
+    pub config_map: BTreeMap<String, String>,
+    /// What the process exits with; absent or a text if it goes on.
+    pub exit: Option<Value>,
     /// The error it ends with.
     pub error: Option<String>,
 }
@@ -163,6 +175,16 @@ impl Case {
         let options = serde_saphyr::options! { strict_booleans: true };
         serde_saphyr::from_str_with_options(&text, options)
             .map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// Whether the webhooks were asked one by one, without an API server.
+    pub(crate) fn is_asked_directly(&self) -> bool {
+        self.asked.as_deref().is_some_and(|asked| asked.starts_with("directly"))
+    }
+
+    /// Whether only the webhooks that decide were asked.
+    pub(crate) fn is_validation_only(&self) -> bool {
+        self.about.as_deref().is_some_and(|about| about.contains("validating webhook alone"))
     }
 
     /// The namespaces that exist before the first step: all that are mentioned and not created.

@@ -21,6 +21,7 @@
 #![expect(clippy::print_stdout, reason = "the comparison is read by people")]
 
 mod acts;
+mod admission;
 mod case;
 mod deliberate;
 mod matching;
@@ -37,13 +38,15 @@ use std::path::{Path, PathBuf};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use quintet_api::config::Configuration;
+use quintet_api::crd::Definition;
 use quintet_component::{Component, Context, Platform};
+use serde_json::Value;
 
 pub use case::{Answer, Case, Conversion, Decision, Environment, Patch, Startup, Step, Validation};
 use deliberate::Deliberate;
 pub use matching::{differences, matches_text, normalized};
-pub use quintet_apiserver::{Api, Rng, faults};
-pub use world::{ObjectId, Setting, World, template};
+pub use quintet_apiserver::{Api, Caller, Rng, faults};
+pub use world::{ObjectId, Setting, World, template, template_of, template_with};
 
 /// A response of an API server that cannot serve at the moment, for [`faults`].
 pub fn unavailable(message: &str) -> quintet_apiserver::status::Failure {
@@ -64,7 +67,14 @@ pub struct Profile {
     setting: fn(&Case) -> Result<Setting, String>,
     act: Act,
     is_recorded: fn(&Case, &ObjectId) -> bool,
+    defines: fn() -> Vec<Definition>,
+    prepare: Prepare,
+    level: fn(&Case, &mut Value, &mut Value),
+    awaits_states: bool,
 }
+
+/// Makes what a case takes for granted: nodes, roles of users, objects of a platform.
+pub type Prepare = for<'a> fn(&'a mut World, &'a Case) -> BoxFuture<'a, Result<(), String>>;
 
 impl Profile {
     /// An operator with its deliberate differences, a YAML list of `case`, `difference` (both may contain `*`) and
@@ -75,13 +85,56 @@ impl Profile {
         setting: fn(&Case) -> Result<Setting, String>,
     ) -> Self {
         let act: Act = |_, _, _| async { Ok(false) }.boxed();
-        Self { component, deliberate, setting, act, is_recorded: |_, _| true }
+        let prepare: Prepare = |_, _| async { Ok(()) }.boxed();
+        Self {
+            component,
+            deliberate,
+            setting,
+            act,
+            is_recorded: |_, _| true,
+            defines: Vec::new,
+            prepare,
+            level: |_, _, _| {},
+            awaits_states: false,
+        }
     }
 
     /// With sentences of its own.
     #[must_use]
     pub fn acting(self, act: Act) -> Self {
         Self { act, ..self }
+    }
+
+    /// With kinds of other operators.
+    #[must_use]
+    pub fn defining(self, defines: fn() -> Vec<Definition>) -> Self {
+        Self { defines, ..self }
+    }
+
+    /// With what every case takes for granted.
+    #[must_use]
+    pub fn prepared(self, prepare: Prepare) -> Self {
+        Self { prepare, ..self }
+    }
+
+    /// With a change of recorded and actual objects that levels what is not to be compared.
+    #[must_use]
+    pub fn leveled(self, level: fn(&Case, &mut Value, &mut Value)) -> Self {
+        Self { level, ..self }
+    }
+
+    /// The recorded states pass: a step is equal if there is a time after it at which it is. Otherwise, everything has to
+    /// be as recorded when it comes to rest.
+    #[must_use]
+    pub fn awaiting_states(self) -> Self {
+        Self { awaits_states: true, ..self }
+    }
+
+    /// The differences between an object as it was recorded and as it is.
+    fn differences(&self, case: &Case, recorded: &Value, actual: &Value) -> Vec<String> {
+        let (mut recorded, mut actual) = (recorded.clone(), actual.clone());
+        (self.level)(case, &mut recorded, &mut actual);
+        differences(&recorded, &actual)
     }
 
     /// With objects that recordings leave out.
@@ -193,7 +246,8 @@ async fn compare(
     }
     let optional = case.environment.optional_kinds.clone();
     if !templates.contains_key(&optional) {
-        match world::template(&profile.component, &optional).await {
+        let definitions = [(profile.component.crds)(), (profile.defines)()].concat();
+        match world::template_of(&definitions, &optional).await {
             Ok(template) => templates.insert(optional.clone(), template),
             Err(error) => return Ok(Outcome::Unsupported(error)),
         };
@@ -202,7 +256,7 @@ async fn compare(
         return Err("the API of the case was not kept".to_owned());
     };
     match (&case.validation, &case.webhook) {
-        (Some(validation), _) => validate(template, case, validation).await,
+        (Some(validation), _) => validate(profile, template, case, validation).await,
         (None, Some(decision)) => webhooks::compare(profile, template, case, decision).await,
         (None, None) => steps::compare(profile, template, case).await,
     }
@@ -225,13 +279,14 @@ fn convert(profile: &Profile, conversion: &Conversion) -> Vec<String> {
 fn start(profile: &Profile, case: &Case, startup: &Startup) -> Vec<String> {
     let configured = (profile.setting)(case).and_then(|setting| {
         let environment = |name: &str| setting.variables.get(name).cloned();
-        let platform = Platform::default();
+        let mut platform = Platform::default();
+        platform.version = Some(("1".to_owned(), "36".to_owned()));
         let configuration: &Configuration = &setting.configuration;
         let context =
             Context { configuration, environment: &environment, platform: &platform, is_outside: false };
         profile.component.configure.map_or_else(|| Ok(()), |configure| configure(&context).map(drop))
     });
-    let recorded = startup.error.as_deref().filter(|_| startup.exit.is_some_and(|code| code != 0));
+    let recorded = startup.error.as_deref().filter(|_| is_failure(startup.exit.as_ref()));
     match (recorded, configured) {
         (None, Ok(())) => Vec::new(),
         (Some(recorded), Err(error)) if matches_text(recorded, &error) => Vec::new(),
@@ -241,10 +296,21 @@ fn start(profile: &Profile, case: &Case, startup: &Startup) -> Vec<String> {
     }
 }
 
-async fn validate(template: &Api, case: &Case, validation: &Validation) -> Result<Outcome, String> {
+/// Whether a process has ended with an error.
+fn is_failure(exit: Option<&Value>) -> bool {
+    exit.and_then(Value::as_i64).is_some_and(|code| code != 0)
+}
+
+async fn validate(
+    profile: &Profile,
+    template: &Api,
+    case: &Case,
+    validation: &Validation,
+) -> Result<Outcome, String> {
     let mut of_input = case.clone();
     of_input.steps.push(Step { create: vec![validation.input.clone()], ..Step::default() });
     let world = World::new(template, 1, &of_input.namespaces()).await?;
+    world.serve_conversion(&profile.component);
     let (answer, stored) = world.create_and_read(&validation.input).await?;
     world.stop().await;
     let mut found = steps::compare_answer(&validation.answer, &answer);

@@ -1,12 +1,13 @@
 //! Cases of several steps: what users do, and what the operator makes of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use quintet_apiserver::Api;
 use serde_json::{Value, json};
 
 use crate::case::{Answer, Case, Step};
-use crate::matching::{differences, matches_text, normalized};
+use crate::matching::{matches_text, normalized};
 use crate::world::{ObjectId, World};
 use crate::{Outcome, Profile, acts};
 
@@ -17,12 +18,17 @@ const OF_NAMESPACES: [(&str, &str); 2] = [("ConfigMap", "kube-root-ca.crt"), ("S
 pub(crate) async fn compare(profile: &Profile, template: &Api, case: &Case) -> Result<Outcome, String> {
     let setting = (profile.setting)(case)?;
     let mut world = World::new(template, 1, &case.namespaces()).await?;
+    (profile.prepare)(&mut world, case).await?;
     world.start(&profile.component, &setting).await?;
+    if case.environment.webhooks == Some(true) {
+        world.serve_webhooks(&profile.component, &setting).await?;
+    }
     world.settle().await?;
     let mut run = Run {
         profile,
         case,
         before: world.objects().await?,
+        known: BTreeSet::new(),
         events: world.events().await?.len(),
         users: BTreeSet::new(),
         found: Vec::new(),
@@ -44,6 +50,8 @@ struct Run<'a> {
     world: World,
     /// The objects after the last step.
     before: BTreeMap<ObjectId, Value>,
+    /// All objects that existed after a step.
+    known: BTreeSet<ObjectId>,
     /// The number of events after the last step.
     events: usize,
     /// Objects of others that users have created or changed.
@@ -80,12 +88,57 @@ impl Run<'_> {
         }
         let own = self.own_kinds();
         self.users.extend(touched.into_iter().filter(|id| !own.contains(&id.kind)));
-        if !self.world.settle().await? && !step.unsettled {
-            self.note(step, "does not come to rest");
+        let mut found = if self.profile.awaits_states {
+            self.await_state(step, &own).await?
+        } else {
+            let is_at_rest = self.world.settle().await?;
+            let mut found = self.differences(step, &own).await?;
+            if !is_at_rest && !step.unsettled {
+                found.push("does not come to rest".to_owned());
+            }
+            found
+        };
+        found.dedup();
+        for difference in found {
+            self.note(step, &difference);
         }
-        self.compare_objects(step, &own).await?;
-        self.compare_events(step).await?;
+        self.before = self.world.objects().await?;
+        self.known.extend(self.before.keys().cloned());
+        self.events = self.world.events().await?.len();
         Ok(Ok(()))
+    }
+
+    /// Waits until everything is as recorded, and stays so for a second. Otherwise, how it differs at the end.
+    async fn await_state(&mut self, step: &Step, own: &BTreeSet<String>) -> Result<Vec<String>, String> {
+        const TICK: Duration = Duration::from_millis(500);
+        /// No case waits for longer than a few periods of some seconds.
+        const TICKS: u32 = 240;
+        let (mut quiet, mut version) = (0, 0);
+        let mut found = Vec::new();
+        let mut closest: Option<Vec<String>> = None;
+        for _ in 0..TICKS {
+            tokio::time::sleep(TICK).await;
+            if self.world.version() != version {
+                version = self.world.version();
+                found = self.differences(step, own).await?;
+            }
+            quiet = if found.is_empty() { quiet + 1 } else { 0 };
+            if quiet == 2 {
+                return Ok(Vec::new());
+            }
+            let is_closer = |closest: &Vec<String>| found.len() < closest.len();
+            if !found.is_empty() && closest.as_ref().is_none_or(is_closer) {
+                closest = Some(found.clone());
+            }
+        }
+        Ok(closest.unwrap_or_else(|| vec!["is as recorded only for a moment".to_owned()]))
+    }
+
+    /// How objects and events differ now.
+    async fn differences(&self, step: &Step, own: &BTreeSet<String>) -> Result<Vec<String>, String> {
+        let mut found = self.compare_objects(step, own).await?;
+        found.extend(self.compare_events(step).await?);
+        Ok(found)
     }
 
     fn note(&mut self, step: &Step, difference: &str) {
@@ -97,43 +150,38 @@ impl Run<'_> {
         self.profile.component.kinds().iter().map(|kind| kind.name.to_owned()).collect()
     }
 
-    async fn compare_objects(&mut self, step: &Step, own: &BTreeSet<String>) -> Result<(), String> {
-        let after = self.world.objects().await?;
+    async fn compare_objects(&self, step: &Step, own: &BTreeSet<String>) -> Result<Vec<String>, String> {
+        let mut after = self.world.objects().await?;
+        let mut found = Vec::new();
         let mut listed = BTreeSet::new();
         for recorded in &step.objects {
-            let id = ObjectId::of(recorded);
+            let id = actual_id(&ObjectId::of(recorded), &after);
             match after.get(&id) {
                 Some(actual) => {
                     let actual = normalized(actual.clone(), own.contains(&id.kind));
-                    for difference in differences(recorded, &actual) {
-                        self.note(step, &format!("{id}{difference}"));
-                    }
+                    let differences = self.profile.differences(self.case, recorded, &actual);
+                    found.extend(differences.iter().map(|difference| format!("{id}{difference}")));
                 }
-                None => self.note(step, &format!("missing {id}")),
+                None => found.push(format!("missing {id}")),
             }
             listed.insert(id);
         }
         let (gone, recreated) = self.replaced(&after, step);
-        self.compare_lists(step, "gone", &step.gone, &gone);
-        self.compare_lists(step, "recreated", &step.recreated, &recreated);
-        for (id, actual) in &after {
-            let before = self.before.get(id).map(|before| normalized(before.clone(), own.contains(&id.kind)));
-            let actual = normalized(actual.clone(), own.contains(&id.kind));
-            let is_expected = listed.contains(id) || self.users.contains(id) || !self.is_compared(id);
-            if is_expected || before.as_ref() == Some(&actual) {
-                continue;
-            }
-            match before {
+        found.extend(compare_lists("gone", &step.gone, &gone));
+        found.extend(compare_lists("recreated", &step.recreated, &recreated));
+        after.retain(|id, _| !listed.contains(id) && !self.users.contains(id) && self.is_compared(id));
+        for (id, actual) in after {
+            let has_status = own.contains(&id.kind);
+            let actual = normalized(actual, has_status);
+            match self.before.get(&id).map(|before| normalized(before.clone(), has_status)) {
                 Some(before) => {
-                    for difference in differences(&before, &actual) {
-                        self.note(step, &format!("changed {id}{difference}"));
-                    }
+                    let differences = self.profile.differences(self.case, &before, &actual);
+                    found.extend(differences.iter().map(|difference| format!("changed {id}{difference}")));
                 }
-                None => self.note(step, &format!("unexpected {id}")),
+                None => found.push(format!("unexpected {id}")),
             }
         }
-        self.before = after;
-        Ok(())
+        Ok(found)
     }
 
     /// Objects that are gone, also those that users created in this step, and objects that were made again.
@@ -151,18 +199,13 @@ impl Run<'_> {
             let before = uid(self.before.get(*id));
             before.is_some() && before != uid(after.get(*id)) && after.contains_key(*id)
         };
-        let recreated = self.before.keys().filter(compared).filter(is_new);
+        // Recordings of states that pass also list pods that were gone for some steps.
+        let returned = self.known.iter().filter(|id| {
+            let is_back = !self.before.contains_key(*id) && after.contains_key(*id);
+            self.profile.awaits_states && id.kind == "Pod" && is_back
+        });
+        let recreated = self.before.keys().filter(is_new).chain(returned).filter(compared);
         (gone.map(ToString::to_string).collect(), recreated.map(ToString::to_string).collect())
-    }
-
-    fn compare_lists(&mut self, step: &Step, what: &str, recorded: &[String], actual: &BTreeSet<String>) {
-        let recorded: BTreeSet<_> = recorded.iter().cloned().collect();
-        for id in recorded.difference(actual) {
-            self.note(step, &format!("not {what} {id}"));
-        }
-        for id in actual.difference(&recorded) {
-            self.note(step, &format!("{what} {id}"));
-        }
     }
 
     fn is_compared(&self, id: &ObjectId) -> bool {
@@ -170,36 +213,49 @@ impl Run<'_> {
         !is_of_namespace && (self.profile.is_recorded)(self.case, id)
     }
 
-    /// Events as sets: their order and count depend on how often the operator happened to reconcile.
-    async fn compare_events(&mut self, step: &Step) -> Result<(), String> {
+    /// Events as sets: their order and count depend on how often the operator happened to reconcile. Repeated ones are one.
+    async fn compare_events(&self, step: &Step) -> Result<Vec<String>, String> {
         let mut all = self.world.events().await?;
         all.sort_by_key(|event| {
             event["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok())
         });
-        let new = all.split_off(self.events.min(all.len()));
-        self.events += new.len();
-        let actual: Vec<_> = new.iter().map(event).collect();
+        let actual: Vec<_> = all.iter().map(event).collect();
+        let new = actual.get(self.events.min(actual.len())..).unwrap_or_default();
         let is_same = |recorded: &Value, actual: &Value| {
             ["object", "type", "reason", "message"].iter().all(|field| {
                 let text = |event: &Value| event[field].as_str().unwrap_or_default().to_owned();
                 matches_text(&text(recorded), &text(actual))
             })
         };
-        for recorded in &step.events {
-            if !actual.iter().any(|actual| is_same(recorded, actual)) {
-                self.note(step, &format!("missing event {recorded}"));
-            }
-        }
-        let mut unexpected: Vec<_> = actual
-            .iter()
-            .filter(|actual| !step.events.iter().any(|recorded| is_same(recorded, actual)))
-            .collect();
-        unexpected.dedup();
-        for event in unexpected {
-            self.note(step, &format!("unexpected event {event}"));
-        }
-        Ok(())
+        // One that was recorded before may be written into its series again.
+        let missing = step.events.iter().filter(|recorded| {
+            let is_counted = recorded["count"].as_u64().is_some_and(|count| count > 1);
+            let candidates = if is_counted { actual.as_slice() } else { new };
+            !candidates.iter().any(|actual| is_same(recorded, actual))
+        });
+        let mut found: Vec<_> = missing.map(|recorded| format!("missing event {recorded}")).collect();
+        let is_unexpected = |actual: &&Value| !step.events.iter().any(|recorded| is_same(recorded, actual));
+        found.extend(new.iter().filter(is_unexpected).map(|event| format!("unexpected event {event}")));
+        Ok(found)
     }
+}
+
+/// The object of a recorded name, in which a part may differ from run to run.
+fn actual_id(recorded: &ObjectId, actual: &BTreeMap<ObjectId, Value>) -> ObjectId {
+    let is_it = |id: &&ObjectId| {
+        id.kind == recorded.kind
+            && id.namespace == recorded.namespace
+            && matches_text(&recorded.name, &id.name)
+    };
+    actual.keys().find(is_it).unwrap_or(recorded).clone()
+}
+
+/// What is in one list and not in the other.
+fn compare_lists(what: &str, recorded: &[String], actual: &BTreeSet<String>) -> Vec<String> {
+    let recorded: BTreeSet<_> = recorded.iter().cloned().collect();
+    let missing = recorded.difference(actual).map(|id| format!("not {what} {id}"));
+    let additional = actual.difference(&recorded).map(|id| format!("{what} {id}"));
+    missing.chain(additional).collect()
 }
 
 /// An event as recordings have it.

@@ -81,6 +81,7 @@ fn component() -> Component {
                 permissions: Permissions { namespaced: vec![notes, config_maps], cluster: Vec::new() },
                 webhooks: webhooks(),
                 services: Vec::new(),
+                apis: Vec::new(),
                 start: Box::new(|process| {
                     let notes = process.runtime.caches().watch(WatchSpec::<Note>::typed())?;
                     process.runtime.add(Scribe(notes.clone()), &notes, 1).done();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quintet_apiserver::Api;
+use quintet_apiserver::{Api, Caller};
 use quintet_component::WebhookKind;
 use serde_json::{Value, json};
 
@@ -27,17 +27,102 @@ pub(crate) async fn compare(
     case: &Case,
     recorded: &Decision,
 ) -> Result<Outcome, String> {
-    if recorded.as_user.is_some() {
-        return Ok(Outcome::Unsupported("webhook decisions about other users".to_owned()));
-    }
+    let setting = (profile.setting)(case)?;
     let mut with_input = case.clone();
     with_input.steps.push(Step { create: vec![recorded.input.clone()], ..Step::default() });
     let mut world = World::new(template, 1, &with_input.namespaces()).await?;
-    world.start(&profile.component, &(profile.setting)(case)?).await?;
+    (profile.prepare)(&mut world, case).await?;
+    world.start(&profile.component, &setting).await?;
     world.settle().await?;
-    let found = decide(&world, recorded).await;
+    let found = if case.is_asked_directly() {
+        decide_directly(&world, profile, case, recorded).await
+    } else if case.environment.webhooks == Some(true) {
+        world.serve_webhooks(&profile.component, &setting).await?;
+        decide_by_api(&world, profile, case, recorded).await
+    } else {
+        decide(&world, recorded).await
+    };
     world.stop().await;
     found.map(Outcome::Compared)
+}
+
+/// Sends the request to the API, which asks the webhooks.
+async fn decide_by_api(
+    world: &World,
+    profile: &Profile,
+    case: &Case,
+    recorded: &Decision,
+) -> Result<Vec<String>, String> {
+    let (answer, stored) = match &recorded.old {
+        Some(old) => change(world, old, &recorded.input).await?,
+        None => world.create_as(caller(recorded), &recorded.input).await?,
+    };
+    let mut found = compare_answer(&recorded.answer, &answer);
+    if let Some(result) = recorded.result.as_ref().filter(|_| answer.code < 400) {
+        found.extend(profile.differences(case, result, &normalized(stored, true)));
+    }
+    Ok(found)
+}
+
+/// Who sends a request.
+fn caller(recorded: &Decision) -> Caller {
+    let text = |header: &str| recorded.as_user.as_ref().and_then(|user| user[header].as_str());
+    match text("Impersonate-User") {
+        None => Caller::known("kubernetes-admin", ["system:masters".to_owned()]),
+        Some(name) => {
+            let uid = text("Impersonate-Uid").unwrap_or_default().to_owned();
+            Caller { uid, ..Caller::known(name, []) }
+        }
+    }
+}
+
+/// Asks the webhooks one after the other: there is neither a schema nor a default.
+async fn decide_directly(
+    world: &World,
+    profile: &Profile,
+    case: &Case,
+    recorded: &Decision,
+) -> Result<Vec<String>, String> {
+    let mut object = recorded.input.clone();
+    let mutated = ask(world, WebhookKind::Mutating, recorded, &mut object).await?;
+    if case.is_validation_only() {
+        // Scripts in the input are those that our own webhook writes.
+        object = with_own_scripts(&recorded.input, &object);
+    } else if let Err(denied) = mutated {
+        return Ok(compare_direct_answer(&recorded.answer, &denied));
+    }
+    let mut found = Vec::new();
+    if let Some(mutated) = &recorded.mutated {
+        found.extend(profile.differences(case, mutated, &object));
+    }
+    let decided = ask(world, WebhookKind::Validating, recorded, &mut object).await?;
+    let answer = decided.map_or_else(|denied| denied, |()| Answer { code: 200, ..Answer::default() });
+    found.extend(compare_direct_answer(&recorded.answer, &answer));
+    Ok(found)
+}
+
+/// Compares answers of a webhook itself, in which its name is missing.
+fn compare_direct_answer(recorded: &Answer, actual: &Answer) -> Vec<String> {
+    let message = actual.message.as_deref().map(|message| {
+        message.split_once(" denied the request: ").map_or(message, |(_, reason)| reason).to_owned()
+    });
+    compare_answer(recorded, &Answer { message, ..actual.clone() })
+}
+
+/// An object in which markers of scripts are replaced by what another has in their place.
+fn with_own_scripts(object: &Value, own: &Value) -> Value {
+    match (object, own) {
+        (Value::Object(fields), _) => {
+            let own = |name: &str| own.get(name).unwrap_or(&Value::Null);
+            fields.iter().map(|(name, value)| (name.clone(), with_own_scripts(value, own(name)))).collect()
+        }
+        (Value::Array(items), _) => {
+            let own = |number: usize| own.get(number).unwrap_or(&Value::Null);
+            items.iter().enumerate().map(|(number, item)| with_own_scripts(item, own(number))).collect()
+        }
+        (Value::String(text), Value::String(_)) if text.starts_with("<script: ") => own.clone(),
+        _ => object.clone(),
+    }
 }
 
 async fn decide(world: &World, recorded: &Decision) -> Result<Vec<String>, String> {
@@ -83,6 +168,19 @@ async fn store(world: &World, recorded: &Decision, object: &Value) -> Result<(An
             world.replace(&object).await
         }
     }
+}
+
+/// Creates an object, and changes it when the operator has done its part.
+async fn change(world: &World, old: &Value, input: &Value) -> Result<(Answer, Value), String> {
+    let answer = world.create(old).await?;
+    if answer.code >= 400 {
+        return Err(format!("cannot create the object that is changed: {answer:?}"));
+    }
+    world.settle().await?;
+    let live = world.get(&ObjectId::of(old)).await?.unwrap_or_default();
+    let mut object = input.clone();
+    object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    world.replace(&object).await
 }
 
 /// Asks all webhooks of a kind that want to know of the request. The inner error is the response of the one that denies.

@@ -86,15 +86,7 @@ impl Bed {
         let (kubeconfig, embedded) = if let Some(real) = cluster::under_test() {
             (real, None)
         } else {
-            let address = ([127, 0, 0, 1], 0).into();
-            let cluster = Cluster::start(ApiSettings {
-                data_dir: None,
-                address,
-                converter: None,
-                disabled_controllers: BTreeSet::new(),
-            })
-            .await
-            .unwrap();
+            let cluster = Cluster::start(ApiSettings::default()).await.unwrap();
             (Kubeconfig::from_yaml(&cluster.kubeconfig().unwrap()).unwrap(), Some(cluster))
         };
         let config = cluster::config(kubeconfig).await;
