@@ -22,6 +22,9 @@ struct Arguments {
     /// Also write the results to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// What to add to the version of the cluster in the results, such as what its nodes are.
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
     /// Check nothing, but print the results in these files as a Markdown table, a column for each.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     table: Vec<PathBuf>,
@@ -65,7 +68,10 @@ async fn main() -> anyhow::Result<ExitCode> {
         print(&format!("authorization: {} cases recorded\n", verdicts.len()));
         return Ok(ExitCode::SUCCESS);
     }
-    let report = quintet_conformance::run(client, &arguments.filter, arguments.at_a_time).await?;
+    let mut report = quintet_conformance::run(client, &arguments.filter, arguments.at_a_time).await?;
+    if let Some(note) = &arguments.note {
+        report.version = format!("{}, {note}", report.version);
+    }
     print(&report.text());
     if let Some(path) = &arguments.report {
         let text = serde_json::to_string_pretty(&report)? + "\n";

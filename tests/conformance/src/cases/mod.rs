@@ -13,6 +13,7 @@ mod patch;
 mod representation;
 mod watch;
 mod webhooks;
+mod workloads;
 
 use crate::Case;
 
@@ -31,6 +32,15 @@ pub(crate) fn all() -> Vec<Case> {
         custom::CASES,
         access::CASES,
         webhooks::CASES,
+        workloads::deployments::CASES,
+        workloads::replicasets::CASES,
+        workloads::statefulsets::CASES,
+        workloads::daemonsets::CASES,
+        workloads::jobs::CASES,
+        workloads::cronjobs::CASES,
+        workloads::services::CASES,
+        workloads::disruption::CASES,
+        workloads::scheduling::CASES,
     ]
     .concat()
 }
@@ -38,7 +48,7 @@ pub(crate) fn all() -> Vec<Case> {
 /// Declares the cases of an area: a promise and the function that checks it.
 macro_rules! cases {
     ($area:literal: $( $promise:literal => $check:ident, )*) => {
-        pub(super) const CASES: &[$crate::Case] = &[
+        pub(in crate::cases) const CASES: &[$crate::Case] = &[
             $( $crate::Case { area: $area, promise: $promise, check: |world| Box::pin($check(world)) }, )*
         ];
     };

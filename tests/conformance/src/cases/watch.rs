@@ -20,7 +20,11 @@ cases! { "watch":
 }
 
 /// Events of a watch until `enough`.
-async fn events(world: &World, path: &str, enough: impl Fn(&[Value]) -> bool) -> anyhow::Result<Vec<Value>> {
+pub(super) async fn events(
+    world: &World,
+    path: &str,
+    enough: impl Fn(&[Value]) -> bool,
+) -> anyhow::Result<Vec<Value>> {
     let request = Request::get(path).body(Vec::new()).context("cannot build the request")?;
     let stream =
         world.client.request_stream(request).await.with_context(|| format!("{path} was not answered"))?;
