@@ -1,0 +1,115 @@
+// Package quintet records what a suite of Kueue sets its manager up with. The manager is never started: Quintet's operator
+// runs in its place, with the same configuration.
+package quintet
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	config "sigs.k8s.io/kueue/apis/config/v1beta2"
+)
+
+// Wanted is what a manager consists of.
+type Wanted struct {
+	// Configuration is that of the core controllers; nil without them.
+	Configuration *config.Configuration
+	// Scheduler, Jobs and Topology tell which other parts are set up.
+	Scheduler, Jobs, Topology bool
+	// Frameworks are the enabled integrations.
+	Frameworks sets.Set[string]
+	// JobOptions are those of the last reconciler or webhook of jobs.
+	JobOptions JobOptions
+	// Transformations and QuotaCheckStrategy are handed to parts of the manager beside its configuration.
+	Transformations    []config.ResourceTransformation
+	QuotaCheckStrategy *config.QuotaCheckStrategy
+	// MetricsOfClusterQueues is whether resources of ClusterQueues are exposed.
+	MetricsOfClusterQueues bool
+}
+
+// JobOptions are settings that the job framework gets as options in Go.
+type JobOptions struct {
+	ManageJobsWithoutQueueName bool
+	Namespaces                 *metav1.LabelSelector
+	WaitForPodsReady           bool
+	LabelKeysToCopy            []string
+	AfterDeactivated           *time.Duration
+	ExternalFrameworks         []string
+}
+
+var (
+	mutex  sync.Mutex
+	wanted Wanted
+)
+
+// Take returns what was recorded since the last call.
+func Take() Wanted {
+	mutex.Lock()
+	defer mutex.Unlock()
+	taken := wanted
+	wanted = Wanted{}
+	return taken
+}
+
+func record(change func(*Wanted)) {
+	mutex.Lock()
+	defer mutex.Unlock()
+	change(&wanted)
+}
+
+// WantCore records that the controllers of Kueue's own kinds are set up.
+func WantCore(configuration *config.Configuration) {
+	record(func(w *Wanted) { w.Configuration = configuration.DeepCopy() })
+}
+
+// WantScheduler records that the scheduler is started.
+func WantScheduler() { record(func(w *Wanted) { w.Scheduler = true }) }
+
+// WantTopology records that the controllers of topologies are set up.
+func WantTopology() { record(func(w *Wanted) { w.Topology = true }) }
+
+// WantJobs records that a reconciler of jobs is set up.
+func WantJobs() { record(func(w *Wanted) { w.Jobs = true }) }
+
+// WantFramework records an enabled integration.
+func WantFramework(name string) {
+	record(func(w *Wanted) {
+		if w.Frameworks == nil {
+			w.Frameworks = sets.New[string]()
+		}
+		w.Frameworks.Insert(name)
+	})
+}
+
+// WantTransformations records transformations of resources.
+func WantTransformations(transformations []config.ResourceTransformation) {
+	record(func(w *Wanted) { w.Transformations = transformations })
+}
+
+// WantQuotaCheckStrategy records what happens to resources that no ClusterQueue declares.
+func WantQuotaCheckStrategy(strategy config.QuotaCheckStrategy) {
+	record(func(w *Wanted) { w.QuotaCheckStrategy = &strategy })
+}
+
+// WantJobOptions records the options of the job framework.
+func WantJobOptions(
+	manageAll bool, namespaces labels.Selector, waitForPodsReady bool, labelKeys sets.Set[string],
+	afterDeactivated *time.Duration, frameworks, externalFrameworks sets.Set[string],
+) {
+	options := JobOptions{
+		ManageJobsWithoutQueueName: manageAll, WaitForPodsReady: waitForPodsReady, AfterDeactivated: afterDeactivated,
+		LabelKeysToCopy: sets.List(labelKeys), ExternalFrameworks: sets.List(externalFrameworks),
+	}
+	if namespaces != nil {
+		if selector, err := metav1.ParseToLabelSelector(namespaces.String()); err == nil {
+			options.Namespaces = selector
+		}
+	}
+	for name := range frameworks {
+		WantFramework(name)
+	}
+	record(func(w *Wanted) { w.JobOptions = options })
+}
