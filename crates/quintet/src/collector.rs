@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// The name of what the cluster belongs to.
     #[arg(long, value_name = "NAME")]
     owner_name: Option<String>,
-    /// Where to store: local or s3.
+    /// Where to store: local, s3, gcs, azureblob or aliyunoss.
     #[arg(long, value_name = "NAME")]
     storage_backend: Option<String>,
     /// The directory of the back end 'local'.

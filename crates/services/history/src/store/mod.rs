@@ -1,9 +1,16 @@
 //! Object storage: a flat set of keys, as the collector writes it and the history server reads it.
 
+mod azure;
 mod config;
+#[cfg(test)]
+mod fake;
+mod gcs;
 mod local;
 mod net;
 mod s3;
+#[cfg(test)]
+mod tests;
+mod token;
 mod xml;
 
 use std::io::Read;

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::{Method, Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Frame, Incoming, SizeHint};
@@ -21,6 +22,22 @@ use super::StoreError;
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a request to a store may take, besides the time for what it uploads.
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Uploads are given up when they are slower than this many bytes a second.
+const SLOWEST_UPLOAD: u64 = 256 * 1024;
+
+/// Larger responses of stores are not read.
+pub(super) const LARGEST: usize = 256 * 1024 * 1024;
+
+/// How long a request to a store may take that has this body.
+pub(super) fn upload_timeout(body: &Body) -> Duration {
+    use hyper::body::Body as _;
+    let length = body.size_hint().exact().unwrap_or_default();
+    TIMEOUT + Duration::from_secs(length / SLOWEST_UPLOAD)
+}
 
 /// An HTTP client that keeps connections. Clones share them.
 #[derive(Clone)]
@@ -55,7 +72,13 @@ impl Http {
     }
 
     /// Sends a request and returns the response with its body still to be read.
-    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, String> {
+    pub(crate) async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, String> {
+        // hyper leaves out the length of an empty body, without which stores refuse a write.
+        if matches!(*request.method(), Method::PUT | Method::POST)
+            && let Some(length) = hyper::body::Body::size_hint(request.body()).exact()
+        {
+            request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
         self.client.request(request).await.map_err(|error| cause(&error))
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
-use quintet_history::{Collector, CollectorSettings, Store};
+use quintet_history::{Collector, CollectorSettings, StorageConfig, Store};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -188,7 +188,8 @@ impl World {
             |name| flags.get(name).cloned(),
             |name| variables.get(name).cloned().flatten(),
         )?;
-        if !matches!(settings.storage_backend.to_ascii_lowercase().as_str(), "s3" | "azureblob") {
+        let backend = settings.storage_backend.clone();
+        if !(StorageConfig { backend, ..StorageConfig::default() }).is_supported() {
             return Err(settings.unsupported_backend());
         }
         Collector::start(settings, store.clone()).await
