@@ -258,16 +258,26 @@ async fn content(asked: &Asked<'_>, mut options: Options<'_>) -> Result<Reply, R
         }
     };
     let range = Range { store, path: &path, start, end };
-    let mut body = match usize::try_from(options.lines) {
-        Err(_) => range.whole().await.map_err(failed)?.to_vec(),
-        Ok(0) => range.last_lines(USUAL_LINES).await.map_err(failed)?,
-        Ok(lines) => range.last_lines(lines.min(MOST_LINES)).await.map_err(failed)?,
+    let Ok(lines) = usize::try_from(options.lines) else {
+        let pieces = range.whole().await.map_err(failed)?;
+        let reply = if options.removes_colours {
+            Reply::streamed(tail::pieces_without_colours(pieces))
+        } else {
+            Reply::streamed(pieces).with(header::CONTENT_LENGTH, HeaderValue::from(end - start))
+        };
+        return Ok(named(reply, &options));
     };
+    let lines = if lines == 0 { USUAL_LINES } else { lines.min(MOST_LINES) };
+    let mut body = range.last_lines(lines).await.map_err(failed)?;
     if options.removes_colours {
         body = tail::without_colours(&body);
     }
-    let reply = Reply::sniffed(body).no_sniff();
-    Ok(reply.with(header::CONTENT_DISPOSITION, disposition(options.download)))
+    Ok(named(Reply::sniffed(body), &options))
+}
+
+/// What all responses with logs declare.
+fn named(reply: Reply, options: &Options<'_>) -> Reply {
+    reply.no_sniff().with(header::CONTENT_DISPOSITION, disposition(options.download))
 }
 
 /// The file that is meant: by name, task, actor or process.

@@ -1,10 +1,12 @@
 //! Responses, as the handlers make them.
 
 use bytes::Bytes;
+use futures::stream::{Stream, TryStreamExt as _};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
 
 /// The body of a response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -60,6 +62,12 @@ impl Reply {
     /// JSON that upstream leaves to Go's sniffing, which finds text.
     pub(crate) fn sniffed(body: impl Into<Bytes>) -> Self {
         Self::new(StatusCode::OK, TEXT, body)
+    }
+
+    /// Text that is produced while it is sent.
+    pub(crate) fn streamed(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static) -> Self {
+        let body = StreamBody::new(pieces.map_ok(Frame::data)).boxed_unsync();
+        Self { body, ..Self::sniffed(Bytes::new()) }
     }
 
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
