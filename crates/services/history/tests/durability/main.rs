@@ -1,5 +1,8 @@
-//! A collector that is killed under load, and a storage that is away: no acknowledged event is lost.
+//! A collector that is killed under load, and a storage that is away or killed: no acknowledged event is lost.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod both;
+mod s3;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,14 +11,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use quintet_history::{Collector, CollectorSettings, Store};
+use quintet_history::{Collector, CollectorSettings, StorageConfig};
 
 const CHILD: &str = "QUINTET_HISTORY_TEST_CHILD";
+const STORE: &str = "QUINTET_HISTORY_TEST_STORE";
 const SESSION: &str = "session_2026-01-01_09-30-00_123456_1";
 
-/// Not a test of its own: the collector that others start as a process.
+/// Not a test of its own: the collector or the storage that others start as a process.
 #[test]
 fn child() {
+    if let Some(root) = std::env::var_os(STORE).map(PathBuf::from) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        announce(&root.join("store-address"), listener.local_addr().expect("an address"));
+        s3::serve(&listener, root.join("bucket"));
+    }
     let Some(root) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -25,11 +34,14 @@ fn child() {
             _ => None,
         };
         let settings = CollectorSettings::read(flag, |name| std::env::var(name).ok()).expect("settings");
-        let store = Store::directory(&root.join("bucket"), "");
+        let backend = std::env::var("STORAGE_BACKEND").unwrap_or_else(|_| "local".to_owned());
+        let directory = Some(root.join("bucket"));
+        let storage = StorageConfig { backend, directory, ..StorageConfig::default() };
+        let store = storage.open().expect("a storage");
         let collector = Collector::start(settings, store).await.expect("a collector");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        std::fs::write(root.join("address"), address.to_string()).expect("a file");
+        announce(&root.join("address"), address);
         collector.run(Some(listener), std::future::pending()).await;
     });
 }
@@ -67,28 +79,51 @@ impl Drop for Running {
     }
 }
 
-fn start(root: &Path, dashboard: SocketAddr) -> (Running, SocketAddr) {
-    let _ = std::fs::remove_file(root.join("address"));
-    let child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "child"])
-        .env(CHILD, root)
-        .env("POD_IP", "10.0.0.1")
-        .env("FQ_RAY_IP", format!("http://{dashboard}"))
-        .env("RAY_TMP_ROOT", root.join("ray"))
-        .env("RAY_COLLECTOR_EVENT_DATA_DIR", root.join("event-data"))
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("a process");
+/// Writes an address for those who wait for it, whole.
+fn announce(path: &Path, address: SocketAddr) {
+    let temporary = path.with_extension("new");
+    std::fs::write(&temporary, address.to_string()).expect("a file");
+    std::fs::rename(temporary, path).expect("a file");
+}
+
+/// Starts this program again, and waits until it has announced where it listens.
+fn spawn(root: &Path, file: &str, command: &mut Command) -> (Running, SocketAddr) {
+    let path = root.join(file);
+    let _ = std::fs::remove_file(&path);
+    let child = command.args(["--exact", "child"]).stdout(Stdio::null()).spawn().expect("a process");
     let running = Running(child);
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        assert!(Instant::now() < deadline, "the collector does not start");
-        let address = std::fs::read_to_string(root.join("address")).ok().and_then(|it| it.parse().ok());
-        if let Some(address) = address {
+        assert!(Instant::now() < deadline, "{file} is not announced");
+        if let Some(address) = std::fs::read_to_string(&path).ok().and_then(|it| it.parse().ok()) {
             return (running, address);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+fn start(root: &Path, dashboard: SocketAddr, variables: &[(&str, String)]) -> (Running, SocketAddr) {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .env(CHILD, root)
+        .env("POD_IP", "10.0.0.1")
+        .env("FQ_RAY_IP", format!("http://{dashboard}"))
+        .env("RAY_TMP_ROOT", root.join("ray"))
+        .env("RAY_COLLECTOR_EVENT_DATA_DIR", root.join("event-data"));
+    for (name, value) in variables {
+        command.env(name, value);
+    }
+    spawn(root, "address", &mut command)
+}
+
+/// Makes Ray's directory, with a raylet that accepts connections.
+fn prepare(root: &Path) -> UnixListener {
+    let sockets = root.join("ray").join(SESSION).join("sockets");
+    std::fs::create_dir_all(&sockets).expect("a directory");
+    std::fs::create_dir_all(root.join("bucket")).expect("a directory");
+    std::os::unix::fs::symlink(root.join("ray").join(SESSION), root.join("ray/session_latest"))
+        .expect("a link");
+    UnixListener::bind(sockets.join("raylet")).expect("a socket")
 }
 
 /// Sends one event; whether it was acknowledged.
@@ -106,37 +141,39 @@ fn send(address: SocketAddr, number: usize) -> bool {
     sent.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
 }
 
-/// The numbers of all events that are stored or on disk.
-fn found(directory: &Path, numbers: &mut Vec<usize>) {
+/// All event files below a directory.
+fn found(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            found(&path, numbers);
+            files.append(&mut found(&path));
         } else if path.extension().is_some_and(|it| it == "jsonl") {
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            let ids = text.lines().filter_map(|line| line.split("\"eventId\":\"").nth(1)?.split('"').next());
-            numbers.extend(ids.filter_map(|id| id.parse::<usize>().ok()));
+            files.push(path);
         }
     }
+    files
+}
+
+/// The numbers of all events that are stored.
+fn stored(directory: &Path) -> Vec<usize> {
+    let texts = found(directory).into_iter().map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    let number = |line: &str| line.split("\"eventId\":\"").nth(1)?.split('"').next()?.parse().ok();
+    texts.flat_map(|text| text.lines().filter_map(number).collect::<Vec<usize>>()).collect()
 }
 
 #[test]
 fn no_acknowledged_event_is_lost() {
     let directory = tempfile::tempdir().expect("a directory");
     let root = directory.path();
-    let sockets = root.join("ray").join(SESSION).join("sockets");
-    std::fs::create_dir_all(&sockets).expect("a directory");
-    let _raylet = UnixListener::bind(sockets.join("raylet")).expect("a socket");
-    std::os::unix::fs::symlink(root.join("ray").join(SESSION), root.join("ray/session_latest"))
-        .expect("a link");
+    let _raylet = prepare(root);
     let dashboard = dashboard();
     // The storage is away at first: a file is where its directory should be.
-    std::fs::create_dir_all(root.join("bucket")).expect("a directory");
     std::fs::write(root.join("bucket/cluster-history"), "").expect("a file");
     let mut acknowledged = Vec::new();
     let mut number = 0;
     for round in 0..3 {
-        let (running, address) = start(root, dashboard);
+        let (running, address) = start(root, dashboard, &[]);
         if round == 2 {
             std::fs::remove_file(root.join("bucket/cluster-history")).expect("removed");
         }
@@ -160,11 +197,10 @@ fn no_acknowledged_event_is_lost() {
         assert!(acknowledged.len() >= before + 20, "the collector acknowledges no events");
     }
     // A last run stores everything that is left.
-    let _running = start(root, dashboard);
+    let _running = start(root, dashboard, &[]);
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
-        let mut stored = Vec::new();
-        found(&root.join("bucket"), &mut stored);
+        let mut stored = stored(&root.join("bucket"));
         if acknowledged.iter().all(|number| stored.contains(number)) {
             let count = stored.len();
             stored.sort_unstable();
