@@ -81,7 +81,7 @@ pub mod webhook;
 
 pub use quintet_foundation::{backoff, clock, rng};
 
-pub use controller::{Controller, Explanation, Runtime, RuntimeParts, RuntimeSettings};
+pub use controller::{Controller, Explanation, Remote, Runtime, RuntimeParts, RuntimeSettings};
 pub use error::{Class, Error};
 pub use object::{ApiKind, ObjectKey};
 pub use plan::{Action, Event, Next, NoCall, OnError, Plan, StatusPatch, Step};

@@ -81,6 +81,19 @@ struct Progress {
     caught_up: bool,
     /// The server serves the kind.
     served: bool,
+    /// The last request failed, or the server does not serve the kind.
+    failing: bool,
+}
+
+/// What the watches that feed a cache are worth at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheHealth {
+    /// The first list is not complete.
+    Syncing,
+    /// It follows the server.
+    Synced,
+    /// The last request failed, or the server does not serve a kind that has to exist: see [`Cache::failure`].
+    Failing,
 }
 
 struct Health {
@@ -175,6 +188,28 @@ impl<T: Send + Sync + 'static> Cache<T> {
         self.0.progress.borrow().iter().any(|stream| stream.served)
     }
 
+    /// What its watches are worth at the moment.
+    pub fn health(&self) -> CacheHealth {
+        self.0.health_of(&self.0.progress.borrow())
+    }
+
+    /// Resolves when [`Cache::health`] no longer equals `health`.
+    pub async fn health_differs(&self, health: CacheHealth) {
+        let mut progress = self.0.progress.subscribe();
+        let _ = progress.wait_for(|streams| self.0.health_of(streams) != health).await;
+    }
+
+    /// Why it does not follow the server, while it does not.
+    pub fn failure(&self) -> Option<String> {
+        match self.0.health.lock().worst() {
+            Phase::Failing(error) => Some(error),
+            Phase::Absent if !self.0.spec.optional => {
+                Some(format!("the cluster does not serve {}: install its CRD", self.0.spec.kind))
+            }
+            _ => None,
+        }
+    }
+
     /// Resolves when [`Cache::is_served`] no longer equals `served`.
     pub(crate) async fn served_differs(&self, served: bool) {
         let mut progress = self.0.progress.subscribe();
@@ -239,6 +274,16 @@ impl<T: Send + Sync + 'static> Inner<T> {
 
     fn is_synced(&self) -> bool {
         self.progress.borrow().iter().all(|stream| stream.synced)
+    }
+
+    fn health_of(&self, streams: &[Progress]) -> CacheHealth {
+        if streams.iter().any(|stream| stream.failing) {
+            CacheHealth::Failing
+        } else if streams.iter().all(|stream| stream.synced) {
+            CacheHealth::Synced
+        } else {
+            CacheHealth::Syncing
+        }
     }
 
     fn selects(&self, head: &Head<'_>) -> bool {

@@ -284,7 +284,10 @@ impl<T: Send + Sync + 'static> Task<T> {
         self.cache.update(|store| store.clear(self.stream));
         self.set_phase(Phase::Absent);
         let (optional, catches_up) = (self.cache.spec.optional, *self.must_catch_up.borrow());
-        self.note(|stream| *stream = Progress { synced: optional, caught_up: catches_up, served: false });
+        self.note(|stream| {
+            let failing = stream.failing;
+            *stream = Progress { synced: optional, caught_up: catches_up, served: false, failing };
+        });
         self.failures = 0;
         let _ = tokio::time::timeout(ABSENT_POLL, self.must_catch_up.changed()).await;
     }
@@ -328,7 +331,16 @@ impl<T: Send + Sync + 'static> Task<T> {
     }
 
     fn set_phase(&self, phase: Phase) {
+        let is_failing = match phase {
+            Phase::Failing(_) => true,
+            Phase::Absent => !self.cache.spec.optional,
+            Phase::Starting | Phase::Watching => false,
+        };
         self.cache.health.lock().phases[self.stream.0] = phase;
+        self.cache.progress.send_if_modified(|streams| {
+            let failing = &mut streams[self.stream.0].failing;
+            std::mem::replace(failing, is_failing) != is_failing
+        });
     }
 
     fn progress(&self) -> Progress {

@@ -2,6 +2,7 @@
 
 mod explain;
 mod reconcile;
+mod remote;
 mod setup;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -11,6 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::Semaphore;
 
 pub use explain::Explanation;
+pub use remote::Remote;
 pub use setup::{Setup, Trigger};
 
 use crate::{
