@@ -12,6 +12,8 @@ pub struct Permissions {
     pub namespaced: Vec<PolicyRule>,
     /// For cluster-scoped objects, whatever namespaces it watches.
     pub cluster: Vec<PolicyRule>,
+    /// In the namespace of the operator itself.
+    pub own: Vec<PolicyRule>,
 }
 
 /// A rule of a Role.

@@ -78,7 +78,7 @@ fn configure(context: &Context<'_>) -> Result<Operator, String> {
     let greetings = rule("sixth.quintet.dev", &["greetings"], READ);
     let config_maps = rule("", &["configmaps"], &["get", "create", "patch"]);
     Ok(Operator {
-        permissions: Permissions { namespaced: vec![greetings, config_maps], cluster: Vec::new() },
+        permissions: Permissions { namespaced: vec![greetings, config_maps], ..Permissions::default() },
         webhooks: vec![webhook()],
         services: vec![Service { name: "sixth", port_name: "sixth", port: 80, target_port: 8099 }],
         apis: Vec::new(),

@@ -78,7 +78,7 @@ fn component() -> Component {
             let notes = rule("golden.quintet.dev", &["notes"], READ);
             let config_maps = rule("", &["configmaps"], &["get", "create", "patch"]);
             Ok(quintet_component::Operator {
-                permissions: Permissions { namespaced: vec![notes, config_maps], cluster: Vec::new() },
+                permissions: Permissions { namespaced: vec![notes, config_maps], ..Permissions::default() },
                 webhooks: webhooks(),
                 services: Vec::new(),
                 apis: Vec::new(),

@@ -1,6 +1,7 @@
 //! A cluster in memory with an operator on it, which may do no more than its descriptor asks for.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use kube::Client;
 use quintet_api::config::Configuration;
 use quintet_api::crd::{self, Definition, WebhookService};
 use quintet_apiserver::kubelet::Handler;
+use quintet_apiserver::server::{self, certificates::Authority};
 use quintet_apiserver::{Api, Caller, Clock, Rng};
 use quintet_component::{
     Component, Context, Operator, Permissions, Platform, Process, Webhook, WebhookKind, WebhookScope,
@@ -276,6 +278,21 @@ impl World {
         Ok(())
     }
 
+    /// Serves the API on a port of this machine until the world ends, and returns a kubeconfig of its administrator.
+    /// Time has to be real: simulated time does not wait for sockets.
+    pub async fn serve_https(&self) -> Result<String, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("cannot serve HTTPS: {error}");
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = server::listen(address).await.map_err(|error| failed(&error))?;
+        let address = listener.local_addr().map_err(|error| failed(&error))?;
+        let authority = Authority::generate().map_err(|error| failed(&error))?;
+        let tls = server::tls(&authority, &[address.ip().to_string()]).map_err(|error| failed(&error))?;
+        let served = server::serve(self.api.clone(), listener, tls);
+        #[expect(clippy::disallowed_methods, reason = "ends with the API")]
+        drop(tokio::spawn(served));
+        authority.kubeconfig(&format!("https://{address}")).map_err(|error| failed(&error))
+    }
+
     /// Lets the API ask how objects of the component are converted between versions.
     pub fn serve_conversion(&self, component: &Component) {
         self.answer(Routes::new(), component);
@@ -348,7 +365,8 @@ impl World {
         let mut rules = vec![json!({
             "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"],
         })];
-        rules.extend(permissions.namespaced.iter().chain(&permissions.cluster).map(|rule| json!(rule)));
+        let Permissions { namespaced, cluster, own } = permissions;
+        rules.extend([namespaced, cluster, own].into_iter().flatten().map(|rule| json!(rule)));
         let api_version = "rbac.authorization.k8s.io/v1";
         let metadata = json!({"name": user});
         let role =

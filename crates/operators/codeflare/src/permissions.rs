@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn resources(section: CodeFlareConfiguration, is_openshift: bool) -> Vec<String> {
-        let Permissions { namespaced, cluster } = of(&Settings::read(section, &|_| None, is_openshift));
+        let Permissions { namespaced, cluster, .. } = of(&Settings::read(section, &|_| None, is_openshift));
         let rules = namespaced.into_iter().chain(cluster);
         rules.flat_map(|rule| rule.resources.unwrap_or_default()).collect()
     }
@@ -127,7 +127,7 @@ mod tests {
     fn no_rule_is_a_wildcard() {
         let section =
             CodeFlareConfiguration { kuberay: Some(KubeRayConfiguration::default()), appwrapper: None };
-        let Permissions { namespaced, cluster } = of(&Settings::read(section, &|_| None, true));
+        let Permissions { namespaced, cluster, .. } = of(&Settings::read(section, &|_| None, true));
         for rule in namespaced.iter().chain(&cluster) {
             let lists = [&rule.resources, &rule.api_groups, &Some(rule.verbs.clone())];
             assert!(!lists.into_iter().flatten().flatten().any(|one| one == "*"), "{rule:?}");

@@ -12,7 +12,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What the operator needs with these settings.
 pub(crate) fn of(settings: &Settings) -> Permissions {
-    Permissions { namespaced: namespaced(), cluster: cluster(settings) }
+    Permissions { namespaced: namespaced(), cluster: cluster(settings), ..Permissions::default() }
 }
 
 /// Where the server is. With `--watch-namespaces` these are a Role.

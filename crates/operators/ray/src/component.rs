@@ -69,7 +69,7 @@ fn configure(context: &quintet_component::Context<'_>) -> Result<Operator, Strin
     }
     let has_webhooks = (context.environment)(ENABLE_WEBHOOKS).is_some_and(|value| value == "true");
     Ok(Operator {
-        permissions: Permissions { namespaced: permissions::rules(&settings), cluster: Vec::new() },
+        permissions: Permissions { namespaced: permissions::rules(&settings), ..Permissions::default() },
         webhooks: if has_webhooks { webhooks() } else { Vec::new() },
         services: Vec::new(),
         apis: Vec::new(),

@@ -11,7 +11,7 @@ const GATEWAY: &str = "gateway.networking.k8s.io";
 
 /// What the operator needs with these settings.
 pub(crate) fn of(settings: &Settings) -> Permissions {
-    Permissions { namespaced: namespaced(), cluster: cluster(settings) }
+    Permissions { namespaced: namespaced(), cluster: cluster(settings), ..Permissions::default() }
 }
 
 /// Where registries and the catalog are.
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn nothing_is_granted_by_a_wildcard_and_no_role_can_be_escalated() {
-        let Permissions { namespaced, cluster } = of(&Settings::default());
+        let Permissions { namespaced, cluster, .. } = of(&Settings::default());
         for rule in namespaced.iter().chain(&cluster) {
             assert!(rule.verbs.iter().all(|verb| verb != "*" && verb != "escalate"), "{rule:?}");
         }

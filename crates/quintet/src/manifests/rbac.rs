@@ -53,6 +53,7 @@ pub(super) fn objects(
         at_home.push(rule("", &["secrets"], &[], &["create"]));
         at_home.push(rule("", &["secrets"], &[&webhook.secret_name], &["get", "update"]));
     }
+    at_home.extend(operators.iter().flat_map(|one| &one.operator.permissions.own).map(|rule| json!(rule)));
     let mut objects =
         vec![json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(namespace, NAME) })];
     let everywhere = json!({ "name": shared_name(namespace, NAME), "labels": labels() });
