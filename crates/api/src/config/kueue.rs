@@ -22,10 +22,13 @@ pub const PROTECTION: &str = "protection";
 pub const PRIORITY_CLASS: &str = "priority-class";
 /// Lets pods be scheduled that topology-aware scheduling has placed.
 pub const TOPOLOGY: &str = "topology";
+/// Sends Workloads to other clusters.
+pub const MULTIKUEUE: &str = "multikueue";
 /// Reconciles jobs of all enabled frameworks.
 pub const JOBS: &str = "jobs";
 
-const CONTROLLERS: &[&str] = &[JOBS, PRIORITY_CLASS, PROTECTION, QUEUE_STATUS, SCHEDULER, TOPOLOGY, WORKLOAD];
+const CONTROLLERS: &[&str] =
+    &[JOBS, MULTIKUEUE, PRIORITY_CLASS, PROTECTION, QUEUE_STATUS, SCHEDULER, TOPOLOGY, WORKLOAD];
 
 /// What the queue operator adds to the configuration file.
 pub const CONFIG: ComponentConfig = ComponentConfig {

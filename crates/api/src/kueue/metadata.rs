@@ -37,6 +37,14 @@ pub const TOPOLOGY_REQUESTS: [&str; 5] = [
 
 /// The controller of MultiKueue checks.
 pub const MULTIKUEUE_CONTROLLER: &str = "kueue.x-k8s.io/multikueue";
+/// Label of objects that a manager cluster has created: which manager.
+pub const MULTIKUEUE_ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
+/// Label of pods on a worker cluster whose job belongs to a manager cluster.
+pub const MULTIKUEUE_WORKER_POD: &str = "kueue.x-k8s.io/multikueue-worker-workload-pod";
+/// The dispatcher that tries all clusters at the same time.
+pub const DISPATCHER_ALL_AT_ONCE: &str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once";
+/// The dispatcher that tries some clusters first, and more later.
+pub const DISPATCHER_INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
 /// The controller of ProvisioningRequest checks.
 pub const PROVISIONING_REQUEST_CONTROLLER: &str = "kueue.x-k8s.io/provisioning-request";
 

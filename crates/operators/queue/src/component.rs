@@ -9,13 +9,10 @@ use quintet_controller::Error;
 use quintet_queue_engine::settings::Gates as SchedulingGates;
 
 use crate::metrics::QueueMetrics;
-use crate::settings::{Gates, Settings};
+use crate::settings::{Gates, NAMESPACE, Settings};
 use crate::validation::Gates as ValidationGates;
 use crate::visibility::{self, Source};
 use crate::{Context, configuration, permissions, webhook};
-
-/// Where Kueue is installed if nothing else is said.
-const NAMESPACE: &str = "kueue-system";
 
 /// ClusterQueue, LocalQueue, Cohort, Workload and the rest of `kueue.x-k8s.io`.
 pub fn component() -> Component {
@@ -63,7 +60,8 @@ pub(crate) fn settings(context: &Configuring<'_>) -> Result<Settings, String> {
     let namespace = context.configuration.process.namespace.as_deref().unwrap_or(NAMESPACE);
     configuration::check(&configuration, switches, namespace)?;
     let managed_namespaces = configuration.managed_namespaces(namespace);
-    Ok(Settings { configuration, scheduling, gates: Gates::switched(switches), managed_namespaces })
+    let (gates, namespace) = (Gates::switched(switches), namespace.to_owned());
+    Ok(Settings { configuration, scheduling, gates, managed_namespaces, namespace })
 }
 
 fn start(

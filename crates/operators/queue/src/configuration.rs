@@ -87,10 +87,35 @@ fn check_device_classes(configuration: &QueueConfiguration) -> Result<(), String
 }
 
 fn check_multikueue(configuration: &QueueConfiguration) -> Result<(), String> {
-    if configuration.multi_kueue.origin.is_empty() {
+    let settings = &configuration.multi_kueue;
+    let origin = &settings.origin;
+    if origin.is_empty() {
         return Err("multiKueue.origin: set a name for this cluster".to_owned());
     }
-    Ok(())
+    if !is_label_value(origin) {
+        return Err(format!("multiKueue.origin: {origin:?} is not a valid value of a label"));
+    }
+    let step = settings.incremental_dispatcher_config.step_size;
+    if step < 1 {
+        return Err(format!("multiKueue.incrementalDispatcherConfig.stepSize: {step} is less than 1"));
+    }
+    let names: Vec<String> = settings.external_frameworks.iter().map(|own| own.name.clone()).collect();
+    let path = "multiKueue.externalFrameworks";
+    if let Some(name) =
+        names.iter().find(|name| name.splitn(3, '.').filter(|part| !part.is_empty()).count() < 3)
+    {
+        return Err(format!("{path}: {name:?} is not a Kind.version.group"));
+    }
+    unique(path, &names)
+}
+
+fn is_label_value(text: &str) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric();
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && bytes.first().is_some_and(is_plain)
+        && bytes.last().is_some_and(is_plain)
+        && bytes.iter().all(|byte| is_plain(byte) || b"-_.".contains(byte))
 }
 
 /// Jobs of the system, and of the operator itself, must not wait for it.
@@ -136,6 +161,15 @@ mod tests {
                 "resources.deviceClassMappings[0].deviceClassNames:",
             ),
             (json!({ "managedJobsNamespaceSelector": {} }), "managedJobsNamespaceSelector:"),
+            (json!({ "multiKueue": { "origin": "Q_" } }), "multiKueue.origin:"),
+            (
+                json!({ "multiKueue": { "incrementalDispatcherConfig": { "stepSize": 0 } } }),
+                "multiKueue.incrementalDispatcherConfig.stepSize:",
+            ),
+            (
+                json!({ "multiKueue": { "externalFrameworks": [{ "name": "Kind" }] } }),
+                "multiKueue.externalFrameworks:",
+            ),
         ];
         for (configuration, expected) in table {
             let error = checked(configuration.clone(), &[]).unwrap_err();

@@ -9,7 +9,7 @@
 //! - [`scheduler`] is one index over all objects: it decides who gets quota, and reports what queues hold.
 //! - [`workload`] is the controller of Workloads.
 //! - [`jobs`] has the job framework, and one module per kind of job.
-//! - `topology` lets placed pods be scheduled.
+//! - `topology` lets placed pods be scheduled, `multikueue` lets Workloads run on other clusters.
 //! - `protection` keeps objects that others use, `priority_class` lets Workloads follow their class.
 //! - [`visibility`] is the API that lists pending Workloads.
 //! - [`validation`] and [`defaulting`] are the webhooks of Kueue's own kinds.
@@ -19,6 +19,7 @@ mod configuration;
 pub mod defaulting;
 pub mod jobs;
 mod metrics;
+mod multikueue;
 mod permissions;
 mod priority_class;
 mod protection;
@@ -92,6 +93,9 @@ pub fn add(context: &Context) -> Result<(), Error> {
     }
     if enables(names::TOPOLOGY) && context.settings.scheduling.tas {
         topology::add(context)?;
+    }
+    if enables(names::MULTIKUEUE) && context.settings.gates.multikueue {
+        multikueue::add(context)?;
     }
     if enables(names::JOBS) {
         jobs::add(context)?;

@@ -1,8 +1,9 @@
 //! The least that the queue operator needs to be allowed.
 
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use quintet_component::{Permissions, READ, rule};
 
-use crate::jobs::foreign_kinds;
+use crate::jobs::{external_kinds, foreign_kinds};
 use crate::settings::Settings;
 
 const TRAINER: &str = "trainer.kubeflow.org";
@@ -12,7 +13,9 @@ const KUEUE: &str = "kueue.x-k8s.io";
 pub(crate) fn of(settings: &Settings) -> Permissions {
     let runtimes = settings.is_enabled(TRAIN_JOB).then_some(());
     let with = |verbs: &[&'static str]| [READ, verbs].concat();
+    let runs_elsewhere = settings.gates.multikueue.then_some(());
     Permissions {
+        own: runs_elsewhere.map(|()| rule("", &["secrets"], READ)).into_iter().collect(),
         namespaced: vec![
             rule(KUEUE, &["workloads"], &with(&["create", "patch", "delete"])),
             rule(KUEUE, &["workloads/status", "localqueues/status"], &["patch"]),
@@ -37,6 +40,7 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
             std::iter::once(rule(&kind.group, &[kind.plural.as_str()], &verbs)).chain(finalizers)
         }))
         .chain(runtimes.map(|()| rule(TRAINER, &["trainingruntimes"], READ)))
+        .chain(runs_elsewhere.into_iter().flat_map(|()| status_of_jobs(settings)))
         .collect(),
         cluster: vec![
             rule(
@@ -46,6 +50,8 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
             ),
             rule(KUEUE, &["cohorts", "workloadpriorityclasses"], READ),
             rule(KUEUE, &["clusterqueues/status", "cohorts/status"], &["patch"]),
+            rule(KUEUE, &["multikueueclusters", "multikueueconfigs"], READ),
+            rule(KUEUE, &["multikueueclusters/status", "admissionchecks/status"], &["patch"]),
             rule("", &["namespaces", "nodes"], READ),
             rule("node.k8s.io", &["runtimeclasses"], READ),
             rule("scheduling.k8s.io", &["priorityclasses"], READ),
@@ -54,4 +60,15 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
         .chain(runtimes.map(|()| rule(TRAINER, &["clustertrainingruntimes"], READ)))
         .collect(),
     }
+}
+
+/// What jobs do on other clusters is reported here.
+fn status_of_jobs(settings: &Settings) -> Vec<PolicyRule> {
+    let queued = foreign_kinds(settings).into_iter().filter(|kind| kind.is_queued);
+    let queued = queued.map(|kind| rule(&kind.group, &[&format!("{}/status", kind.plural)], &["patch"]));
+    let external = external_kinds(settings).into_iter().flat_map(|kind| {
+        let status = format!("{}/status", kind.plural);
+        [rule(&kind.group, &[&kind.plural], READ), rule(&kind.group, &[&status], &["patch"])]
+    });
+    queued.chain(external).collect()
 }

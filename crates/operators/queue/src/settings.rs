@@ -52,17 +52,24 @@ pub struct Settings {
     pub gates: Gates,
     /// Namespaces in which jobs are managed.
     pub managed_namespaces: LabelSelector,
+    /// The namespace of the operator.
+    #[serde(default)]
+    pub namespace: String,
 }
+
+/// Where Kueue is installed if nothing else is said.
+pub const NAMESPACE: &str = "kueue-system";
 
 impl Default for Settings {
     fn default() -> Self {
         let configuration = QueueConfiguration::default();
-        let managed_namespaces = configuration.managed_namespaces("kueue-system");
+        let managed_namespaces = configuration.managed_namespaces(NAMESPACE);
         Self {
             configuration,
             scheduling: engine::Gates::default(),
             gates: Gates::default(),
             managed_namespaces,
+            namespace: NAMESPACE.to_owned(),
         }
     }
 }
@@ -119,6 +126,16 @@ gates! {
     spark_application = "SparkApplicationIntegration", false;
     /// Ray and Spark jobs that lose their queue are checked as those that have one.
     validate_ray_and_spark_updates = "ValidateRayAndSparkJobUpdates", true;
+    /// Workloads can be sent to other clusters.
+    multikueue = "MultiKueue", true;
+    /// The incremental dispatcher tries clusters in the order of their configuration, rather than of their names.
+    multikueue_config_order = "MultiKueueIncrementalDispatcherRespectConfigOrder", true;
+    /// Kinds beyond those with an integration can be sent to other clusters.
+    multikueue_custom_jobs = "MultiKueueAdaptersForCustomJobs", true;
+    /// Kubeconfig files have to be in a directory of their own.
+    multikueue_path_validation = "MultiKueueKubeConfigPathValidation", true;
+    /// Clusters can be found by ClusterProfiles.
+    multikueue_cluster_profile = "MultiKueueClusterProfile", false;
     /// The WorkloadPriorityClass called `default` is the default.
     priority_class_defaulting = "WorkloadPriorityClassDefaulting", true;
     /// Workload names fit into a label.

@@ -74,27 +74,29 @@ fn is_foreign(group: &str) -> bool {
     group.contains('.')
 }
 
-/// Kinds that other controllers queue, as `Kind.version.group` in the configuration. Their resources are called as
-/// Kubernetes guesses the plural of a kind.
+/// Kinds that other controllers queue, as `Kind.version.group` in the configuration.
 fn external_kinds(settings: &Settings) -> Vec<ApiKind> {
-    let parse = |text: &String| {
-        let (kind, rest) = text.split_once('.')?;
-        let (version, group) = rest.split_once('.')?;
-        let lower = kind.to_lowercase();
-        let plural = match (lower.strip_suffix('y'), lower.ends_with('s')) {
-            (Some(stem), _) => format!("{stem}ies"),
-            (None, true) => format!("{lower}es"),
-            (None, false) => format!("{lower}s"),
-        };
-        Some(ApiKind {
-            group: group.to_owned().into(),
-            version: version.to_owned().into(),
-            kind: kind.to_owned().into(),
-            plural: plural.into(),
-            namespaced: true,
-        })
+    let frameworks = settings.configuration.integrations.external_frameworks.iter();
+    frameworks.filter_map(|text| kind_of_framework(text)).collect()
+}
+
+/// The kind that `Kind.version.group` names. Its resources are called as Kubernetes guesses the plural of a kind.
+pub(super) fn kind_of_framework(text: &str) -> Option<ApiKind> {
+    let (kind, rest) = text.split_once('.')?;
+    let (version, group) = rest.split_once('.')?;
+    let lower = kind.to_lowercase();
+    let plural = match (lower.strip_suffix('y'), lower.ends_with('s')) {
+        (Some(stem), _) => format!("{stem}ies"),
+        (None, true) => format!("{lower}es"),
+        (None, false) => format!("{lower}s"),
     };
-    settings.configuration.integrations.external_frameworks.iter().filter_map(parse).collect()
+    Some(ApiKind {
+        group: group.to_owned().into(),
+        version: version.to_owned().into(),
+        kind: kind.to_owned().into(),
+        plural: plural.into(),
+        namespaced: true,
+    })
 }
 
 /// Whether an owner may be of a kind that is followed. Jobs of CronJobs, for one, have nothing above them.

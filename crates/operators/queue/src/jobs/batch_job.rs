@@ -17,7 +17,7 @@ const MAIN: &str = "main";
 /// Label of a pod: its index in an indexed Job.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Labels that the Job controller adds to the template.
-const OF_CONTROLLER: [&str; 4] =
+pub(super) const OF_CONTROLLER: [&str; 4] =
     ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
 /// Those of them that are not part of a Workload, because a Job made again has others.
 const LEFT_OUT: [&str; 3] = ["batch.kubernetes.io/controller-uid", "controller-uid", "job-name"];

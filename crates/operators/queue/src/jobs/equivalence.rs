@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use quintet_api::kueue::v1beta2::PodSet;
 
 /// Whether pod sets mean the same. Tolerations count only while nothing was injected.
-pub(super) fn are_equivalent(of_job: &[PodSet], of_workload: &[PodSet], with_tolerations: bool) -> bool {
+pub(crate) fn are_equivalent(of_job: &[PodSet], of_workload: &[PodSet], with_tolerations: bool) -> bool {
     of_job.len() == of_workload.len()
         && of_job.iter().zip(of_workload).all(|(own, other)| {
             own.count.unwrap_or(1) == other.count.unwrap_or(1)

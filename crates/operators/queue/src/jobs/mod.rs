@@ -16,6 +16,7 @@ mod plan;
 mod pod;
 mod pod_set_info;
 mod priority;
+mod remote;
 mod slices;
 mod stateful_set;
 #[cfg(test)]
@@ -39,11 +40,15 @@ use serde_json::Value;
 use crate::Context;
 use crate::settings::{BATCH_JOB, LEADER_WORKER_SET, STATEFUL_SET, Settings};
 pub(crate) use ancestors::foreign_kinds;
+pub(crate) use equivalence::are_equivalent;
 use json::{JsonJob, JsonKind};
 pub use lifecycle::{Stop, StopReason};
 use observe::JobCaches;
 pub use observe::ObservedJob;
 pub use pod_set_info::PodSetInfo;
+pub(crate) use remote::{
+    JobFacts, RemoteKind, external_kinds, is_sent_elsewhere, remote_kinds, spec_elsewhere,
+};
 pub(crate) use slices::SLICE_NAME;
 pub use webhook::webhooks;
 

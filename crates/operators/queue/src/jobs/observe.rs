@@ -247,7 +247,7 @@ pub(super) fn referred(caches: &[Cache<Value>], references: &[Reference]) -> Vec
     references.iter().filter_map(find).collect()
 }
 
-fn jobs<J: JobKind>() -> WatchSpec<J> {
+pub(super) fn jobs<J: JobKind>() -> WatchSpec<J> {
     let jobs = WatchSpec::<J>::typed();
     let jobs = if J::IS_OPTIONAL { jobs.optional() } else { jobs };
     jobs.select(J::selector())

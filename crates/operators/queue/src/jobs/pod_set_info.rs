@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PodSchedulingGate, PodTemplateSpec, Toleration};
-use quintet_api::kueue::metadata::{CLUSTER_QUEUE_NAME, LOCAL_QUEUE_NAME, POD_SET, TOPOLOGY_GATE, WORKLOAD};
+use quintet_api::kueue::metadata::{
+    CLUSTER_QUEUE_NAME, LOCAL_QUEUE_NAME, MULTIKUEUE_ORIGIN, MULTIKUEUE_WORKER_POD, POD_SET, TOPOLOGY_GATE,
+    WORKLOAD,
+};
 use quintet_api::kueue::v1beta2::{CheckState, PodSetAssignment, PodSetUpdate, ResourceFlavor, Workload};
 use quintet_api::names::is_dns_label;
 use serde_json::{Value, json};
@@ -62,6 +65,9 @@ pub(super) fn of_workload(
         if slices::is_elastic(&workload.metadata, settings) {
             let first = slices::first_of(workload).to_owned();
             info.annotations.insert(SLICE_NAME.to_owned(), first);
+        }
+        if workload.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(MULTIKUEUE_ORIGIN)) {
+            info.labels.insert(MULTIKUEUE_WORKER_POD.to_owned(), "true".to_owned());
         }
         if settings.gates.assign_queue_labels {
             let local_queue = workload.spec.queue_name.clone().unwrap_or_default();

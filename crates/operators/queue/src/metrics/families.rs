@@ -161,4 +161,8 @@ families! {
     CohortInfo = "cohort_info", Gauge, ["cohort", "parent_cohort", "root_cohort"], "Where a Cohort belongs; always 1";
     ClusterQueueInfo = "cluster_queue_info", Gauge, ["cluster_queue", "parent_cohort", "root_cohort"],
         "Where a ClusterQueue belongs; always 1";
+    MultiKueueDispatched = "multikueue_workloads_dispatched", Counter, ["cluster_queue", "cluster"],
+        "Workloads that were offered to a worker cluster";
+    MultiKueueAdmitted = "multikueue_workloads_admitted", Counter, ["cluster_queue", "cluster"],
+        "Workloads that a worker cluster has admitted";
 }

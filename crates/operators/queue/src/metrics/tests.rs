@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::transitions::{Change, between};
 use super::{Kind, Metric, QueueMetrics, QueueTree};
 
-/// Name, type and labels of every metric that Kueue v0.19 exposes without MultiKueue, a line each. `L` adds the twin of
+/// Name, type and labels of every metric that Kueue v0.19 exposes, a line each. `L` adds the twin of
 /// LocalQueues, which has `name` and `namespace` in the place of `cluster_queue`.
 const KUEUE: &str = "
 admission_attempts_total C result
@@ -60,6 +60,8 @@ cohort_subtree_admitted_workloads_total C cohort,priority_class
 cohort_subtree_admitted_active_workloads G cohort
 cohort_info G cohort,parent_cohort,root_cohort
 cluster_queue_info G cluster_queue,parent_cohort,root_cohort
+multikueue_workloads_dispatched_total C cluster_queue,cluster
+multikueue_workloads_admitted_total C cluster_queue,cluster
 ";
 
 fn sorted(labels: &[&str]) -> Vec<String> {

@@ -147,6 +147,10 @@ pub(super) fn between(old: &Workload, new: &Workload, cohorts: &QueueTree<'_>) -
             changes.found.push(Change::Count(Metric::CohortAdmitted, vec![cohort, changes.class.clone()]));
         }
     }
+    let cluster = |workload: &Workload| workload.status.as_ref()?.cluster_name.clone();
+    if let Some(cluster) = cluster(new).filter(|_| cluster(old).is_none()) {
+        changes.found.push(Change::Count(Metric::MultiKueueAdmitted, changes.of_queue(&[&cluster])));
+    }
     let starts = find(new, Of::PodsReady).is_some_and(|own| own.reason == PodsReadyReason::Started.as_str());
     if let Some(at) = became(old, new, Of::PodsReady).filter(|_| starts) {
         changes.observe(Metric::ReadyWait, Metric::LocalReadyWait, seconds(queued(new), at));

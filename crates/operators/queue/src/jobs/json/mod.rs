@@ -508,7 +508,7 @@ pub(super) fn set(object: &mut Value, pointer: &str, value: Value) {
 }
 
 /// Removes a field by its JSON pointer.
-fn remove(object: &mut Value, pointer: &str) {
+pub(super) fn remove(object: &mut Value, pointer: &str) {
     let Some((parent, name)) = pointer.rsplit_once('/') else { return };
     if let Some(fields) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
         fields.remove(name);

@@ -21,7 +21,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
-use quintet_api::kueue::v1beta2::{LocalQueue, Workload, WorkloadPriorityClass};
+use quintet_api::kueue::metadata::{MULTIKUEUE_CONTROLLER, QUEUE_NAME};
+use quintet_api::kueue::v1beta2::{
+    AdmissionCheck, ClusterQueue, LocalQueue, Workload, WorkloadPriorityClass,
+};
 use quintet_component::Webhook;
 use quintet_controller::cache::{Cache, Caches, Owner, WatchSpec};
 use quintet_controller::webhook::{Admission, AdmissionRequest, Mutation, Operation, Routes, Verdict};
@@ -30,7 +33,7 @@ use serde_json::Value;
 
 use super::ancestors::{Ancestor, Ancestors};
 use super::observe::{labels_of, referred, related};
-use super::{Reference, json};
+use super::{Reference, json, remote};
 use crate::settings::Settings;
 use crate::validation::Errors;
 use crate::{watches, webhook};
@@ -118,6 +121,8 @@ pub(super) struct Facts {
     pub(super) ancestor: Ancestor,
     /// Whether the Workload of a StatefulSet exists, and is not on hold.
     pub(super) has_workload: bool,
+    /// Whether the jobs of its queue run on other clusters.
+    pub(super) runs_elsewhere: bool,
     /// The objects that it refers to, as far as they exist.
     pub(super) related: Vec<Value>,
 }
@@ -129,6 +134,8 @@ pub(super) struct FactCaches {
     classes: Cache<WorkloadPriorityClass>,
     namespaces: Cache<Namespace>,
     workloads: Cache<Workload>,
+    cluster_queues: Cache<ClusterQueue>,
+    checks: Cache<AdmissionCheck>,
     ancestors: Ancestors,
     related: Vec<Cache<Value>>,
     references: fn(&Value) -> Vec<Reference>,
@@ -141,6 +148,8 @@ impl FactCaches {
             classes: caches.watch(WatchSpec::typed())?,
             namespaces: caches.watch(WatchSpec::typed())?,
             workloads: caches.watch(watches::workloads())?,
+            cluster_queues: caches.watch(watches::cluster_queues())?,
+            checks: caches.watch(WatchSpec::typed())?,
             ancestors: Ancestors::watch(caches, settings)?,
             related: related(caches, (kind.related_kinds)())?,
             references: kind.references,
@@ -169,7 +178,21 @@ impl FactCaches {
             is_namespace_managed: labels.is_some_and(|labels| settings.manages_namespace(&labels)),
             ancestor: self.ancestors.of(namespace, controller, settings),
             has_workload: self.has_workload(namespace, object, settings),
+            runs_elsewhere: settings.gates.multikueue && self.runs_elsewhere(namespace, object),
             related: referred(&self.related, &(self.references)(object)),
+        })
+    }
+
+    /// Whether the ClusterQueue of an object, or the one it gets by default, has a check of MultiKueue.
+    fn runs_elsewhere(&self, namespace: &str, object: &Value) -> bool {
+        let queue = defaulting::label(object, QUEUE_NAME).unwrap_or(DEFAULT);
+        let queue = self.local_queues.get(&ObjectKey::new(namespace, queue));
+        let queue = queue.and_then(|entry| entry.object.spec.cluster_queue.clone());
+        let queue = queue.and_then(|name| self.cluster_queues.get(&ObjectKey::cluster(&name)));
+        let strategy = queue.as_ref().and_then(|entry| entry.object.spec.admission_checks_strategy.as_ref());
+        strategy.into_iter().flat_map(|strategy| &strategy.admission_checks).any(|rule| {
+            let check = self.checks.get(&ObjectKey::cluster(&rule.name));
+            check.is_some_and(|check| check.object.spec.controller_name == MULTIKUEUE_CONTROLLER)
         })
     }
 
@@ -230,7 +253,14 @@ fn mutate(
             return Mutation::unchanged();
         }
         let facts = caches.read(&admission.request, &admission.object, &settings);
-        let defaulted = facts.and_then(|facts| (kind.default)(&mut admission.object, &facts, &settings));
+        let defaulted = facts.and_then(|facts| {
+            let job = &mut admission.object;
+            (kind.default)(job, &facts, &settings)?;
+            if facts.runs_elsewhere && defaulting::label(job, QUEUE_NAME).is_some() {
+                remote::send_elsewhere(job, kind.group, kind.name);
+            }
+            Ok(())
+        });
         match defaulted {
             Ok(()) => Mutation::to(admission.object),
             Err(why) => Mutation::deny(why),

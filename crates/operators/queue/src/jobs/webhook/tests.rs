@@ -22,6 +22,7 @@ pub(super) fn facts() -> Facts {
         is_namespace_managed: true,
         ancestor: Ancestor::None,
         has_workload: false,
+        runs_elsewhere: false,
         related: Vec::new(),
     }
 }

@@ -1,0 +1,242 @@
+//! MultiKueueClusters: how to reach a worker cluster, and whether it is reached.
+
+mod plan;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use quintet_api::kueue::reasons::MultiKueueClusterActiveReason as Reason;
+use quintet_api::kueue::v1beta2::{ClusterSource, LocationType, MultiKueueCluster};
+use quintet_controller::cache::{Cache, Entry, Selector, WatchSpec};
+use quintet_controller::{Action, ApiKind, Class, Controller, Error, ObjectKey, OnError, Plan};
+use serde::{Deserialize, Serialize};
+
+use super::connections::{ConnectionState, Connections, Listeners, digest};
+use super::kubeconfig::{self, Problem};
+use crate::Context;
+pub(super) use plan::active;
+
+/// The key of a kubeconfig in a Secret. As `MultiKueueConfigSecretKey` of Kueue.
+const SECRET_KEY: &str = "kubeconfig";
+
+/// How often a file is read again: mounted Secrets are replaced without a notification that reaches every container.
+const FILE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Kubeconfigs in the namespace of the operator, by Secret.
+type Kubeconfigs = Cache<Option<String>>;
+
+/// The controller.
+pub(super) struct ClusterController {
+    context: Context,
+    clusters: Cache<MultiKueueCluster>,
+    kubeconfigs: Kubeconfigs,
+    connections: Arc<Connections>,
+}
+
+/// What was observed of a cluster.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Observed {
+    /// It is gone, and the connection to it is not.
+    Gone(String),
+    /// It exists.
+    Present(Box<Present>),
+}
+
+/// A cluster.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Present {
+    cluster: Arc<Entry<MultiKueueCluster>>,
+    /// A digest of its kubeconfig; the error says why there is none.
+    kubeconfig: Result<u64, Problem>,
+    connection: Option<(u64, ConnectionState)>,
+    /// When to read the kubeconfig again, if nothing tells that it has changed.
+    again: Option<Duration>,
+    /// The path of its kubeconfig, where that is not where it should be.
+    deprecated_path: Option<String>,
+    now: Timestamp,
+}
+
+/// What is done outside of the own cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Call {
+    /// Connects with the kubeconfig of this digest.
+    Connect {
+        /// The name of the cluster.
+        cluster: String,
+        /// Of its kubeconfig.
+        digest: u64,
+    },
+    /// Closes the connection.
+    Disconnect {
+        /// The name of the cluster.
+        cluster: String,
+    },
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect { cluster, .. } => write!(f, "connect to MultiKueueCluster {cluster}"),
+            Self::Disconnect { cluster } => write!(f, "disconnect from MultiKueueCluster {cluster}"),
+        }
+    }
+}
+
+/// Adds the controller. Changes on other clusters are told to it, and to the controller of Workloads.
+pub(super) fn add(
+    context: &Context,
+    connections: &Arc<Connections>,
+    workloads: quintet_controller::controller::Trigger,
+) -> Result<(), Error> {
+    let caches = context.runtime.caches();
+    let clusters = caches.watch(WatchSpec::<MultiKueueCluster>::typed())?;
+    let secrets = WatchSpec::projected(ApiKind::of::<Secret>(), kubeconfig_of)
+        .select(Selector::all().in_namespace(&context.settings.namespace));
+    let kubeconfigs = caches.watch(secrets)?;
+    let controller = ClusterController {
+        context: context.clone(),
+        clusters: clusters.clone(),
+        kubeconfigs: kubeconfigs.clone(),
+        connections: Arc::clone(connections),
+    };
+    let users = clusters.clone();
+    let added = context.runtime.add(controller, &clusters, context.concurrency).watches_changes(
+        &kubeconfigs,
+        move |change| {
+            let Some(secret) = change.states().next() else { return Vec::new() };
+            let is_user = |entry: &&Arc<Entry<MultiKueueCluster>>| {
+                secret_of(&entry.object.spec.cluster_source) == Some(secret.key.name())
+            };
+            users.all().iter().filter(is_user).map(|entry| entry.key.clone()).collect()
+        },
+    );
+    connections.tell(Listeners { clusters: added.trigger(), workloads });
+    added.done();
+    Ok(())
+}
+
+/// The Secret with the kubeconfig of a cluster.
+fn secret_of(source: &ClusterSource) -> Option<&str> {
+    let config = source.kube_config.as_ref()?;
+    let is_secret = config.location_type.unwrap_or_default() == LocationType::Secret;
+    is_secret.then_some(config.location.as_str())
+}
+
+/// Keeps of a Secret its kubeconfig, if it has one.
+fn kubeconfig_of(text: &str) -> Result<Option<String>, serde_json::Error> {
+    let secret: Secret = serde_json::from_str(text)?;
+    let value = secret.data.unwrap_or_default().remove(SECRET_KEY);
+    Ok(value.and_then(|bytes| String::from_utf8(bytes.0).ok()))
+}
+
+impl ClusterController {
+    /// The kubeconfig of a cluster.
+    async fn kubeconfig(&self, source: &ClusterSource) -> Result<String, Problem> {
+        let settings = &self.context.settings;
+        let Some(config) = &source.kube_config else {
+            let message = "MultiKueueClusterProfile feature gate is disabled";
+            return Err(if settings.gates.multikueue_cluster_profile {
+                Problem::new(Reason::BadClusterProfile, "ClusterProfiles are not supported: use kubeConfig")
+            } else {
+                Problem::new(Reason::MultiKueueClusterProfileFeatureDisabled, message)
+            });
+        };
+        let location = config.location.as_str();
+        let bad = |message: String| Problem::new(Reason::BadKubeConfig, message);
+        match config.location_type.unwrap_or_default() {
+            LocationType::Secret => {
+                let secret = self.kubeconfigs.get(&ObjectKey::new(&settings.namespace, location));
+                let secret = secret.ok_or_else(|| {
+                    bad(format!("Secret {location:?} not found in namespace {}", settings.namespace))
+                })?;
+                secret
+                    .object
+                    .clone()
+                    .ok_or_else(|| bad(format!("key {SECRET_KEY:?} not found in Secret {location:?}")))
+            }
+            LocationType::Path => {
+                let unreadable = |error: std::io::Error| bad(format!("cannot read {location:?}: {error}"));
+                let path = tokio::fs::canonicalize(Path::new(location)).await.map_err(unreadable)?;
+                // A link may lead elsewhere, but not out of the directory: mounted Secrets consist of links.
+                let is_allowed = |path: &Path| kubeconfig::is_allowed_path(path);
+                if settings.gates.multikueue_path_validation
+                    && !(is_allowed(Path::new(location)) && is_allowed(&path))
+                {
+                    return Err(kubeconfig::path_problem(location));
+                }
+                tokio::fs::read_to_string(path).await.map_err(unreadable)
+            }
+        }
+    }
+
+    async fn read(&self, cluster: Arc<Entry<MultiKueueCluster>>) -> Present {
+        let source = &cluster.object.spec.cluster_source;
+        let kubeconfig = self.kubeconfig(source).await;
+        let kubeconfig = kubeconfig.and_then(|text| kubeconfig::read(&text).map(|_| digest(&text)));
+        let connection = self.connections.get(cluster.key.name());
+        let path = source.kube_config.as_ref().filter(|_| secret_of(source).is_none());
+        let deprecated_path = path.filter(|own| !kubeconfig::is_allowed_path(Path::new(&own.location)));
+        Present {
+            kubeconfig,
+            connection: connection.map(|connection| (connection.digest, connection.state())),
+            again: path.map(|_| FILE_INTERVAL),
+            deprecated_path: deprecated_path.map(|own| own.location.clone()),
+            now: self.context.clock.now(),
+            cluster,
+        }
+    }
+
+    async fn connect(&self, name: &str, wanted: u64) -> Result<(), Error> {
+        let attempt = format!("cannot connect to MultiKueueCluster {name}");
+        let moved = |cause: String| Error::new(Class::Transient, attempt.clone(), cause);
+        let cluster =
+            self.clusters.get(&ObjectKey::cluster(name)).ok_or_else(|| moved("it is gone".into()))?;
+        let text = self.kubeconfig(&cluster.object.spec.cluster_source).await;
+        let text = text.map_err(|problem| moved(problem.message))?;
+        let config = kubeconfig::read(&text).map_err(|problem| moved(problem.message))?;
+        if digest(&text) != wanted {
+            return Err(moved("its kubeconfig has changed meanwhile".into()));
+        }
+        self.connections.connect(name, config, wanted).await
+    }
+}
+
+impl Controller for ClusterController {
+    type Observed = Observed;
+    type Call = Call;
+
+    const NAME: &'static str = "multikueue-cluster";
+
+    async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Error> {
+        let name = key.name();
+        Ok(match self.clusters.get(key) {
+            Some(cluster) => Some(Observed::Present(Box::new(self.read(cluster).await))),
+            None => self.connections.get(name).map(|_| Observed::Gone(name.to_owned())),
+        })
+    }
+
+    fn plan(observed: &Observed) -> Plan<Call> {
+        plan::plan(observed)
+    }
+
+    async fn call(&self, call: &Call) -> Result<(), Error> {
+        match call {
+            Call::Connect { cluster, digest } => self.connect(cluster, *digest).await,
+            Call::Disconnect { cluster } => {
+                self.connections.disconnect(cluster);
+                Ok(())
+            }
+        }
+    }
+
+    fn on_error(observed: &Observed, action: &Action<Call>, error: &Error) -> OnError {
+        plan::on_error(observed, action, error)
+    }
+}

@@ -1,0 +1,295 @@
+//! Connections to worker clusters: one for each MultiKueueCluster, with caches of what this manager has there.
+//!
+//! A cluster that is away keeps its caches as they were. Watches try again by themselves; whether they do is
+//! [`Connection::state`].
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::future::select_all;
+use futures::{FutureExt, future::BoxFuture};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use parking_lot::RwLock;
+use quintet_api::config::kueue::MultiKueue;
+use quintet_api::kueue::metadata::{MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD_NAME};
+use quintet_api::kueue::v1beta2::Workload;
+use quintet_controller::api::{ApiSettings, connect};
+use quintet_controller::cache::{Cache, CacheHealth, Entry, Selector, WatchSpec};
+use quintet_controller::contact::Contact;
+use quintet_controller::controller::Trigger;
+use quintet_controller::{Action, ApiKind, Class, Error, ObjectKey, Remote, Runtime};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::watches;
+
+/// The deadline of a request to another cluster. Shorter than that of the own one: a Workload whose copy is written to a
+/// cluster that does not answer waits for that long, whatever the other clusters say.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Writes to one cluster in progress at a time. The runtime bounds those of all controllers together; one cluster that does
+/// not answer takes a part of them only.
+const MAX_WRITES: usize = 32;
+
+/// Jobs on another cluster by their Workload.
+const BY_WORKLOAD: &str = "workload";
+
+/// How far a connection is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ConnectionState {
+    /// Not everything has been listed.
+    Connecting,
+    /// Its caches follow the cluster.
+    Connected,
+    /// They do not, for this reason.
+    Failed(String),
+}
+
+/// A connection to a cluster.
+pub(super) struct Connection {
+    /// Of the kubeconfig.
+    pub(super) digest: u64,
+    remote: Remote,
+    workloads: Cache<Workload>,
+    jobs: Vec<Cache<Value>>,
+    writes: Semaphore,
+}
+
+/// What is told of changes on other clusters.
+pub(super) struct Listeners {
+    /// The controller of MultiKueueClusters.
+    pub(super) clusters: Trigger,
+    /// The controller of Workloads.
+    pub(super) workloads: Trigger,
+}
+
+/// The connections, by MultiKueueCluster.
+pub(super) struct Connections {
+    runtime: Runtime,
+    origin: String,
+    /// The Workloads of this cluster.
+    workloads: Cache<Workload>,
+    /// Whether what is left of Workloads that no longer exist is removed.
+    collects_garbage: bool,
+    /// Kinds of jobs that can run there.
+    kinds: Vec<ApiKind>,
+    connections: RwLock<BTreeMap<String, Arc<Connection>>>,
+    listeners: OnceLock<Listeners>,
+}
+
+/// Distinguishes kubeconfigs without showing them.
+pub(super) fn digest(kubeconfig: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    kubeconfig.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Connections {
+    pub(super) fn new(
+        runtime: &Runtime,
+        settings: &MultiKueue,
+        kinds: Vec<ApiKind>,
+    ) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self {
+            runtime: runtime.clone(),
+            origin: settings.origin.clone(),
+            workloads: runtime.caches().watch(watches::workloads())?,
+            collects_garbage: !settings.gc_interval.0.is_zero(),
+            kinds,
+            connections: RwLock::default(),
+            listeners: OnceLock::new(),
+        }))
+    }
+
+    /// From now on changes are told.
+    pub(super) fn tell(&self, listeners: Listeners) {
+        // Controllers are added once.
+        let _ = self.listeners.set(listeners);
+    }
+
+    pub(super) fn get(&self, cluster: &str) -> Option<Arc<Connection>> {
+        self.connections.read().get(cluster).cloned()
+    }
+
+    /// All connections with the names of their clusters.
+    pub(super) fn all(&self) -> Vec<(String, Arc<Connection>)> {
+        let connections = self.connections.read();
+        connections.iter().map(|(name, connection)| (name.clone(), Arc::clone(connection))).collect()
+    }
+
+    /// Connects to a cluster, in the place of a connection with another kubeconfig.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        cluster: &str,
+        kubeconfig: Kubeconfig,
+        digest: u64,
+    ) -> Result<(), Error> {
+        let invalid = |cause: String| {
+            Error::new(Class::Invalid, format!("cannot connect to MultiKueueCluster {cluster}"), cause)
+        };
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let config = config.map_err(|error| invalid(error.to_string()))?;
+        let contact = Contact::new(config.cluster_url.to_string());
+        let client = connect(config).map_err(|error| invalid(error.cause()))?;
+        let settings = ApiSettings { deadline: DEADLINE, contact };
+        let remote = self.runtime.connect(cluster, client, settings);
+        let connection = Arc::new(self.watch(remote, digest)?);
+        let before = self.connections.write().insert(cluster.to_owned(), Arc::clone(&connection));
+        if let Some(before) = before {
+            before.remote.disconnect();
+        }
+        self.follow(cluster, &connection);
+        Ok(())
+    }
+
+    /// Closes the connection to a cluster.
+    pub(super) fn disconnect(&self, cluster: &str) {
+        if let Some(connection) = self.connections.write().remove(cluster) {
+            connection.remote.disconnect();
+        }
+    }
+
+    fn watch(&self, remote: Remote, digest: u64) -> Result<Connection, Error> {
+        let ours = || Selector::all().label(MULTIKUEUE_ORIGIN, &self.origin);
+        let workloads = remote.caches().watch(WatchSpec::<Workload>::typed().select(ours()))?;
+        let jobs = self.kinds.iter().map(|kind| {
+            let spec = WatchSpec::projected(kind.clone(), |text| serde_json::from_str::<Value>(text));
+            let spec = spec.select(ours()).optional().index(BY_WORKLOAD, |entry| {
+                workload_of(entry).map(|key| key.to_string()).into_iter().collect()
+            });
+            remote.caches().watch(spec)
+        });
+        let jobs = jobs.collect::<Result<_, _>>()?;
+        Ok(Connection { digest, remote, workloads, jobs, writes: Semaphore::new(MAX_WRITES) })
+    }
+
+    /// Lets the controllers know of what changes on a cluster.
+    fn follow(self: &Arc<Self>, cluster: &str, connection: &Arc<Connection>) {
+        let of_workloads = Arc::downgrade(self);
+        connection.workloads.subscribe(move |change| {
+            if let Some(connections) = of_workloads.upgrade() {
+                for entry in change.states() {
+                    connections.workload_changed(entry.key.clone());
+                }
+            }
+        });
+        for cache in &connection.jobs {
+            let of_jobs = Arc::downgrade(self);
+            cache.subscribe(move |change| {
+                if let Some(connections) = of_jobs.upgrade() {
+                    for key in change.states().filter_map(|entry| workload_of(entry)) {
+                        connections.workload_changed(key);
+                    }
+                }
+            });
+        }
+        let (name, followed, connections) =
+            (cluster.to_owned(), Arc::clone(connection), Arc::downgrade(self));
+        let task = async move {
+            let mut state = ConnectionState::Connecting;
+            loop {
+                if let Some(listeners) = connections.upgrade().as_ref().and_then(|own| own.listeners.get()) {
+                    listeners.clusters.changed(ObjectKey::cluster(&name), "connection");
+                }
+                state = followed.state_after(&state).await;
+            }
+        };
+        let tasks = connection.remote.tasks().clone();
+        connection.remote.tasks().spawn(format!("state of the connection to {cluster}"), async move {
+            tokio::select! {
+                () = tasks.stopping() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    fn workload_changed(&self, key: ObjectKey) {
+        if let Some(listeners) = self.listeners.get().filter(|_| self.is_followed(&key)) {
+            listeners.workloads.changed(key, "copy on another cluster");
+        }
+    }
+
+    /// Whether copies of a Workload matter. A Workload that is deleted is reconciled once more in any case.
+    fn is_followed(&self, key: &ObjectKey) -> bool {
+        self.collects_garbage || self.workloads.get(key).is_some()
+    }
+
+    /// The Workloads that a cluster has copies of.
+    pub(super) fn workloads_on(&self, cluster: &str) -> Vec<ObjectKey> {
+        let keys = self.get(cluster).map(|connection| connection.workloads.all()).unwrap_or_default();
+        keys.iter().map(|entry| entry.key.clone()).filter(|key| self.is_followed(key)).collect()
+    }
+}
+
+/// The Workload that a job names.
+fn workload_of(job: &Entry<Value>) -> Option<ObjectKey> {
+    let metadata = &job.object["metadata"];
+    let named = metadata["annotations"][PREBUILT_WORKLOAD_NAME].as_str();
+    let name = named.or_else(|| metadata["labels"][PREBUILT_WORKLOAD_NAME].as_str())?;
+    Some(ObjectKey::new(job.key.namespace()?, name))
+}
+
+impl Connection {
+    /// How far it is.
+    pub(super) fn state(&self) -> ConnectionState {
+        let failures = self.jobs.iter().map(Cache::failure);
+        let failure = std::iter::once(self.workloads.failure()).chain(failures).flatten().next();
+        let is_synced = self.workloads.is_synced() && self.jobs.iter().all(Cache::is_synced);
+        match failure {
+            Some(failure) => ConnectionState::Failed(failure),
+            None if is_synced => ConnectionState::Connected,
+            None => ConnectionState::Connecting,
+        }
+    }
+
+    /// Resolves with the next state that differs.
+    async fn state_after(&self, before: &ConnectionState) -> ConnectionState {
+        loop {
+            let mut changes: Vec<BoxFuture<'_, ()>> = vec![next(&self.workloads).boxed()];
+            changes.extend(self.jobs.iter().map(|cache| next(cache).boxed()));
+            // The changes are awaited from here on, so that none is missed after the state is read.
+            let state = self.state();
+            if state != *before {
+                return state;
+            }
+            select_all(changes).await;
+        }
+    }
+
+    /// The copy of a Workload.
+    pub(super) fn workload(&self, key: &ObjectKey) -> Option<Arc<Entry<Workload>>> {
+        self.workloads.get(key)
+    }
+
+    /// The jobs that run for a Workload.
+    pub(super) fn jobs(&self, workload: &ObjectKey) -> Vec<(ApiKind, Arc<Entry<Value>>)> {
+        let of_kind = |cache: &Cache<Value>| {
+            let jobs = cache.by_index(BY_WORKLOAD, workload.as_str());
+            jobs.into_iter().map(|job| (cache.kind().clone(), job)).collect::<Vec<_>>()
+        };
+        self.jobs.iter().flat_map(of_kind).collect()
+    }
+
+    /// Writes to the cluster, in order.
+    pub(super) async fn execute(&self, cluster: &str, actions: Vec<Action>) -> Result<(), Error> {
+        let Ok(_permit) = self.writes.try_acquire() else {
+            let attempt = format!("cannot write to MultiKueueCluster {cluster}");
+            return Err(Error::new(
+                Class::Transient,
+                attempt,
+                format!("{MAX_WRITES} writes are in progress"),
+            ));
+        };
+        self.remote.execute(actions).await
+    }
+}
+
+fn next<T: Send + Sync + 'static>(cache: &Cache<T>) -> impl Future<Output = ()> + Send {
+    let (cache, health): (_, CacheHealth) = (cache.clone(), cache.health());
+    async move { cache.health_differs(health).await }
+}

@@ -1,0 +1,36 @@
+//! MultiKueue: Workloads that wait here and run on other clusters.
+//!
+//! ```text
+//!   MultiKueueCluster ── cluster ──> connections ──> caches of copies on worker clusters
+//!   AdmissionCheck ───── check ────> Active                    │
+//!   Workload, job <───── workload ─────────────────────────────┘
+//! ```
+//!
+//! - `cluster` keeps a connection to every MultiKueueCluster, `connections` has them and what they show.
+//! - `check` says whether an AdmissionCheck has clusters that can be used.
+//! - `workload` decides where a Workload runs, and reports here what happens there.
+//!
+//! As `pkg/controller/admissionchecks/multikueue` of Kueue.
+
+mod check;
+mod cluster;
+mod connections;
+mod kubeconfig;
+mod workload;
+
+use quintet_controller::Error;
+
+use crate::Context;
+use crate::jobs;
+use connections::Connections;
+
+/// Adds the controllers.
+pub(crate) fn add(context: &Context) -> Result<(), Error> {
+    let kinds = jobs::remote_kinds(context)?;
+    let settings = &context.settings.configuration.multi_kueue;
+    let served = kinds.iter().map(|kind| kind.kind.clone()).collect();
+    let connections = Connections::new(&context.runtime, settings, served)?;
+    let workloads = workload::add(context, &connections, kinds)?;
+    cluster::add(context, &connections, workloads)?;
+    check::add(context)
+}
