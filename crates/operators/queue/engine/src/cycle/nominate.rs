@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::flavors::{
-    Assignment, Mode, Replaced, Subject, assign, search_counts, tas_requests, topology_placement as topology,
+    Assignment, Mode, Replaced, Size, Subject, assign, grow_counts, search_counts, tas_requests,
+    topology_placement as topology,
 };
+use crate::model::PodSet;
 use crate::preemption::{self, Simulation, Target};
 use crate::state::{Queue, State};
 use crate::tas::PlaceOptions;
@@ -61,6 +63,10 @@ fn initial(state: &mut State, subject: &Subject) -> (Assignment, Vec<Target>) {
         Mode::NoFit | Mode::DeferredFit => {}
     }
     if state.settings.gates.partial_admission && subject.workload.can_be_partially_admitted() {
+        if subject.workload.is_elastic(&state.settings.gates) {
+            return grown(state, subject, &oracle)
+                .map_or((full, Vec::new()), |(grown, targets)| (grown, with_slice(targets)));
+        }
         let sizes: Vec<(i32, i32)> = subject
             .workload
             .pod_sets
@@ -83,6 +89,39 @@ fn initial(state: &mut State, subject: &Subject) -> (Assignment, Vec<Target>) {
         }
     }
     (full, Vec::new())
+}
+
+/// The largest size of an elastic job that fits. It has at least what the slice before has, and never evicts anyone only to
+/// keep that.
+fn grown(state: &mut State, subject: &Subject, oracle: &Simulation) -> Option<(Assignment, Vec<Target>)> {
+    let held = |name: &str| {
+        let replaced = subject.replaced.as_ref()?;
+        let admission = replaced.workload.admission.as_ref()?;
+        let at = admission.pod_sets.iter().position(|held| &*held.name == name)?;
+        replaced.demands.get(at).map(|demand| demand.count)
+    };
+    let size = |pod_set: &PodSet| {
+        let (full, held) = (pod_set.effective_count, held(&pod_set.name));
+        let least = held.or(pod_set.min_count).unwrap_or(full).clamp(0, full.max(0));
+        Size { least, full, divisible: pod_set.min_count.is_some() }
+    };
+    let held_all: Option<Vec<i32>> =
+        subject.workload.pod_sets.iter().map(|pod_set| held(&pod_set.name)).collect();
+    let sizes: Vec<Size> = subject.workload.pod_sets.iter().map(size).collect();
+    let found = grow_counts(&sizes, |counts| {
+        let assignment = assign(state, oracle, subject, Some(counts));
+        let targets = match assignment.mode() {
+            Mode::Fit => Vec::new(),
+            Mode::Preempt if held_all.as_deref() != Some(counts) => {
+                preemption::targets(state, subject, &assignment, oracle)
+            }
+            Mode::Preempt | Mode::NoFit | Mode::DeferredFit => return None,
+        };
+        (assignment.mode() == Mode::Fit || !targets.is_empty())
+            .then(|| (counts.to_vec(), assignment, targets))
+    });
+    let (_, assignment, targets) = found.filter(|(counts, ..)| held_all.as_ref() != Some(counts))?;
+    Some((assignment, targets))
 }
 
 /// An entry that has to preempt reserves places too: those it would get once its targets are gone, or,

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 pub use assign::{Oracle, Subject, assign};
-pub use partial::search_counts;
+pub use partial::{Size, grow_counts, search_counts};
 pub use reasons::{NoFitReason, Reason};
 pub(crate) use topology as topology_placement;
 pub(crate) use topology::tas_requests;
@@ -353,7 +353,7 @@ impl Assignment {
             };
             let replaced = subject.replaced.as_ref().and_then(|replaced| replaced.demands.get(index));
             let count =
-                replaced.map_or(assigned.count, |replaced| demand.count.saturating_sub(replaced.count));
+                replaced.map_or(assigned.count, |replaced| assigned.count.saturating_sub(replaced.count));
             for (resource, value) in demand.scaled_to(count).requests.iter() {
                 let choice = assigned.choice(resource);
                 if value == 0 || choice.is_none() && ignore_undeclared {

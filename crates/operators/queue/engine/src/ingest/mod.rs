@@ -23,7 +23,7 @@ pub use limits::{FieldError, LimitSummary, adjust_resources, validate_limits, va
 pub use pod::{Quantities, ResourceList, pod_requests, pod_shape, quantities, requests};
 pub use pod_usage::PodUsage;
 pub use queues::{admission_check, cluster_queue, cohort, local_queue, resource_flavor, topology};
-pub use workload::{RequestOptions, Transformation, time, topology_request, workload};
+pub use workload::{MIN_COUNTS, RequestOptions, Transformation, time, topology_request, workload};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -27,6 +27,10 @@ use crate::time::Time;
 /// The name of a pod set that has none: API defaulting gives it this one.
 const DEFAULT_POD_SET: &str = "main";
 
+/// Annotation of a slice: the pod sets that may get fewer pods than they ask for, and how few, as `set=1,other=0`. Not
+/// Kueue's.
+pub const MIN_COUNTS: &str = "queue.quintet.dev/min-counts";
+
 /// A configured change of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transformation {
@@ -194,7 +198,7 @@ fn pod_sets(
         pod_sets.push(PodSet {
             name: name.into(),
             count,
-            min_count: pod_set.min_count,
+            min_count: pod_set.min_count.or_else(|| min_count(object, name, gates)),
             effective_count: count - done,
             requests: requests(&cost, names).floor_zero(),
             pod: pod_shape(spec, names).map(|shape| names.pod_shapes.share(shape))?,
@@ -223,6 +227,14 @@ pub fn topology_request(request: &v1beta2::PodSetTopologyRequest) -> TopologyReq
         slice_size_given: request.pod_set_slice_size.is_some(),
         group: level(&request.pod_set_group_name),
     }
+}
+
+/// How few pods of a pod set a slice can do with.
+fn min_count(object: &v1beta2::Workload, pod_set: &str, gates: &Gates) -> Option<i32> {
+    let is_elastic = gates.elastic_slices && annotation(object, metadata::ELASTIC_JOB) == Some("true");
+    let mut counts = annotation(object, MIN_COUNTS).filter(|_| is_elastic)?.split(',');
+    let text = counts.find_map(|entry| entry.split_once('=').filter(|(name, _)| *name == pod_set))?.1;
+    text.parse().ok().filter(|count| *count >= 0)
 }
 
 fn conditions(status: &v1beta2::WorkloadStatus) -> Vec<Condition> {
@@ -356,6 +368,10 @@ fn shape(object: &v1beta2::Workload, workload: &Workload, gates: &Gates, names: 
         hash.add(&totals);
         hash.add(&pod_set.min_count);
         hash.add(&pod_set.topology_request);
+    }
+    if let Some(counts) = annotation(object, MIN_COUNTS) {
+        // How far it can grow depends on the slice it replaces.
+        hash.add(&(counts, annotation(object, metadata::SLICE_REPLACEMENT_FOR)));
     }
     if gates.concurrent_admission {
         hash.add(&annotation(object, metadata::ALLOWED_RESOURCE_FLAVORS));

@@ -106,10 +106,14 @@ impl InQueue {
     /// The next one.
     pub(super) fn next(&mut self, state: &State, need: &Need<'_>) -> Option<(Arc<Rank>, WorkloadId)> {
         let (policy, preemptor) = (self.policy, &need.subject.workload);
+        // A slice takes the place of the one it replaces: to evict that would stop its own job.
+        let replaced = need.subject.replaced.as_ref().map(|replaced| replaced.id);
         let may_take = |id: WorkloadId| {
             let is_allowed =
                 |candidate: &Arc<Workload>| satisfies_policy(&state.settings, preemptor, candidate, policy);
-            uses_any(state, id, &need.frs) && state.workload(id).is_some_and(is_allowed)
+            replaced != Some(id)
+                && uses_any(state, id, &need.frs)
+                && state.workload(id).is_some_and(is_allowed)
         };
         match &mut self.order {
             InOrder::ByRank(last) => {
