@@ -46,12 +46,14 @@ async fn lists_are_read_page_by_page() {
     let found = s3(Issuer::Aws, &address, &keys).list("p/", true).await;
     assert_eq!(found.expect("a list"), ["a & c", "b"]);
 
-    let address = serve(|received: &Received| match received.line.contains("pageToken=2%2F") {
-        false => (
-            200,
-            json!({ "items": [{ "name": "p/b" }, { "name": "p/d/" }], "nextPageToken": "2/" }).to_string(),
-        ),
-        true => (200, json!({ "prefixes": ["p/a/"] }).to_string()),
+    let address = serve(|received: &Received| {
+        let is_first = !received.line.contains("pageToken=2%2F");
+        let page = if is_first {
+            json!({ "items": [{ "name": "p/b" }, { "name": "p/d/" }], "nextPageToken": "2/" })
+        } else {
+            json!({ "prefixes": ["p/a/"] })
+        };
+        (200, page.to_string())
     });
     let gcs = Gcs::new("b".to_owned(), variables(&[("STORAGE_EMULATOR_HOST", address)])).expect("a client");
     assert_eq!(gcs.list("p/", false).await.expect("a list"), ["a/", "b"]);
@@ -109,9 +111,10 @@ async fn a_pod_of_azure_gets_a_token_for_its_token() {
         let is_known = received.body.contains("client_assertion=of-the-pod")
             && received.body.contains("client_id=client")
             || received.body.contains("client_secret=secret");
-        match is_known {
-            true => (200, json!({ "access_token": "issued", "expires_in": 3599 }).to_string()),
-            false => (401, "unknown".to_owned()),
+        if is_known {
+            (200, json!({ "access_token": "issued", "expires_in": 3599 }).to_string())
+        } else {
+            (401, "unknown".to_owned())
         }
     });
     let address = serve(|received: &Received| {

@@ -126,7 +126,8 @@ fn what_is_stored_is_read(variables: &[(&str, String)]) {
     let root = directory.path();
     let logs = root.join("ray").join(SESSION).join("logs");
     // Larger than what is read at once.
-    let large: String = (0..400_000).map(|line| format!("line {line}\n")).collect();
+    let large: Vec<String> = (0..400_000).map(|line| format!("line {line}\n")).collect();
+    let large = large.concat();
     for (name, content) in
         [("raylet.out", large.as_str()), ("events/event_RAYLET.log", ""), ("a b+%&é.log", "odd name")]
     {

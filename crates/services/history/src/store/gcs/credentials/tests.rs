@@ -73,9 +73,13 @@ async fn the_identity_of_a_pod_is_exchanged() {
 
 #[tokio::test]
 async fn the_instance_gives_a_token_or_says_why_not() {
-    let address = serve(|received: &Received| match received.headers.contains("metadata-flavor: google") {
-        true if received.line.contains("/service-accounts/default/token") => responds("of the instance"),
-        _ => (404, String::new()),
+    let address = serve(|received: &Received| {
+        let is_google = received.headers.contains("metadata-flavor: google");
+        if is_google && received.line.contains("/service-accounts/default/token") {
+            responds("of the instance")
+        } else {
+            (404, String::new())
+        }
     });
     let http = Http::new().expect("a client");
     let provider = Provider::new(variables(&[("GCE_METADATA_HOST", address)]));
