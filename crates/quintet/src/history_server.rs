@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// The port to listen on; 0 for any free one.
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Where sessions are stored: local or s3. The variable STORAGE_BACKEND wins.
+    /// Where sessions are stored: local, s3, gcs, azureblob or aliyunoss. The variable STORAGE_BACKEND wins.
     #[arg(long, default_value = "", value_name = "NAME")]
     storage_backend: String,
     /// The directory of the back end 'local'.
