@@ -398,6 +398,29 @@ fn trap_19_pods_that_are_not_ready_block_admission() {
 }
 
 #[test]
+fn what_waited_for_pods_goes_first_once_they_are_gone() {
+    let settings = Settings { block_admission: true, ..Settings::default() };
+    let objects = [
+        flavor("default"),
+        queue("cq", "", 9, json!({})),
+        local_queue("cq"),
+        admitted("starting", "cq", 1000, 100),
+        pending("w", "cq", 1000, 0),
+    ];
+    let mut engine = engine(settings, &objects);
+    assert_eq!(engine.schedule(NOW).decisions[0].outcome, Outcome::WaitingForPodsReady);
+    // It was evicted, and would be admitted again before the other.
+    add(&mut engine, &pending("starting", "cq", 1000, 100));
+    let report = engine.schedule(NOW);
+    let outcome = |name: &str| {
+        let id = id(&engine, name);
+        &report.decisions.iter().find(|decision| decision.workload == id).unwrap().outcome
+    };
+    assert!(matches!(outcome("w"), Outcome::Admitted(_)), "{report:?}");
+    assert_eq!(*outcome("starting"), Outcome::WaitingForPodsReady);
+}
+
+#[test]
 fn trap_20_nodes_are_filled_by_what_pods_request() {
     // Quota ignores the resource the queue does not declare, nodes do not.
     let settings = Settings {

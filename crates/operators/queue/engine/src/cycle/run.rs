@@ -14,11 +14,20 @@ use super::{
 use crate::engine::{Engine, order_of};
 use crate::flavors::Subject;
 use crate::model::{Admission, ConditionReason, Workload};
-use crate::names::{FlavorId, QueueId};
-use crate::queue::RequeueReason;
+use crate::names::{FlavorId, QueueId, WorkloadId};
+use crate::queue::{Pending, RequeueReason};
 use crate::quota::NodeId;
 use crate::state::{Queue, State};
 use crate::time::Time;
+
+/// A workload that was popped, to be decided about.
+fn popped((id, head): (WorkloadId, Pending), queue: QueueId, is_preemptor: bool, cycle: i64) -> Head {
+    let subject = Subject::new(Arc::clone(&head.workload), queue, cycle);
+    let mut entry = Head::new(Entry::new(id, subject));
+    entry.is_preemptor = is_preemptor;
+    entry.subject.progress = head.progress.map(|progress| *progress);
+    entry
+}
 
 impl Engine {
     /// Takes the heads without deciding about them: second passes that are due, and the first of every
@@ -54,11 +63,8 @@ impl Engine {
             if let Some(waiting) = waiting.get_mut(&head.workload.local_queue) {
                 waiting.remove(&id);
             }
-            let subject = Subject::new(Arc::clone(&head.workload), *queue, self.cycle);
-            let mut entry = Head::new(Entry::new(id, subject));
-            entry.is_preemptor = pending.is_preemptor(id, head.workload.generation);
-            entry.subject.progress = head.progress.map(|progress| *progress);
-            heads.push(entry);
+            let is_preemptor = pending.is_preemptor(id, head.workload.generation);
+            heads.push(popped((id, head), *queue, is_preemptor, self.cycle));
         }
         for queue in idle {
             self.busy.remove(&queue);
@@ -70,12 +76,38 @@ impl Engine {
     /// them to the API and reports failures with [`Engine::admission_failed`].
     pub fn schedule(&mut self, now: Time) -> CycleReport {
         self.cycle += 1;
+        let mut report = CycleReport::default();
+        if let Some(first) = self.take_waiting() {
+            report.heads += 1;
+            self.decide(vec![first], &mut report, now);
+        }
         let heads = self.take_heads(now, &State::is_queue_active);
-        let mut report = CycleReport { heads: heads.len(), ..CycleReport::default() };
+        report.heads += heads.len();
         for heads in self.independent(heads) {
             self.decide(heads, &mut report, now);
         }
         report
+    }
+
+    /// The workload that waited for the pods of others, if these are ready now. As Kueue's scheduler, which waits with it in
+    /// hand, so that one that was evicted meanwhile does not overtake it.
+    fn take_waiting(&mut self) -> Option<Head> {
+        if !self.state.all_pods_ready() {
+            return None;
+        }
+        let id = self.awaits_pods.take()?;
+        let local_queue = self.state.workload(id)?.local_queue;
+        let queue = self.state.local_queue(local_queue)?.queue;
+        if !self.state.is_queue_active(queue) {
+            return None;
+        }
+        let pending = self.queues.get_mut(&queue)?;
+        let head = pending.pop_out_of_order(id)?;
+        if let Some(waiting) = self.waiting.get_mut(&local_queue) {
+            waiting.remove(&id);
+        }
+        let is_preemptor = pending.is_preemptor(id, head.workload.generation);
+        Some(popped((id, head), queue, is_preemptor, self.cycle))
     }
 
     /// Heads that may influence each other, together. Trees of cohorts share no quota, so they are decided
@@ -143,6 +175,7 @@ impl Engine {
                     cause: entry.message,
                 },
                 _ if waits_for_pods == Some(at) => {
+                    self.awaits_pods.get_or_insert(workload);
                     self.requeue_and_update(entry, now);
                     Outcome::WaitingForPodsReady
                 }

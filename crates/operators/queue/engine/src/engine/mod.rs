@@ -40,6 +40,8 @@ pub struct Engine {
     pub(crate) cycle: i64,
     /// Evictions decided and not observed yet.
     pub(crate) expected: BTreeSet<WorkloadId>,
+    /// The workload that would have been admitted if the pods of others were ready: once they are, it goes first.
+    pub(crate) awaits_pods: Option<WorkloadId>,
     /// LimitRanges and RuntimeClasses.
     pub(crate) pod_defaults: PodDefaults,
     /// Pods outside topology aware scheduling.

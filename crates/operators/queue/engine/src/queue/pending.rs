@@ -301,10 +301,24 @@ impl PendingQueue {
         // The one popped before was decided about, or is not to be.
         self.in_flight = None;
         let id = self.peek(usage)?;
+        Some((id, self.start(id)?))
+    }
+
+    /// Pops an active workload whose turn it is, wherever it is in the order.
+    pub fn pop_out_of_order(&mut self, id: WorkloadId) -> Option<Pending> {
+        if !self.is_active(id) {
+            return None;
+        }
+        self.pop_cycle += 1;
+        self.in_flight = None;
+        self.start(id)
+    }
+
+    fn start(&mut self, id: WorkloadId) -> Option<Pending> {
         let mut pending = self.take(id)?;
         pending.evaluated_generation = pending.workload.generation;
         self.in_flight = Some((id, pending.clone()));
-        Some((id, pending))
+        Some(pending)
     }
 
     fn peek(&self, usage: &dyn Fn(LocalQueueId) -> f64) -> Option<WorkloadId> {
