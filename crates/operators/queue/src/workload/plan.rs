@@ -156,6 +156,9 @@ fn follow_backoff(draft: &mut Draft<'_>) -> bool {
         let reason = RequeuedReason::Reactivated.as_str();
         draft.set(WorkloadCondition::Requeued, true, reason, "The workload was reactivated");
     } else if waited.contains(&reason.as_str()) {
+        if let Some(state) = draft.status().requeue_state.as_mut() {
+            state.requeue_at = None;
+        }
         let reason = RequeuedReason::BackoffFinished.as_str();
         draft.set(WorkloadCondition::Requeued, true, reason, "The workload backoff was finished");
     }

@@ -299,6 +299,15 @@ fn a_workload_is_requeued_after_its_backoff_and_after_reactivation() {
     waiting.workload["status"]["requeueState"] = json!({ "count": 1, "requeueAt": "2026-01-01T01:01:00Z" });
     assert_eq!(waiting.after("Requeued"), "False PodsReadyTimeout: ");
     assert_eq!(waiting.plan().next, Next::After(std::time::Duration::from_mins(1)));
+    // The time is over, while its job still holds the quota.
+    let conditions = [
+        condition("Evicted", "True", "PodsReadyTimeout", ""),
+        condition("Requeued", "False", "PodsReadyTimeout", ""),
+    ];
+    let mut over = Case::of(admitted(&conditions));
+    over.workload["status"]["requeueState"] = json!({ "count": 1, "requeueAt": "2026-01-01T00:01:00Z" });
+    assert_eq!(over.after("Requeued"), "True BackoffFinished: The workload backoff was finished");
+    assert!(over.plan().status.unwrap().status["requeueState"]["requeueAt"].is_null());
 }
 
 #[test]
