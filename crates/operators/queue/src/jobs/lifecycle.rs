@@ -101,6 +101,10 @@ pub(super) trait ManagedJob {
     fn is_elastic(&self) -> bool {
         false
     }
+    /// Whether a stop deletes it.
+    fn ends_when_stopped(&self) -> bool {
+        false
+    }
     /// The writes that start it, with their events. The error is for users, and final.
     fn start(&self, infos: &[PodSetInfo], note: &str) -> Result<Vec<Step>, String>;
     /// The writes that stop it, with their events; none if it does not run.
@@ -254,7 +258,8 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
             let mut reclaimable = clamped(self.job.reclaimable_pods(), &workload.object);
             let known = workload.object.status.as_ref().and_then(|status| status.reclaimable_pods.clone());
             let known = known.unwrap_or_default();
-            if workload.object.has_quota_reservation() {
+            // A smaller elastic job has fewer pods to reclaim: its Workload has given their quota back already.
+            if workload.object.has_quota_reservation() && !self.job.is_elastic() {
                 keep_reclaimed(&mut reclaimable, &known);
             }
             if reclaimable != known {
@@ -299,9 +304,12 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
         let Some(evicted) = find(&workload.object, WorkloadCondition::Evicted) else {
             return Plan::nothing();
         };
-        let steps =
+        let mut steps =
             self.stop(workload, StopReason::WorkloadEvicted(evicted.reason.clone()), &evicted.message);
         if !steps.is_empty() {
+            // What is deleted is not looked at again: its Workload would end without a word about its eviction.
+            let release = self.job.ends_when_stopped().then(|| self.release(workload)).flatten();
+            steps.extend(release.map(Step::from));
             return all(steps);
         }
         if workload.object.has_quota_reservation() {

@@ -153,6 +153,9 @@ pub trait JobKind:
         false
     }
 
+    /// Whether a stop deletes the job, so that nothing is left of it that could give its quota back.
+    const ENDS_WHEN_STOPPED: bool = false;
+
     /// Whether jobs of this kind never belong to another job, whoever owns them.
     const IS_TOP_LEVEL: bool = false;
 

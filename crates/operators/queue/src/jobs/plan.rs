@@ -360,6 +360,10 @@ impl<J: JobKind> ManagedJob for PresentJob<J> {
         self.job.object.reclaimable_pods()
     }
 
+    fn ends_when_stopped(&self) -> bool {
+        J::ENDS_WHEN_STOPPED
+    }
+
     fn is_elastic(&self) -> bool {
         J::TAKES_SLICES && slices::is_elastic(self.job.object.meta(), &self.settings)
     }

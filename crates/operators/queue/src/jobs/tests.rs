@@ -376,6 +376,18 @@ fn an_elastic_job_that_shrinks_or_waits_keeps_its_slice() {
 }
 
 #[test]
+fn an_elastic_job_that_shrinks_has_fewer_pods_to_reclaim() {
+    let mut job = elastic(2, 3);
+    job["spec"]["completions"] = 20.into();
+    job["status"] = json!({ "succeeded": 18 });
+    let mut slice = first_slice(&job);
+    admit(&mut slice, 3);
+    slice["status"]["reclaimablePods"] = json!([{ "name": "main", "count": 2 }]);
+    let case = Case::of(job, &[slice]);
+    assert_eq!(case.patch(0)["status"]["reclaimablePods"], json!([{ "name": "main", "count": 1 }]));
+}
+
+#[test]
 fn an_elastic_job_stops_before_a_slice_that_was_evicted_ends() {
     let mut evicted = first_slice(&elastic(1, 2));
     let name = evicted["metadata"]["name"].clone();

@@ -119,6 +119,7 @@ impl JobKind for Pod {
     const FRAMEWORK: &'static str = POD;
     const CONTROLLER: &'static str = "pod-kueue-controller";
     const IS_TOP_LEVEL: bool = true;
+    const ENDS_WHEN_STOPPED: bool = true;
 
     fn is_suspended(&self) -> bool {
         has_ended(self) || is_gated(self)
