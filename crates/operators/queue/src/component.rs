@@ -12,7 +12,7 @@ use crate::metrics::QueueMetrics;
 use crate::settings::{Gates, NAMESPACE, Settings};
 use crate::validation::Gates as ValidationGates;
 use crate::visibility::{self, Source};
-use crate::{Context, configuration, permissions, webhook};
+use crate::{Context, configuration, custom_labels, permissions, webhook};
 
 /// ClusterQueue, LocalQueue, Cohort, Workload and the rest of `kueue.x-k8s.io`.
 pub fn component() -> Component {
@@ -60,8 +60,13 @@ pub(crate) fn settings(context: &Configuring<'_>) -> Result<Settings, String> {
     let namespace = context.configuration.process.namespace.as_deref().unwrap_or(NAMESPACE);
     configuration::check(&configuration, switches, namespace)?;
     let managed_namespaces = configuration.managed_namespaces(namespace);
-    let (gates, namespace) = (Gates::switched(switches), namespace.to_owned());
-    Ok(Settings { configuration, scheduling, gates, managed_namespaces, namespace })
+    let gates = Gates::switched(switches);
+    let mut custom_labels = custom_labels::read(&configuration)?;
+    if !gates.custom_metric_labels {
+        custom_labels.clear();
+    }
+    let namespace = namespace.to_owned();
+    Ok(Settings { configuration, scheduling, gates, managed_namespaces, namespace, custom_labels })
 }
 
 fn start(
@@ -73,10 +78,10 @@ fn start(
 ) -> Result<(), Error> {
     crate::add(&Context {
         runtime: process.runtime.clone(),
+        metrics: QueueMetrics::register(process.metrics, is_contended, &settings),
         settings,
         clock: process.clock.clone(),
         concurrency: process.concurrency,
-        metrics: QueueMetrics::register(process.metrics, is_contended),
         controllers,
         visibility,
     })
@@ -119,6 +124,15 @@ mod tests {
         assert!(apis("featureGates: {VisibilityOnDemand: false}").unwrap().is_empty());
         let error = apis("visibilityServer: {bindAddress: here}").map(drop).unwrap_err();
         assert_eq!(error, "visibilityServer.bindAddress: \"here\" is not an IP address");
+    }
+
+    #[test]
+    fn custom_labels_are_checked_with_and_without_their_gate() {
+        let labels = "metrics: {customLabels: [{name: team}]}";
+        assert!(configured(labels).is_ok());
+        assert!(configured(&format!("{labels}\nfeatureGates: {{CustomMetricLabels: true}}")).is_ok());
+        let error = configured("metrics: {customLabels: [{name: 1a}]}").map(drop).unwrap_err();
+        assert!(error.starts_with("metrics.customLabels[0].name"), "{error}");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 
 mod component;
 mod configuration;
+pub mod custom_labels;
 pub mod defaulting;
 pub mod jobs;
 mod metrics;

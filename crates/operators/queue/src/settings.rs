@@ -7,6 +7,8 @@ use quintet_api::config::kueue::{QueueConfiguration, WaitForPodsReady, WorkloadR
 use quintet_queue_engine::settings as engine;
 use serde::{Deserialize, Serialize};
 
+use crate::custom_labels::{CustomLabel, Source, SourceKind};
+
 /// Frameworks that Kueue knows. Their kinds count as ancestors, whether enabled or not.
 pub const FRAMEWORKS: [&str; 18] = [
     "batch/job",
@@ -55,6 +57,9 @@ pub struct Settings {
     /// The namespace of the operator.
     #[serde(default)]
     pub namespace: String,
+    /// Labels of metrics that are taken from objects; none without their gate.
+    #[serde(default)]
+    pub custom_labels: Vec<CustomLabel>,
 }
 
 /// Where Kueue is installed if nothing else is said.
@@ -70,6 +75,7 @@ impl Default for Settings {
             gates: Gates::default(),
             managed_namespaces,
             namespace: NAMESPACE.to_owned(),
+            custom_labels: Vec::new(),
         }
     }
 }
@@ -108,6 +114,8 @@ macro_rules! gates {
 gates! {
     /// Pods of jobs get labels with the names of their queues.
     assign_queue_labels = "AssignQueueLabelsForPods", true;
+    /// Metrics have labels that are taken from objects.
+    custom_metric_labels = "CustomMetricLabels", false;
     /// There is no timeout until pods are ready.
     disable_wait_for_pods_ready = "DisableWaitForPodsReady", false;
     /// Workloads whose job is gone are finished.
@@ -120,6 +128,8 @@ gates! {
     identifier_annotations = "WorkloadIdentifierAnnotations", true;
     /// A Workload of another owner does not become that of a pod group.
     validate_group_owner = "PodIntegrationValidateGroupOwner", true;
+    /// There are metrics of LocalQueues.
+    local_queue_metrics = "LocalQueueMetrics", true;
     /// The size of the groups of a managed LeaderWorkerSet does not change.
     immutable_group_size = "LWSImmutableGroupSize", true;
     /// SparkApplications can be queued.
@@ -166,6 +176,27 @@ impl Settings {
     /// own.
     pub fn manages_pods(&self) -> bool {
         [POD, DEPLOYMENT, STATEFUL_SET, LEADER_WORKER_SET].iter().any(|framework| self.is_enabled(framework))
+    }
+
+    /// Labels of jobs that their Workloads have, too.
+    pub fn labels_to_copy(&self) -> impl Iterator<Item = &str> {
+        let of_metrics = self.of_workloads().filter_map(|label| match label.source() {
+            Source::Label(key) => Some(key),
+            Source::Annotation(_) => None,
+        });
+        self.configuration.integrations.label_keys_to_copy.iter().map(String::as_str).chain(of_metrics)
+    }
+
+    /// Annotations of jobs that their Workloads have, too.
+    pub fn annotations_to_copy(&self) -> impl Iterator<Item = &str> {
+        self.of_workloads().filter_map(|label| match label.source() {
+            Source::Label(_) => None,
+            Source::Annotation(key) => Some(key),
+        })
+    }
+
+    fn of_workloads(&self) -> impl Iterator<Item = &CustomLabel> {
+        self.custom_labels.iter().filter(|label| label.is_of(SourceKind::Workload))
     }
 
     /// Whether jobs in a namespace with these labels are managed.

@@ -116,18 +116,14 @@ pub(super) fn workload<J: JobKind>(
 ) -> Workload {
     let metadata = job.meta();
     let name = metadata.name.clone().unwrap_or_default();
-    let own_labels = settings.configuration.integrations.label_keys_to_copy.iter().filter_map(|key| {
-        let value = label(metadata, key)?;
-        Some((key.clone(), value.to_owned()))
-    });
-    let mut labels: BTreeMap<String, String> = own_labels.collect();
+    let mut labels = labels(metadata, settings);
     labels.insert(JOB_UID.to_owned(), uid.to_owned());
     Workload {
         metadata: ObjectMeta {
             name: Some(workload_name(&J::kind(&()), &J::group(&()), &name, uid, settings)),
             namespace: metadata.namespace.clone(),
             labels: Some(labels),
-            annotations: annotations(metadata),
+            annotations: annotations(metadata, settings),
             finalizers: Some(vec![RESOURCE_IN_USE.to_owned()]),
             owner_references: Some(vec![owner_reference(job, uid)]),
             ..ObjectMeta::default()
@@ -149,11 +145,21 @@ pub(super) fn spec(metadata: &ObjectMeta, pod_sets: Vec<PodSet>, priority: &Prio
     }
 }
 
+/// Labels of a job that its Workload has, too.
+pub(crate) fn labels(metadata: &ObjectMeta, settings: &Settings) -> BTreeMap<String, String> {
+    let copied = settings.labels_to_copy().filter_map(|key| Some((key, label(metadata, key)?)));
+    copied.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
 /// Annotations of a job that its Workload has, too.
-pub(crate) fn annotations(metadata: &ObjectMeta) -> Option<BTreeMap<String, String>> {
+pub(crate) fn annotations(metadata: &ObjectMeta, settings: &Settings) -> Option<BTreeMap<String, String>> {
     let own = metadata.annotations.iter().flatten();
     let copied: BTreeMap<String, String> = own
-        .filter(|(name, _)| name.starts_with(PROVISIONING_PREFIX) || *name == ADMISSION_GATED_BY)
+        .filter(|(name, _)| {
+            name.starts_with(PROVISIONING_PREFIX)
+                || *name == ADMISSION_GATED_BY
+                || settings.annotations_to_copy().any(|key| key == *name)
+        })
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     (!copied.is_empty()).then_some(copied)

@@ -244,7 +244,7 @@ fn add_kind<J: JobKind>(context: &Context) -> Result<(), Error> {
             && let Some(job) =
                 owners.get(&ObjectKey::new(workload.key.namespace().unwrap_or_default(), &owner.name))
         {
-            metrics.created(&owner.kind, job.object.meta(), &workload.object.metadata);
+            metrics.created(&owner.kind, job.object.meta(), &workload.object);
         }
     });
     let (related, of_related) = (caches.related.clone(), caches.clone());

@@ -55,6 +55,30 @@ macro_rules! families {
     };
 }
 
+/// The object that a series is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    ClusterQueue(String),
+    Cohort(String),
+    LocalQueue { namespace: String, name: String },
+}
+
+impl Metric {
+    /// What a series with these values is about, as its labels tell.
+    pub(crate) fn subject(self, values: &[String]) -> Option<Subject> {
+        let labels = self.family().labels;
+        let value = |name: &str| {
+            let index = labels.iter().position(|label| *label == name)?;
+            values.get(index).cloned()
+        };
+        if let (Some(namespace), Some(name)) = (value("namespace"), value("name")) {
+            return Some(Subject::LocalQueue { namespace, name });
+        }
+        let queue = value("cluster_queue").or_else(|| value("preempting_cluster_queue"));
+        queue.map(Subject::ClusterQueue).or_else(|| value("cohort").map(Subject::Cohort))
+    }
+}
+
 use Buckets::{Creation, Long, Usual, Waiting};
 use Kind::{Counter, Gauge, Histogram};
 

@@ -8,13 +8,13 @@ use quintet_api::Quantity;
 use quintet_api::config::kueue::QueueConfiguration;
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
+use quintet_api::kueue::reasons::{AdmittedReason, QuotaReservedReason};
 use quintet_api::kueue::v1beta2::{ClusterQueue, LocalQueue, ResourceGroup, StopPolicy, Workload};
 use quintet_controller::ObjectKey;
 use quintet_controller::cache::Entry;
 use quintet_queue_engine::{Engine, FlavorReport, QueueReport};
 
-use super::{Metric, QueueTree, Sample};
-use crate::settings::matches;
+use super::{Labels, Metric, QueueMetrics, QueueTree, Sample};
 
 const STATUSES: [&str; 2] = ["active", "inadmissible"];
 
@@ -24,6 +24,7 @@ pub(crate) struct Observed<'o> {
     pub(crate) queues: QueueTree<'o>,
     pub(crate) workloads: &'o BTreeMap<ObjectKey, Arc<Entry<Workload>>>,
     pub(crate) configuration: &'o QueueConfiguration,
+    pub(crate) metrics: &'o QueueMetrics,
 }
 
 struct Gauges<'o> {
@@ -44,6 +45,9 @@ pub(crate) fn read(observed: &Observed<'_>) -> Vec<Sample> {
     }
     gauges.cohorts();
     gauges.workloads();
+    if observed.metrics.tells_workloads_apart() {
+        gauges.admitted_by_label();
+    }
     gauges.samples
 }
 
@@ -70,27 +74,22 @@ fn share(share: i64) -> f64 {
 
 impl Gauges<'_> {
     fn add(&mut self, metric: Metric, labels: &[&str], value: f64) {
-        self.samples.push((metric, texts(labels), value));
+        self.samples.push(Sample::new(metric, texts(labels), value));
     }
 
-    /// Whether there are metrics of a LocalQueue.
     fn is_exposed(&self, queue: &LocalQueue) -> bool {
-        self.observed.configuration.metrics.local_queue_metrics.as_ref().is_none_or(|settings| {
-            let labels = queue.metadata.labels.clone().unwrap_or_default();
-            settings.enable
-                && settings.local_queue_selector.as_ref().is_none_or(|selector| matches(selector, &labels))
-        })
+        self.observed.metrics.exposes(&queue.metadata)
     }
 
     fn cluster_queue(&mut self, entry: &Entry<ClusterQueue>) {
         let engine = self.observed.engine;
         let name = entry.key.name();
         let Some(report) = engine.queue_report(name) else { return };
-        self.counts(
-            &report,
-            &[name],
-            [Metric::PendingWorkloads, Metric::ReservingWorkloads, Metric::AdmittedNow],
-        );
+        let is_active = engine.is_queue_active(name) == Some(true);
+        self.counts(&report, is_active, &[name], [Metric::PendingWorkloads, Metric::ReservingWorkloads]);
+        if !self.observed.metrics.tells_workloads_apart() {
+            self.add(Metric::AdmittedNow, &[name], number(report.admitted));
+        }
         let status = match (entry.deleting, engine.is_queue_active(name)) {
             (true, _) => "terminating",
             (false, Some(true)) => "active",
@@ -127,14 +126,15 @@ impl Gauges<'_> {
         }
     }
 
-    fn counts(&mut self, report: &QueueReport, labels: &[&str], metrics: [Metric; 3]) {
-        let [pending, reserving, admitted] = metrics;
-        let counts = [report.pending - report.inadmissible, report.inadmissible];
+    /// In a queue that is not active nothing is tried.
+    fn counts(&mut self, report: &QueueReport, is_active: bool, labels: &[&str], metrics: [Metric; 2]) {
+        let [pending, reserving] = metrics;
+        let inadmissible = if is_active { report.inadmissible } else { report.pending };
+        let counts = [report.pending - inadmissible, inadmissible];
         for (status, count) in STATUSES.into_iter().zip(counts) {
             self.add(pending, &[labels, &[status]].concat(), number(count));
         }
         self.add(reserving, labels, number(report.reserving));
-        self.add(admitted, labels, number(report.admitted));
     }
 
     fn usage(&mut self, metric: Metric, labels: &[&str], flavors: &[FlavorReport]) {
@@ -166,14 +166,13 @@ impl Gauges<'_> {
         let (namespace, name) = (entry.key.namespace().unwrap_or_default(), entry.key.name());
         let report = engine.local_queue_report(namespace, name);
         let labels = [name, namespace];
-        self.counts(
-            &report,
-            &labels,
-            [Metric::LocalPendingWorkloads, Metric::LocalReservingWorkloads, Metric::LocalAdmittedNow],
-        );
         let queue = entry.object.spec.cluster_queue.clone().unwrap_or_default();
+        let is_queue_active = engine.is_queue_active(&queue) == Some(true);
+        let pending = [Metric::LocalPendingWorkloads, Metric::LocalReservingWorkloads];
+        self.counts(&report, is_queue_active, &labels, pending);
+        self.add(Metric::LocalAdmittedNow, &labels, number(report.admitted));
         let is_open = matches!(entry.object.spec.stop_policy, None | Some(StopPolicy::None));
-        let active = if is_open && engine.is_queue_active(&queue) == Some(true) { "True" } else { "False" };
+        let active = if is_open && is_queue_active { "True" } else { "False" };
         for known in ["True", "False", "Unknown"] {
             self.add(
                 Metric::LocalQueueStatus,
@@ -221,7 +220,13 @@ impl Gauges<'_> {
                 }
             }
         }
-        self.samples.extend(sums.into_iter().map(|((metric, labels), value)| (metric, labels, value)));
+        let metrics = self.observed.metrics;
+        sums.retain(|(metric, labels), _| {
+            let is_of_quota = matches!(metric, Metric::CohortQuota | Metric::CohortReservations);
+            !is_of_quota || labels.first().is_none_or(|cohort| metrics.has_quota(cohort))
+        });
+        let samples = sums.into_iter().map(|((metric, labels), value)| Sample::new(metric, labels, value));
+        self.samples.extend(samples);
         for (name, above) in known {
             let parent = above.get(1).cloned().unwrap_or_default();
             let root = above.last().cloned().unwrap_or_default();
@@ -240,6 +245,7 @@ impl Gauges<'_> {
     fn workloads(&mut self) {
         let mut sums: BTreeMap<(Metric, Vec<String>), usize> = BTreeMap::new();
         let queues = self.observed.queues;
+        let observed = self.observed.engine.settings().gates.observability;
         for entry in self.observed.workloads.values() {
             let workload = &entry.object;
             let Some(queue) = queues.queue_of(workload) else { continue };
@@ -254,25 +260,54 @@ impl Gauges<'_> {
                 if is_exposed {
                     count(Metric::LocalFinishedNow, &[&name, namespace]);
                 }
-            } else if !workload.is_admitted() {
-                let kind = if workload.has_quota_reservation() {
-                    WorkloadCondition::Admitted
-                } else {
-                    WorkloadCondition::QuotaReserved
-                };
-                let conditions = workload.status.as_ref().and_then(|status| status.conditions.as_deref());
-                let reason = quintet_api::conditions::find(conditions.unwrap_or_default(), kind.as_str())
-                    .map(|own| own.reason.as_str())
-                    .unwrap_or_default();
-                count(Metric::UnadmittedWorkloads, &[&queue, reason, ""]);
+            } else if observed && !entry.deleting && !workload.is_admitted() {
+                let (reason, cause) = waits_for(workload);
+                count(Metric::UnadmittedWorkloads, &[&queue, reason, cause]);
                 if is_exposed {
-                    count(Metric::LocalUnadmittedWorkloads, &[&name, namespace, &queue, reason, ""]);
+                    count(Metric::LocalUnadmittedWorkloads, &[&name, namespace, &queue, reason, cause]);
                 }
             }
         }
-        let counted = sums.into_iter().map(|((metric, labels), count)| (metric, labels, number(count)));
+        let counted =
+            sums.into_iter().map(|((metric, labels), count)| Sample::new(metric, labels, number(count)));
         self.samples.extend(counted);
     }
+
+    /// Admitted Workloads of each ClusterQueue by labels of their own.
+    fn admitted_by_label(&mut self) {
+        let mut sums: BTreeMap<(String, Labels), usize> = BTreeMap::new();
+        for entry in self.observed.workloads.values() {
+            let workload = &entry.object;
+            let admission = workload.status.as_ref().and_then(|status| status.admission.as_ref());
+            let queue = admission.and_then(|admission| admission.cluster_queue.clone());
+            if let Some(queue) = queue.filter(|_| workload.is_admitted() && !workload.is_finished()) {
+                let labels = self.observed.metrics.labels_of_workload(&workload.metadata);
+                *sums.entry((queue, labels)).or_default() += 1;
+            }
+        }
+        let metric = Metric::AdmittedNow;
+        self.samples.extend(sums.into_iter().map(|((queue, of_workload), count)| Sample {
+            metric,
+            values: vec![queue],
+            of_workload,
+            value: number(count),
+        }));
+    }
+}
+
+/// Why a Workload is not admitted, and what is behind that. A new one has no conditions yet.
+fn waits_for(workload: &Workload) -> (&str, &str) {
+    let status = workload.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let find =
+        |kind: WorkloadCondition| quintet_api::conditions::find(status.unwrap_or_default(), kind.as_str());
+    let reason = find(WorkloadCondition::Admitted)
+        .map_or(AdmittedReason::NoReservation.as_str(), |own| own.reason.as_str());
+    let cause = match find(WorkloadCondition::QuotaReserved) {
+        None => QuotaReservedReason::PendingEvaluation.as_str(),
+        Some(reserved) if reserved.status == "True" => "",
+        Some(reserved) => reserved.reason.as_str(),
+    };
+    (reason, cause)
 }
 
 /// Adds nominal quotas to those of the Cohorts above.
@@ -287,6 +322,45 @@ fn quota<'g>(
                 let labels = vec![cohort.clone(), flavor.name.clone(), quota.name.clone()];
                 *sums.entry((Metric::CohortQuota, labels)).or_default() += amount(&quota.nominal_quota.0);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_workload_that_is_not_admitted_has_a_reason_and_a_cause() {
+        let condition = |kind: &str, status: &str, reason: &str| {
+            json!({ "type": kind, "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        let table = [
+            (vec![], ("NoReservation", "PendingEvaluation")),
+            (
+                vec![
+                    condition("QuotaReserved", "False", "WaitingForQuota"),
+                    condition("Admitted", "False", "NoReservation"),
+                ],
+                ("NoReservation", "WaitingForQuota"),
+            ),
+            (
+                vec![
+                    condition("QuotaReserved", "True", "QuotaReserved"),
+                    condition("Admitted", "False", "UnsatisfiedAdmissionChecks"),
+                ],
+                ("UnsatisfiedAdmissionChecks", ""),
+            ),
+        ];
+        for (conditions, expected) in table {
+            let workload: Workload = serde_json::from_value(
+                json!({ "metadata": {}, "spec": {}, "status": { "conditions": conditions } }),
+            )
+            .unwrap();
+            assert_eq!(waits_for(&workload), expected);
         }
     }
 }

@@ -5,10 +5,12 @@
 
 mod families;
 mod gauges;
+mod objects;
 #[cfg(test)]
 mod tests;
 mod transitions;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,17 +23,22 @@ use prometheus_client::metrics::family::Family as Series;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use quintet_api::kueue::v1beta2::Workload;
+use quintet_controller::ObjectKey;
 use quintet_controller::metrics::MetricsRegistry;
 
 pub(crate) use families::Metric;
-use families::{Buckets, Kind};
+use families::{Buckets, Kind, Subject};
 pub(crate) use gauges::{Observed as ObservedQueues, read as read_gauges};
+use objects::Objects;
 pub(crate) use transitions::QueueTree;
+
+use crate::custom_labels::SourceKind;
+use crate::settings::Settings;
 
 const PREFIX: &str = "kueue";
 const ROLE: &str = "replica_role";
 
-type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(Cow<'static, str>, String)>;
 
 /// The values of a metric.
 enum Store {
@@ -41,7 +48,20 @@ enum Store {
 }
 
 /// A value of a gauge.
-pub(crate) type Sample = (Metric, Vec<String>, f64);
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) metric: Metric,
+    pub(crate) values: Vec<String>,
+    /// Custom labels of the Workloads that are counted.
+    pub(crate) of_workload: Labels,
+    pub(crate) value: f64,
+}
+
+impl Sample {
+    pub(crate) fn new(metric: Metric, values: Vec<String>, value: f64) -> Self {
+        Self { metric, values, of_workload: Labels::new(), value }
+    }
+}
 
 /// All metrics.
 pub(crate) struct QueueMetrics {
@@ -51,6 +71,7 @@ pub(crate) struct QueueMetrics {
     leads: AtomicBool,
     /// What was published last, to be removed when it is gone.
     published: Mutex<BTreeMap<Metric, BTreeSet<Labels>>>,
+    objects: Objects,
 }
 
 fn usual() -> Histogram {
@@ -78,7 +99,7 @@ fn histogram(buckets: Buckets) -> fn() -> Histogram {
 
 impl QueueMetrics {
     /// Registers all metrics.
-    pub(crate) fn register(registry: &MetricsRegistry, is_contended: bool) -> Arc<Self> {
+    pub(crate) fn register(registry: &MetricsRegistry, is_contended: bool, settings: &Settings) -> Arc<Self> {
         let store = |metric: &Metric| match metric.family().kind {
             Kind::Counter => Store::Counter(Series::default()),
             Kind::Gauge => Store::Gauge(Series::default()),
@@ -89,6 +110,7 @@ impl QueueMetrics {
             is_contended,
             leads: AtomicBool::new(false),
             published: Mutex::default(),
+            objects: Objects::new(settings),
         });
         registry.register(|registry| {
             let registry = registry.sub_registry_with_prefix(PREFIX);
@@ -104,7 +126,7 @@ impl QueueMetrics {
         let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
         let version = format!("v{}", env!("CARGO_PKG_VERSION"));
         let build = [version, String::new(), String::new(), String::new(), "rustc".to_owned(), platform];
-        metrics.set(&(Metric::BuildInfo, build.into(), 1.0));
+        metrics.set(Metric::BuildInfo, &build, 1.0);
         metrics
     }
 
@@ -113,18 +135,21 @@ impl QueueMetrics {
         self.leads.store(true, Ordering::Relaxed);
     }
 
-    fn labels(&self, metric: Metric, values: &[String]) -> Labels {
+    /// The labels of a series: those of its metric, the role of this replica, and custom ones of the object that it is about.
+    fn labels(&self, metric: Metric, values: &[String], subject: Option<&Subject>) -> Labels {
         let names = metric.family().labels;
         debug_assert_eq!(names.len(), values.len(), "{metric:?}");
-        let mut labels: Labels = names.iter().copied().zip(values.iter().cloned()).collect();
+        let mut labels: Labels =
+            names.iter().map(|name| Cow::Borrowed(*name)).zip(values.iter().cloned()).collect();
         if metric != Metric::BuildInfo {
             let role = match (self.is_contended, self.leads.load(Ordering::Relaxed)) {
                 (false, _) => "standalone",
                 (true, true) => "leader",
                 (true, false) => "follower",
             };
-            labels.push((ROLE, role.to_owned()));
+            labels.push((Cow::Borrowed(ROLE), role.to_owned()));
         }
+        labels.extend(subject.map(|subject| self.objects.labels_of(subject)).unwrap_or_default());
         labels
     }
 
@@ -136,31 +161,96 @@ impl QueueMetrics {
     /// Counts something.
     pub(crate) fn count(&self, metric: Metric, values: &[String], by: u64) {
         if let Some(Store::Counter(series)) = self.store(metric) {
-            series.get_or_create(&self.labels(metric, values)).inc_by(by);
+            let subject = metric.subject(values);
+            let labels = self.labels(metric, values, subject.as_ref());
+            series.get_or_create(&labels).inc_by(by);
+            self.remember(subject, metric, labels);
         }
     }
 
     /// Observes a duration in seconds.
     pub(crate) fn observe(&self, metric: Metric, values: &[String], seconds: f64) {
         if let Some(Store::Histogram(series)) = self.store(metric) {
-            series.get_or_create(&self.labels(metric, values)).observe(seconds);
+            let subject = metric.subject(values);
+            let labels = self.labels(metric, values, subject.as_ref());
+            series.get_or_create(&labels).observe(seconds);
+            self.remember(subject, metric, labels);
         }
     }
 
-    /// Sets a gauge.
-    pub(crate) fn set(&self, (metric, values, value): &Sample) -> Labels {
-        let labels = self.labels(*metric, values);
+    /// Sets a gauge that is not published with the others.
+    pub(crate) fn set(&self, metric: Metric, values: &[String], value: f64) {
+        let labels = self.set_gauge(&Sample::new(metric, values.to_vec(), value));
+        self.remember(metric.subject(values), metric, labels);
+    }
+
+    fn remember(&self, subject: Option<Subject>, metric: Metric, labels: Labels) {
+        if let Some(subject) = subject {
+            self.objects.remember(subject, metric, labels);
+        }
+    }
+
+    fn set_gauge(&self, sample: &Sample) -> Labels {
+        let Sample { metric, values, of_workload, value } = sample;
+        let mut labels = self.labels(*metric, values, metric.subject(values).as_ref());
+        labels.extend(of_workload.iter().cloned());
         if let Some(Store::Gauge(series)) = self.store(*metric) {
             series.get_or_create(&labels).set(*value);
         }
         labels
     }
 
+    /// Ends series.
+    fn end(&self, ended: BTreeSet<(Metric, Labels)>) {
+        for (metric, labels) in ended {
+            match self.store(metric) {
+                Some(Store::Counter(series)) => series.remove(&labels),
+                Some(Store::Gauge(series)) => series.remove(&labels),
+                Some(Store::Histogram(series)) => series.remove(&labels),
+                None => false,
+            };
+        }
+    }
+
+    /// Takes in how an object is now that metrics are about; `None` if it is gone. Its counters end with it.
+    pub(crate) fn follow_object(&self, kind: SourceKind, key: &ObjectKey, metadata: Option<&ObjectMeta>) {
+        let Some(subject) = Subject::of(kind, key) else { return };
+        match metadata {
+            None => self.end(self.objects.forget(&subject)),
+            Some(metadata) => {
+                if kind == SourceKind::LocalQueue && !self.objects.exposes(metadata) {
+                    self.end(self.objects.take(&subject));
+                }
+                self.objects.observe(subject, metadata);
+            }
+        }
+    }
+
+    /// Whether there are metrics of a LocalQueue.
+    pub(crate) fn exposes(&self, queue: &ObjectMeta) -> bool {
+        self.objects.exposes(queue)
+    }
+
+    /// Whether there are gauges of the quota of a Cohort.
+    pub(crate) fn has_quota(&self, cohort: &str) -> bool {
+        self.objects.has_quota(cohort)
+    }
+
+    /// Whether admitted Workloads are told apart by labels of their own.
+    pub(crate) fn tells_workloads_apart(&self) -> bool {
+        self.objects.have_labels_of_workloads()
+    }
+
+    /// The custom labels of a Workload.
+    pub(crate) fn labels_of_workload(&self, workload: &ObjectMeta) -> Labels {
+        self.objects.read(SourceKind::Workload, workload)
+    }
+
     /// Publishes gauges, and removes those of earlier that are not among them.
     pub(crate) fn publish(&self, samples: &[Sample]) {
         let mut now: BTreeMap<Metric, BTreeSet<Labels>> = BTreeMap::new();
         for sample in samples {
-            now.entry(sample.0).or_default().insert(self.set(sample));
+            now.entry(sample.metric).or_default().insert(self.set_gauge(sample));
         }
         let before = std::mem::replace(&mut *self.published.lock(), now.clone());
         for (metric, series) in before {
@@ -170,11 +260,29 @@ impl QueueMetrics {
                 store.remove(labels);
             }
         }
+        self.end_cohorts(samples);
+    }
+
+    /// Ends the counters of Cohorts that no object describes and no queue names any more.
+    fn end_cohorts(&self, samples: &[Sample]) {
+        let known: BTreeSet<Subject> = samples
+            .iter()
+            .filter(|sample| sample.metric == Metric::CohortInfo)
+            .filter_map(|sample| sample.metric.subject(&sample.values))
+            .collect();
+        for gone in self.objects.counted_cohorts().iter().filter(|cohort| !known.contains(*cohort)) {
+            self.end(self.objects.forget(gone));
+        }
+        self.objects.keep_deleted(&known);
     }
 
     /// Counts what has become of a Workload.
-    pub(crate) fn follow(&self, old: &Workload, new: &Workload, cohorts: &QueueTree<'_>) {
-        for change in transitions::between(old, new, cohorts) {
+    pub(crate) fn follow(&self, old: &Workload, new: &Workload, queues: &QueueTree<'_>) {
+        let is_exposed = queues.local_queue_of(new).is_some_and(|queue| self.exposes(&queue.metadata));
+        for change in transitions::between(old, new, queues) {
+            if !is_exposed && matches!(change.subject(), Some(Subject::LocalQueue { .. })) {
+                continue;
+            }
             match change {
                 transitions::Change::Count(metric, values) => self.count(metric, &values, 1),
                 transitions::Change::Observe(metric, values, seconds) => {
@@ -185,11 +293,17 @@ impl QueueMetrics {
     }
 
     /// A Workload was created for a job of this kind.
-    pub(crate) fn created(&self, kind: &str, job: &ObjectMeta, workload: &ObjectMeta) {
+    pub(crate) fn created(&self, kind: &str, job: &ObjectMeta, workload: &Workload) {
         let time = |metadata: &ObjectMeta| metadata.creation_timestamp.as_ref().map(|time| time.0);
-        if let (Some(job), Some(workload)) = (time(job), time(workload)) {
-            let seconds = workload.duration_since(job).as_secs_f64().max(0.0);
-            self.observe(Metric::CreationLatency, &[kind.to_owned()], seconds);
+        if let (Some(job), Some(created)) = (time(job), time(&workload.metadata))
+            && let Some(Store::Histogram(series)) = self.store(Metric::CreationLatency)
+        {
+            let subject = Subject::LocalQueue {
+                namespace: workload.metadata.namespace.clone().unwrap_or_default(),
+                name: workload.spec.queue_name.clone().unwrap_or_default(),
+            };
+            let labels = self.labels(Metric::CreationLatency, &[kind.to_owned()], Some(&subject));
+            series.get_or_create(&labels).observe(created.duration_since(job).as_secs_f64().max(0.0));
         }
     }
 

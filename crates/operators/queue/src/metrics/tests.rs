@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quintet_api::kueue::v1beta2::Workload;
 use quintet_controller::ObjectKey;
 use quintet_controller::cache::Entry;
@@ -8,7 +9,9 @@ use quintet_controller::metrics::MetricsRegistry;
 use serde_json::{Value, json};
 
 use super::transitions::{Change, between};
-use super::{Kind, Metric, QueueMetrics, QueueTree};
+use super::{Kind, Metric, QueueMetrics, QueueTree, Sample};
+use crate::custom_labels::{self, SourceKind};
+use crate::settings::Settings;
 
 /// Name, type and labels of every metric that Kueue v0.19 exposes, a line each. `L` adds the twin of
 /// LocalQueues, which has `name` and `namespace` in the place of `cluster_queue`.
@@ -103,7 +106,7 @@ fn names_types_and_labels_are_those_of_kueue() {
 #[test]
 fn metrics_are_exposed_with_their_prefix_role_and_buckets() {
     let registry = MetricsRegistry::new();
-    let metrics = QueueMetrics::register(&registry, true);
+    let metrics = QueueMetrics::register(&registry, true, &Settings::default());
     metrics.count(Metric::Admitted, &["cq".to_owned(), "high".to_owned()], 1);
     metrics.lead();
     metrics.observe(Metric::AdmissionWait, &["cq".to_owned(), String::new()], 3.0);
@@ -121,8 +124,8 @@ fn metrics_are_exposed_with_their_prefix_role_and_buckets() {
 #[test]
 fn gauges_of_queues_that_are_gone_are_removed() {
     let registry = MetricsRegistry::new();
-    let metrics = QueueMetrics::register(&registry, false);
-    let of = |queue: &str, value: f64| (Metric::AdmittedNow, vec![queue.to_owned()], value);
+    let metrics = QueueMetrics::register(&registry, false, &Settings::default());
+    let of = |queue: &str, value: f64| Sample::new(Metric::AdmittedNow, vec![queue.to_owned()], value);
     metrics.publish(&[of("a", 1.0), of("b", 2.0)]);
     metrics.publish(&[of("b", 3.0)]);
     let text = registry.encode();
@@ -130,6 +133,105 @@ fn gauges_of_queues_that_are_gone_are_removed() {
     assert!(
         text.contains("kueue_admitted_active_workloads{cluster_queue=\"b\",replica_role=\"standalone\"} 3")
     );
+}
+
+#[test]
+fn counters_end_with_the_object_that_they_are_about() {
+    let registry = MetricsRegistry::new();
+    let metrics = QueueMetrics::register(&registry, false, &Settings::default());
+    let count = || {
+        metrics.count(Metric::Admitted, &texts(&["cq", ""]), 1);
+        metrics.count(Metric::LocalAdmitted, &texts(&["lq", "ns", ""]), 1);
+        metrics.observe(Metric::LocalAdmissionWait, &texts(&["lq", "ns", ""]), 1.0);
+        metrics.count(Metric::CohortAdmitted, &texts(&["cohort", ""]), 1);
+    };
+    let has = |what: &str| registry.encode().contains(what);
+    count();
+    metrics.follow_object(SourceKind::LocalQueue, &ObjectKey::new("ns", "lq"), None);
+    assert!(!has("name=\"lq\"") && has("cluster_queue=\"cq\"") && has("cohort=\"cohort\""));
+    metrics.follow_object(SourceKind::ClusterQueue, &ObjectKey::cluster("cq"), None);
+    assert!(!has("cluster_queue=\"cq\"") && has("cohort=\"cohort\""));
+    metrics.publish(&[]);
+    assert!(!has("cohort=\"cohort\""), "no queue names it");
+    count();
+    let info = Sample::new(Metric::CohortInfo, texts(&["cohort", "", "cohort"]), 1.0);
+    metrics.publish(&[info]);
+    assert!(has("kueue_cohort_subtree_admitted_workloads_total{cohort=\"cohort\""));
+}
+
+#[test]
+fn a_deleted_cohort_has_no_quota_until_it_is_created_again() {
+    let metrics = QueueMetrics::register(&MetricsRegistry::new(), false, &Settings::default());
+    let (cohort, info) =
+        (ObjectKey::cluster("c"), Sample::new(Metric::CohortInfo, texts(&["c", "", "c"]), 1.0));
+    metrics.follow_object(SourceKind::Cohort, &cohort, None);
+    metrics.publish(&[info]);
+    assert!(!metrics.has_quota("c"), "a queue names it");
+    metrics.follow_object(SourceKind::Cohort, &cohort, Some(&ObjectMeta::default()));
+    assert!(metrics.has_quota("c"));
+    metrics.follow_object(SourceKind::Cohort, &cohort, None);
+    metrics.publish(&[]);
+    assert!(metrics.has_quota("c"), "no queue names it");
+}
+
+#[test]
+fn series_have_the_custom_labels_of_their_object() {
+    let configuration = json!({ "metrics": { "customLabels": [
+        { "name": "team" },
+        { "name": "lq_team", "sourceLabelKey": "team", "sourceKind": "LocalQueue" },
+        { "name": "kind", "sourceKind": "Workload", "trackedValues": ["a"] }] } });
+    let configuration = serde_json::from_value(configuration).unwrap();
+    let custom_labels = custom_labels::read(&configuration).unwrap();
+    let settings = Settings { custom_labels, ..Settings::default() };
+    let registry = MetricsRegistry::new();
+    let metrics = QueueMetrics::register(&registry, false, &settings);
+    let labelled = |value: &str| serde_json::from_value(json!({ "labels": { "team": value } })).unwrap();
+    let of_workload =
+        metrics.labels_of_workload(&serde_json::from_value(json!({ "labels": { "kind": "a" } })).unwrap());
+    let sample = || Sample {
+        of_workload: of_workload.clone(),
+        ..Sample::new(Metric::AdmittedNow, texts(&["cq"]), 2.0)
+    };
+    let gauge = |team: &str| {
+        format!(
+            "kueue_admitted_active_workloads{{cluster_queue=\"cq\",replica_role=\"standalone\",custom_team=\"{team}\",custom_kind=\"a\"}} 2"
+        )
+    };
+    for (team, other) in [("x", "y"), ("y", "x")] {
+        metrics.follow_object(SourceKind::ClusterQueue, &ObjectKey::cluster("cq"), Some(&labelled(team)));
+        metrics.publish(&[sample()]);
+        let text = registry.encode();
+        assert!(text.contains(&gauge(team)) && !text.contains(&gauge(other)), "{text}");
+    }
+    metrics.follow_object(SourceKind::LocalQueue, &ObjectKey::new("ns", "lq"), Some(&labelled("z")));
+    metrics.count(Metric::LocalAdmitted, &texts(&["lq", "ns", ""]), 1);
+    metrics.count(Metric::Admitted, &texts(&["unknown", ""]), 1);
+    let text = registry.encode();
+    assert!(text.contains(
+        "namespace=\"ns\",priority_class=\"\",replica_role=\"standalone\",custom_lq_team=\"z\"} 1"
+    ));
+    assert!(text.contains(
+        "cluster_queue=\"unknown\",priority_class=\"\",replica_role=\"standalone\",custom_team=\"\"} 1"
+    ));
+}
+
+#[test]
+fn queues_that_are_not_selected_have_no_metrics() {
+    let mut settings = Settings::default();
+    let selected = json!({ "enable": true, "localQueueSelector": { "matchLabels": { "shown": "yes" } } });
+    settings.configuration.metrics.local_queue_metrics = serde_json::from_value(selected).unwrap();
+    let registry = MetricsRegistry::new();
+    let metrics = QueueMetrics::register(&registry, false, &settings);
+    let labelled = |value: &str| serde_json::from_value(json!({ "labels": { "shown": value } })).unwrap();
+    assert!(metrics.exposes(&labelled("yes")) && !metrics.exposes(&labelled("no")));
+    metrics.count(Metric::LocalAdmitted, &texts(&["lq", "ns", ""]), 1);
+    metrics.follow_object(SourceKind::LocalQueue, &ObjectKey::new("ns", "lq"), Some(&labelled("yes")));
+    assert!(registry.encode().contains("name=\"lq\""));
+    metrics.follow_object(SourceKind::LocalQueue, &ObjectKey::new("ns", "lq"), Some(&labelled("no")));
+    assert!(!registry.encode().contains("name=\"lq\""));
+    settings.gates.local_queue_metrics = false;
+    let none = QueueMetrics::register(&MetricsRegistry::new(), false, &settings);
+    assert!(!none.exposes(&labelled("yes")));
 }
 
 fn condition(kind: &str, status: &str, reason: &str, minute: u32) -> Value {

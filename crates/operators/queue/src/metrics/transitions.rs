@@ -13,12 +13,21 @@ use quintet_controller::ObjectKey;
 use quintet_controller::cache::Entry;
 
 use super::Metric;
+use super::families::Subject;
 
 /// A counter that grows, or a duration in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
     Count(Metric, Vec<String>),
     Observe(Metric, Vec<String>, f64),
+}
+
+impl Change {
+    /// What it is about.
+    pub(super) fn subject(&self) -> Option<Subject> {
+        let (Self::Count(metric, values) | Self::Observe(metric, values, _)) = self;
+        metric.subject(values)
+    }
 }
 
 /// Which queues belong to which Cohorts.
@@ -50,9 +59,14 @@ impl QueueTree<'_> {
 
     /// The ClusterQueue that a Workload is queued in.
     pub(crate) fn queue_of(&self, workload: &Workload) -> Option<String> {
+        self.local_queue_of(workload)?.spec.cluster_queue.clone()
+    }
+
+    /// The LocalQueue of a Workload.
+    pub(super) fn local_queue_of(&self, workload: &Workload) -> Option<&LocalQueue> {
         let namespace = workload.metadata.namespace.as_deref()?;
         let key = ObjectKey::new(namespace, workload.spec.queue_name.as_deref()?);
-        self.local_queues.get(&key)?.object.spec.cluster_queue.clone()
+        self.local_queues.get(&key).map(|entry| &entry.object)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quintet_api::conditions;
 use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::v1beta2::Workload;
@@ -11,7 +12,8 @@ use quintet_controller::index::Update;
 use quintet_queue_engine::{CycleReport, Decision};
 
 use super::{Effect, Scheduler, SchedulerEvent};
-use crate::metrics::{Metric, ObservedQueues, read_gauges};
+use crate::custom_labels::SourceKind;
+use crate::metrics::{Metric, ObservedQueues, QueueMetrics, read_gauges};
 
 impl Scheduler {
     /// Counts a cycle that had something to decide.
@@ -26,11 +28,8 @@ impl Scheduler {
             metrics.count(Metric::PreemptionRecomputations, &labels, u64::from(*count));
         }
         for (queue, count) in &report.skipped_preemptions {
-            metrics.set(&(
-                Metric::PreemptionSkips,
-                vec![names.queue_name(*queue).to_owned()],
-                f64::from(*count),
-            ));
+            let labels = [names.queue_name(*queue).to_owned()];
+            metrics.set(Metric::PreemptionSkips, &labels, f64::from(*count));
         }
     }
 
@@ -50,14 +49,27 @@ impl Scheduler {
         }
     }
 
-    /// Counts what has become of a Workload that is known already.
+    /// Counts what has become of a Workload that is known already, and follows the objects that metrics are about.
     pub(super) fn count_transition(&self, event: &SchedulerEvent) {
-        let (Some(metrics), SchedulerEvent::Workload(Update::Applied(new))) = (&self.metrics, event) else {
-            return;
-        };
-        let old = self.workloads.get(&new.key).filter(|old| old.uid == new.uid && old.version < new.version);
-        if let Some(old) = old {
-            metrics.follow(&old.object, &new.object, &self.statuses.queues());
+        let Some(metrics) = &self.metrics else { return };
+        match event {
+            SchedulerEvent::ClusterQueue(update) => {
+                follow_object(metrics, SourceKind::ClusterQueue, update, |queue| &queue.metadata);
+            }
+            SchedulerEvent::LocalQueue(update) => {
+                follow_object(metrics, SourceKind::LocalQueue, update, |queue| &queue.metadata);
+            }
+            SchedulerEvent::Cohort(update) => {
+                follow_object(metrics, SourceKind::Cohort, update, |cohort| &cohort.metadata);
+            }
+            SchedulerEvent::Workload(Update::Applied(new)) => {
+                let known = self.workloads.get(&new.key);
+                let old = known.filter(|old| old.uid == new.uid && old.version < new.version);
+                if let Some(old) = old {
+                    metrics.follow(&old.object, &new.object, &self.statuses.queues());
+                }
+            }
+            _ => {}
         }
     }
 
@@ -71,7 +83,21 @@ impl Scheduler {
                 queues: self.statuses.queues(),
                 workloads: &self.workloads,
                 configuration: &self.configuration,
+                metrics,
             }));
         }
     }
+}
+
+fn follow_object<T>(
+    metrics: &QueueMetrics,
+    kind: SourceKind,
+    update: &Update<T>,
+    metadata: impl Fn(&T) -> &ObjectMeta,
+) {
+    let present = match update {
+        Update::Applied(entry) => Some(metadata(&entry.object)),
+        Update::Deleted(_) => None,
+    };
+    metrics.follow_object(kind, update.key(), present);
 }

@@ -158,7 +158,8 @@ impl Decision<'_> {
 
     fn create(&self, name: &str, index: usize, sets: &[PodSet], priority: &Priority) -> Step {
         let set = &self.observed.set;
-        let mut annotations = compose::annotations(self.metadata()).unwrap_or_default();
+        let mut annotations =
+            compose::annotations(self.metadata(), &self.observed.settings).unwrap_or_default();
         let owner = (JOB_OWNER_NAME, set.key.name().to_owned());
         let gvk = format!("{GROUP}/{VERSION}, Kind={KIND}");
         let own = [
@@ -168,11 +169,13 @@ impl Decision<'_> {
             (COMPONENT_WORKLOAD_INDEX, index.to_string()),
         ];
         annotations.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        let mut labels = compose::labels(self.metadata(), &self.observed.settings);
+        labels.insert(JOB_UID.to_owned(), set.uid.to_string());
         let workload = Workload {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 namespace: set.key.namespace().map(str::to_owned),
-                labels: Some([(JOB_UID.to_owned(), set.uid.to_string())].into()),
+                labels: Some(labels),
                 annotations: Some(annotations),
                 finalizers: Some(vec![RESOURCE_IN_USE.to_owned()]),
                 owner_references: Some(vec![OwnerReference {

@@ -6,8 +6,13 @@ use quintet_api::kueue::v1beta2::Workload;
 use quintet_controller::{Action, Next, ObjectKey, Plan, Step};
 use serde_json::{Value, json};
 
+use super::super::ancestors::Ancestor;
+use super::super::compose;
+use super::super::observe::{ObservedJob, PresentJob};
+use super::super::plan::plan as plan_of_job;
 use super::super::priority::Priority;
 use super::group::{ObservedGroup, plan};
+use crate::custom_labels::CustomLabel;
 use crate::settings::{POD, Settings};
 use crate::testing::entry;
 
@@ -81,7 +86,10 @@ fn admitted() -> Vec<Value> {
 }
 
 fn planned(pods: &[Value], workload: Option<&Value>) -> Plan {
-    let mut settings = Settings::default();
+    planned_with(Settings::default(), pods, workload)
+}
+
+fn planned_with(mut settings: Settings, pods: &[Value], workload: Option<&Value>) -> Plan {
     settings.configuration.integrations.frameworks.push(POD.to_owned());
     let flavor = json!({ "metadata": { "name": "default" }, "spec": { "nodeLabels": { "disk": "ssd" } } });
     plan(&ObservedGroup {
@@ -134,6 +142,76 @@ fn a_group_gets_a_workload_when_all_of_its_pods_exist() {
     assert_eq!(object["spec"]["podSets"][0]["count"], 2);
     assert_eq!(object["metadata"]["ownerReferences"].as_array().unwrap().len(), 2);
     assert_eq!(object["metadata"]["ownerReferences"][0]["controller"], Value::Null);
+}
+
+#[test]
+fn a_group_has_the_labels_and_annotations_that_its_pods_agree_on() {
+    let mut settings = Settings::default();
+    settings.configuration.integrations.label_keys_to_copy = vec!["team".to_owned()];
+    let label = json!({ "name": "cost", "sourceAnnotationKey": "cost", "sourceKind": "Workload", "trackedValues": ["low"] });
+    settings.custom_labels = vec![serde_json::from_value::<CustomLabel>(label).unwrap()];
+    let mut members = pods(&[Gated, Gated]);
+    members[0]["metadata"]["labels"]["team"] = "a".into();
+    members[1]["metadata"]["annotations"]["cost"] = "low".into();
+    let plan = planned_with(settings.clone(), &members, None);
+    let Action::Create { object, .. } = &plan.steps[0].action else { panic!() };
+    assert_eq!(
+        (&object["metadata"]["labels"]["team"], &object["metadata"]["annotations"]["cost"]),
+        (&"a".into(), &"low".into())
+    );
+    members[0]["metadata"]["annotations"]["cost"] = "high".into();
+    let plan = planned_with(settings, &members, None);
+    assert!(plan.steps.is_empty());
+    assert_eq!(plan.events[0].note, "pods have different values of the annotation cost");
+}
+
+#[test]
+fn an_evicted_single_pod_is_deleted_and_its_quota_given_back_at_once() {
+    let mut single = pod("p0", "1", Running);
+    single["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/pod-group-name");
+    let mut settings = Settings::default();
+    settings.configuration.integrations.frameworks.push(POD.to_owned());
+    let job = entry::<Pod>(&single);
+    let sets = compose::pod_sets(&job.object, &[], &settings).unwrap();
+    let mut workload = serde_json::to_value(compose::workload(
+        &job.object,
+        job.uid.as_str(),
+        sets.clone(),
+        &Priority::default(),
+        &settings,
+    ))
+    .unwrap();
+    let mut conditions = admitted();
+    conditions
+        .extend([condition("Evicted", "True", "Preempted"), condition("PodsReady", "False", "WaitForStart")]);
+    workload["status"] = json!({ "conditions": conditions, "admission": { "clusterQueue": "cq", "podSetAssignments": [
+        { "name": "main", "flavors": { "cpu": "default" }, "count": 1 }] } });
+    let plan = plan_of_job(&ObservedJob::Present(Box::new(PresentJob {
+        pod_sets: Ok(sets),
+        job,
+        settings: Arc::new(settings),
+        now: "2026-01-01T01:00:00Z".parse().unwrap(),
+        is_namespace_managed: true,
+        ancestor: Ancestor::None,
+        is_ancestor_admitted: false,
+        workloads: vec![entry::<Workload>(&workload)],
+        leftovers: Vec::new(),
+        prebuilt: None,
+        priority: Ok(Priority::default()),
+        flavors: BTreeMap::new(),
+    })));
+    let name = workload["metadata"]["name"].as_str().unwrap();
+    assert_eq!(
+        steps(&plan),
+        [
+            "patch Pod ns/p0 status (Stopped )".to_owned(),
+            "delete Pod ns/p0".to_owned(),
+            format!("patch Workload ns/{name} status"),
+        ]
+    );
+    let conditions = patch(&plan, 2)["status"]["conditions"].as_array().unwrap();
+    let requeued = conditions.iter().find(|own| own["type"] == "Requeued").unwrap();
+    assert_eq!((&requeued["status"], &requeued["reason"]), (&"False".into(), &"Preempted".into()));
 }
 
 #[test]

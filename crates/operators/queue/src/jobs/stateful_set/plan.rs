@@ -178,16 +178,18 @@ impl Decision<'_> {
             let event = Event::warning(reason, reason, format!("WorkloadPriorityClass {class:?} not found"));
             return Plan { events: vec![event], ..Plan::awaiting(format!("WorkloadPriorityClass {class}")) };
         };
-        let mut annotations = compose::annotations(self.metadata()).unwrap_or_default();
+        let mut annotations = compose::annotations(self.metadata(), settings).unwrap_or_default();
         annotations.insert(IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());
         annotations.insert(JOB_OWNER_GVK.to_owned(), GVK.to_owned());
         annotations.insert(JOB_OWNER_NAME.to_owned(), stateful_set.key.name().to_owned());
+        let mut labels = compose::labels(self.metadata(), settings);
+        labels.insert(JOB_UID.to_owned(), stateful_set.uid.to_string());
         let sets = pod_set(self.object(), settings).into_iter().collect();
         let workload = Workload {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: stateful_set.key.namespace().map(str::to_owned),
-                labels: Some([(JOB_UID.to_owned(), stateful_set.uid.to_string())].into()),
+                labels: Some(labels),
                 annotations: Some(annotations),
                 finalizers: Some(vec![RESOURCE_IN_USE.to_owned()]),
                 owner_references: Some(vec![self.owner_reference()]),

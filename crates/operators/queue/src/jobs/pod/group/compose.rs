@@ -129,9 +129,10 @@ pub(super) fn workload(
     if sets.len() > MAX_ROLES {
         return Err(format!("pod group can't include more than {MAX_ROLES} roles"));
     }
-    let mut annotations = compose::annotations(&first.object.metadata).unwrap_or_default();
+    let mut annotations = compose::annotations(&first.object.metadata, settings).unwrap_or_default();
     annotations.insert(IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());
-    let labels = copied_labels(pods, settings)?;
+    annotations.extend(copied(pods, "annotation", settings.annotations_to_copy(), annotation)?);
+    let labels = copied(pods, "label", settings.labels_to_copy(), label)?;
     Ok(Workload {
         metadata: ObjectMeta {
             name: Some(key.name().to_owned()),
@@ -147,13 +148,18 @@ pub(super) fn workload(
     })
 }
 
-/// Labels that the Workload has, too; all pods that have them agree.
-fn copied_labels(pods: &[Member], settings: &Settings) -> Result<BTreeMap<String, String>, String> {
+/// Labels or annotations that the Workload has, too; all pods that have them agree.
+fn copied<'k>(
+    pods: &[Member],
+    what: &str,
+    keys: impl Iterator<Item = &'k str>,
+    value: for<'m> fn(&'m ObjectMeta, &str) -> Option<&'m str>,
+) -> Result<BTreeMap<String, String>, String> {
     let mut copied = BTreeMap::new();
-    for key in &settings.configuration.integrations.label_keys_to_copy {
-        for value in pods.iter().filter_map(|entry| label(&entry.object.metadata, key)) {
-            if copied.insert(key.clone(), value.to_owned()).is_some_and(|known| known != value) {
-                return Err(format!("pods have different values of the label {key}"));
+    for key in keys {
+        for value in pods.iter().filter_map(|entry| value(&entry.object.metadata, key)) {
+            if copied.insert(key.to_owned(), value.to_owned()).is_some_and(|known| known != value) {
+                return Err(format!("pods have different values of the {what} {key}"));
             }
         }
     }
