@@ -57,7 +57,11 @@ func newOperator(
 	if err != nil {
 		return nil, err
 	}
-	text, err := yaml.Marshal(configuration(wanted, scheme))
+	configuration := configuration(wanted, scheme)
+	if configuration.VisibilityServer, err = visibilityServer(); err != nil {
+		return nil, err
+	}
+	text, err := yaml.Marshal(configuration)
 	if err != nil {
 		return nil, err
 	}
@@ -123,18 +127,25 @@ func configuration(wanted quintet.Wanted, scheme *runtime.Scheme) *config.Config
 			configuration.Resources.QuotaCheckStrategy = wanted.QuotaCheckStrategy
 		}
 	}
+	if wanted.MetricsOfClusterQueues {
+		configuration.Metrics.EnableClusterQueueResources = true
+	}
 	// In Go, no strategies stand for both.
 	if sharing := configuration.FairSharing; sharing != nil && len(sharing.PreemptionStrategies) == 0 {
 		sharing.PreemptionStrategies = []config.PreemptionStrategy{config.LessThanOrEqualToFinalShare, config.LessThanInitialShare}
 	}
-	if len(wanted.Frameworks) > 0 {
+	switch {
+	case len(wanted.Frameworks) > 0:
 		configuration.Integrations.Frameworks = sets.List(wanted.Frameworks)
+	case wanted.WithoutWebhook != "":
+		configuration.Integrations.Frameworks = []string{wanted.WithoutWebhook}
 	}
 	options := wanted.JobOptions
 	if wanted.Jobs || len(wanted.Frameworks) > 0 {
 		configuration.ManageJobsWithoutQueueName = options.ManageJobsWithoutQueueName
 		configuration.Integrations.ExternalFrameworks = options.ExternalFrameworks
 		configuration.Integrations.LabelKeysToCopy = options.LabelKeysToCopy
+		copyAnnotations(configuration, options.AnnotationsToCopy)
 		if options.Namespaces != nil {
 			configuration.ManagedJobsNamespaceSelector = options.Namespaces
 		}
@@ -150,6 +161,23 @@ func configuration(wanted quintet.Wanted, scheme *runtime.Scheme) *config.Config
 		}
 	}
 	return configuration
+}
+
+// copyAnnotations lets Workloads have annotations of their jobs. In the configuration, these are those that metrics are
+// labelled by.
+func copyAnnotations(configuration *config.Configuration, annotations []string) {
+	workload := config.SourceKindWorkload
+	for index, annotation := range annotations {
+		isKnown := slices.ContainsFunc(configuration.Metrics.CustomLabels, func(label config.ControllerMetricsCustomLabel) bool {
+			return label.SourceAnnotationKey == annotation
+		})
+		if !isKnown {
+			configuration.Metrics.CustomLabels = append(configuration.Metrics.CustomLabels, config.ControllerMetricsCustomLabel{
+				Name: fmt.Sprintf("copied_%d", index), SourceAnnotationKey: annotation, SourceKind: &workload,
+				TrackedValues: []string{"any"},
+			})
+		}
+	}
 }
 
 // follow makes the operator one with the gates of this process.
@@ -243,6 +271,17 @@ func (o *operator) end() {
 		<-o.ended
 		o.command = nil
 	}
+}
+
+// visibilityServer is that of an operator that is not the only one on this machine.
+func visibilityServer() (*config.VisibilityServerConfiguration, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	address, port := "127.0.0.1", int32(listener.Addr().(*net.TCPAddr).Port)
+	return &config.VisibilityServerConfiguration{BindAddress: &address, BindPort: &port}, nil
 }
 
 func freeAddress() (string, error) {

@@ -21,6 +21,8 @@ type Wanted struct {
 	Scheduler, Jobs, Topology bool
 	// Frameworks are the enabled integrations.
 	Frameworks sets.Set[string]
+	// WithoutWebhook is an integration whose reconciler is set up, perhaps without its webhook.
+	WithoutWebhook string
 	// JobOptions are those of the last reconciler or webhook of jobs.
 	JobOptions JobOptions
 	// Transformations and QuotaCheckStrategy are handed to parts of the manager beside its configuration.
@@ -36,6 +38,7 @@ type JobOptions struct {
 	Namespaces                 *metav1.LabelSelector
 	WaitForPodsReady           bool
 	LabelKeysToCopy            []string
+	AnnotationsToCopy          []string
 	AfterDeactivated           *time.Duration
 	ExternalFrameworks         []string
 }
@@ -84,9 +87,17 @@ func WantFramework(name string) {
 	})
 }
 
+// WantReconciler records an integration whose reconciler is set up. It counts if no integration is enabled otherwise.
+func WantReconciler(name string) { record(func(w *Wanted) { w.WithoutWebhook = name }) }
+
 // WantTransformations records transformations of resources.
 func WantTransformations(transformations []config.ResourceTransformation) {
 	record(func(w *Wanted) { w.Transformations = transformations })
+}
+
+// WantMetricsOfClusterQueues records whether resources of ClusterQueues are exposed.
+func WantMetricsOfClusterQueues(exposed bool) {
+	record(func(w *Wanted) { w.MetricsOfClusterQueues = w.MetricsOfClusterQueues || exposed })
 }
 
 // WantQuotaCheckStrategy records what happens to resources that no ClusterQueue declares.
@@ -96,12 +107,13 @@ func WantQuotaCheckStrategy(strategy config.QuotaCheckStrategy) {
 
 // WantJobOptions records the options of the job framework.
 func WantJobOptions(
-	manageAll bool, namespaces labels.Selector, waitForPodsReady bool, labelKeys sets.Set[string],
+	manageAll bool, namespaces labels.Selector, waitForPodsReady bool, labelKeys, annotations sets.Set[string],
 	afterDeactivated *time.Duration, frameworks, externalFrameworks sets.Set[string],
 ) {
 	options := JobOptions{
 		ManageJobsWithoutQueueName: manageAll, WaitForPodsReady: waitForPodsReady, AfterDeactivated: afterDeactivated,
-		LabelKeysToCopy: sets.List(labelKeys), ExternalFrameworks: sets.List(externalFrameworks),
+		LabelKeysToCopy: sets.List(labelKeys), AnnotationsToCopy: sets.List(annotations),
+		ExternalFrameworks: sets.List(externalFrameworks),
 	}
 	if namespaces != nil {
 		if selector, err := metav1.ParseToLabelSelector(namespaces.String()); err == nil {
