@@ -89,8 +89,8 @@ pub(super) trait ManagedJob {
     fn is_on_hold(&self) -> bool {
         false
     }
-    /// Whether as many pods as there should be are ready or have succeeded.
-    fn has_all_pods_ready(&self) -> bool;
+    /// Whether as many pods as its Workload has quota for are ready or have succeeded.
+    fn has_pods_ready(&self, workload: &Workload) -> bool;
     /// Pods that will not run any more.
     fn reclaimable_pods(&self) -> Vec<ReclaimablePod>;
     /// Whether the Workload has the queue that the job names.
@@ -252,7 +252,7 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
     }
 
     /// What the Workload says about the pods of its job.
-    fn report_pods(&self, workload: &Entry<Workload>) -> Option<Action> {
+    pub(super) fn report_pods(&self, workload: &Entry<Workload>) -> Option<Action> {
         let mut changed = workload.object.clone();
         if self.settings.scheduling.reclaimable_pods {
             let mut reclaimable = clamped(self.job.reclaimable_pods(), &workload.object);
@@ -285,7 +285,7 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
         if !workload.is_admitted() {
             return (false, PodsReadyReason::WaitForStart, NOT_READY);
         }
-        if self.job.has_all_pods_ready() {
+        if self.job.has_pods_ready(workload) {
             let recovers =
                 matches!(known_reason, Some(PodsReadyReason::WaitForRecovery | PodsReadyReason::Recovered));
             let reason = if recovers { PodsReadyReason::Recovered } else { PodsReadyReason::Started };

@@ -16,6 +16,7 @@ mod plan;
 mod pod;
 mod pod_set_info;
 mod priority;
+mod related;
 mod remote;
 mod slices;
 mod stateful_set;
@@ -24,6 +25,7 @@ mod tests;
 mod topology_request;
 mod webhook;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -46,9 +48,11 @@ pub use lifecycle::{Stop, StopReason};
 use observe::JobCaches;
 pub use observe::ObservedJob;
 pub use pod_set_info::PodSetInfo;
+use related::Related;
 pub(crate) use remote::{
     JobFacts, RemoteKind, external_kinds, is_sent_elsewhere, remote_kinds, spec_elsewhere,
 };
+pub use slices::Counts;
 pub(crate) use slices::SLICE_NAME;
 pub use webhook::webhooks;
 
@@ -162,6 +166,28 @@ pub trait JobKind:
     /// Whether jobs of this kind can be elastic: change their size while they run.
     const TAKES_SLICES: bool = false;
 
+    /// What differs whenever the size of an elastic job does: every size has a slice of its own, by this name.
+    fn revision(&self) -> String {
+        self.meta().generation.unwrap_or_default().to_string()
+    }
+
+    /// The pod sets of an elastic job that can grow by less than they ask for, and how few pods are enough at its start.
+    fn min_counts(&self) -> BTreeMap<String, i32> {
+        BTreeMap::new()
+    }
+
+    /// Whether as many pods of every pod set as these are ready.
+    fn has_ready(&self, counts: &Counts) -> bool {
+        let _ = counts;
+        self.has_all_pods_ready()
+    }
+
+    /// Annotations that an elastic job gets, given the objects that it refers to.
+    fn annotations(&self, related: &[Value]) -> BTreeMap<String, String> {
+        let _ = related;
+        BTreeMap::new()
+    }
+
     /// Whether it is a job of its own. Pods of a group are not.
     fn is_job(&self, settings: &Settings) -> bool {
         let _ = settings;
@@ -251,9 +277,12 @@ fn add_kind<J: JobKind>(context: &Context) -> Result<(), Error> {
     let controller = JobController { context: context.clone(), caches };
     let mut added = context.runtime.add(controller, &jobs, context.concurrency);
     for cache in related {
-        let of_related = of_related.clone();
-        let kind = cache.kind().clone();
-        added = added.watches(&cache, move |entry| of_related.jobs_that_refer(&kind, &entry.key));
+        let (of_related, kind) = (of_related.clone(), cache.kind().clone());
+        let jobs = move |key: &ObjectKey| of_related.jobs_that_refer(&kind, key);
+        added = match cache {
+            Related::Other(cache) => added.watches(&cache, move |entry| jobs(&entry.key)),
+            Related::RayClusters(cache) => added.watches(&cache, move |entry| jobs(&entry.key)),
+        };
     }
     added
         .watches(&workloads, move |entry| of_workload.jobs_of_workload(entry))

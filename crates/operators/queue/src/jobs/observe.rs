@@ -11,12 +11,12 @@ use quintet_api::kueue::v1beta2::{PodSet, ResourceFlavor, Workload};
 use quintet_controller::cache::{Cache, Caches, Entry, WatchSpec};
 use quintet_controller::{ApiKind, Error, ObjectKey};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::ancestors::{Ancestor, Ancestors, controller_of, is_followed};
 use super::compose::{annotation, label};
 use super::priority::{Priority, PriorityClasses};
-use super::{JobKind, Reference, compose, slices};
+use super::related::Related;
+use super::{JobKind, Reference, compose, related, slices};
 use crate::settings::Settings;
 use crate::watches::{self, BY_JOB, BY_OWNER};
 
@@ -60,6 +60,8 @@ pub struct PresentJob<J: JobKind> {
     pub(super) priority: Result<Priority, String>,
     /// What it runs; the error says why that is not known.
     pub(super) pod_sets: Result<Vec<PodSet>, String>,
+    /// Annotations that it gets if it is elastic.
+    pub(super) annotations: BTreeMap<String, String>,
     /// The flavors that its Workload was assigned.
     pub(super) flavors: BTreeMap<String, ResourceFlavor>,
 }
@@ -80,7 +82,7 @@ pub(super) struct JobCaches<J> {
     pub(super) namespaces: Cache<Namespace>,
     pub(super) classes: PriorityClasses,
     /// Objects that jobs refer to, by kind.
-    pub(super) related: Vec<Cache<Value>>,
+    pub(super) related: Vec<Related>,
     flavors: Cache<ResourceFlavor>,
     ancestors: Ancestors,
 }
@@ -92,7 +94,7 @@ impl<J: JobKind> JobCaches<J> {
             workloads: caches.watch(watches::workloads())?,
             namespaces: caches.watch(WatchSpec::typed())?,
             classes: PriorityClasses::watch(caches)?,
-            related: related(caches, J::related_kinds())?,
+            related: related::watch(caches, J::related_kinds())?,
             flavors: caches.watch(watches::resource_flavors())?,
             ancestors: Ancestors::watch(caches, settings)?,
         })
@@ -148,7 +150,9 @@ impl<J: JobKind> JobCaches<J> {
             Some((name, flavor.object.clone()))
         });
         let flavors = flavors.collect();
-        let pod_sets = self.pod_sets(&job.object, settings);
+        let related = related::referred(&self.related, &job.object.references());
+        let pod_sets = compose::pod_sets(&job.object, &related, settings);
+        let annotations = job.object.annotations(&related);
         let named = job.object.priority_class();
         let priority = self.classes.of(metadata, named.as_deref(), pod_sets.clone().unwrap_or_default());
         PresentJob {
@@ -163,14 +167,9 @@ impl<J: JobKind> JobCaches<J> {
             prebuilt,
             priority,
             pod_sets,
+            annotations,
             flavors,
         }
-    }
-
-    /// What a job runs, with the objects that it refers to.
-    fn pod_sets(&self, job: &J, settings: &Settings) -> Result<Vec<PodSet>, String> {
-        let related = referred(&self.related, &job.references());
-        compose::pod_sets(job, &related, settings)
     }
 
     /// The jobs that refer to an object.
@@ -230,21 +229,6 @@ const BY_CLASS: &str = "class";
 
 fn reference_index(reference: &Reference) -> String {
     format!("{} {}", reference.kind.kind, reference.key)
-}
-
-/// The caches of kinds that jobs refer to.
-pub(super) fn related(caches: &Caches, kinds: Vec<ApiKind>) -> Result<Vec<Cache<Value>>, Error> {
-    let watch = |kind| caches.watch(WatchSpec::projected(kind, |text| serde_json::from_str(text)).optional());
-    kinds.into_iter().map(watch).collect()
-}
-
-/// The objects that a job refers to, in order, as far as they exist.
-pub(super) fn referred(caches: &[Cache<Value>], references: &[Reference]) -> Vec<Value> {
-    let find = |reference: &Reference| {
-        let cache = caches.iter().find(|cache| *cache.kind() == reference.kind)?;
-        Some(cache.get(&reference.key)?.object.clone())
-    };
-    references.iter().filter_map(find).collect()
 }
 
 pub(super) fn jobs<J: JobKind>() -> WatchSpec<J> {

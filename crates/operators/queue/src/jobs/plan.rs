@@ -1,5 +1,7 @@
 //! The decision about one job: whether it is managed, and which Workload stands for it.
 
+use std::collections::BTreeMap;
+
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::events::JobEvent;
@@ -172,6 +174,9 @@ impl<J: JobKind> Decision<'_, J> {
     /// The slice of an elastic job; `None` if its Workload has other pod sets, so that it is that of any job.
     fn find_slice(&self, sets: &[PodSet]) -> Option<Found<'_>> {
         let observed = self.observed;
+        if let Some(annotate) = self.annotate() {
+            return Some(Found::First(one(annotate)));
+        }
         let has_ended = self.job().end().is_some();
         let mut finished = observed.workloads.iter().filter(|entry| entry.object.is_finished());
         let kept = finished.find_map(|entry| Some((entry, without_finalizer(entry)?)));
@@ -190,10 +195,22 @@ impl<J: JobKind> Decision<'_, J> {
         if has_ended {
             return Some(Found::Workload(selected));
         }
-        if let Some(plan) = slices.retained.and_then(|retained| self.lifecycle().follow_priority(retained)) {
-            return Some(Found::First(plan));
+        let is_partial = observed.grows_partially();
+        if let Some(retained) = slices.retained {
+            // A job does not wait for what it asks for beyond what it has.
+            if self.job().is_suspended() && slices::has_granted(&retained.object) {
+                return Some(Found::Workload(retained));
+            }
+            if let Some(plan) = self.retain(retained, selected, sets, is_partial) {
+                return Some(Found::First(plan));
+            }
         }
-        match Resize::between(&selected.object, sets) {
+        match Resize::between(&selected.object, sets, is_partial) {
+            Resize::Replace
+                if is_partial && self.job().is_suspended() && slices::has_granted(&selected.object) =>
+            {
+                Some(Found::Workload(selected))
+            }
             Resize::None => Some(Found::Workload(selected)),
             Resize::InPlace => {
                 let resized = slices::resized(&selected.object, sets);
@@ -204,6 +221,38 @@ impl<J: JobKind> Decision<'_, J> {
             Resize::Replace => Some(Found::First(self.create_workload(sets, Some(selected)))),
             Resize::Incompatible => None,
         }
+    }
+
+    /// What to do about the slice that a job runs with while another one waits to replace it.
+    fn retain(
+        &self,
+        retained: &Entry<Workload>,
+        waiting: &Entry<Workload>,
+        sets: &[PodSet],
+        is_partial: bool,
+    ) -> Option<Plan> {
+        if let Some(plan) = self.lifecycle().follow_priority(retained) {
+            return Some(plan);
+        }
+        if !is_partial {
+            return None;
+        }
+        // Quota of a job that shrinks is given back without waiting in the queue.
+        if slices::covers(&retained.object, sets) {
+            return Some(self.conclude_slice(waiting, FinishedReason::OutOfSync, slices::OUT_OF_SYNC));
+        }
+        self.lifecycle().report_pods(retained).map(one)
+    }
+
+    /// Writes annotations that the job does not have yet.
+    fn annotate(&self) -> Option<Action> {
+        let PresentJob { job, annotations, .. } = self.observed;
+        let known = job.object.meta().annotations.as_ref();
+        let is_known = |name: &str, value: &String| known.and_then(|known| known.get(name)) == Some(value);
+        let missing: BTreeMap<_, _> =
+            annotations.iter().filter(|(name, value)| !is_known(name, value)).collect();
+        let patch = json!({ "metadata": { "annotations": missing } });
+        (!missing.is_empty()).then(|| Action::merge_exactly(ApiKind::of::<J>(), job, patch))
     }
 
     /// Ends a slice that stands for nothing any more. If it was evicted, the pods that ran with its quota end first.
@@ -331,6 +380,12 @@ impl<J: JobKind> Decision<'_, J> {
     }
 }
 
+impl<J: JobKind> PresentJob<J> {
+    fn grows_partially(&self) -> bool {
+        slices::grows_partially(&self.job.object, &self.settings)
+    }
+}
+
 impl<J: JobKind> ManagedJob for PresentJob<J> {
     fn metadata(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
         self.job.object.meta()
@@ -352,8 +407,9 @@ impl<J: JobKind> ManagedJob for PresentJob<J> {
         self.job.object.is_on_hold()
     }
 
-    fn has_all_pods_ready(&self) -> bool {
-        self.job.object.has_all_pods_ready()
+    fn has_pods_ready(&self, workload: &Workload) -> bool {
+        let job = &self.job.object;
+        job.has_all_pods_ready() || self.grows_partially() && job.has_ready(&slices::granted(workload))
     }
 
     fn reclaimable_pods(&self) -> Vec<ReclaimablePod> {

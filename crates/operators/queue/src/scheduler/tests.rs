@@ -383,3 +383,104 @@ fn others_are_tried_when_a_slice_shrinks() {
     let later = NOW + SignedDuration::from_secs(2);
     assert_eq!(admitted(&decide(&mut scheduler, later)), ["other"]);
 }
+
+/// A slice of a job with a head and workers of one CPU each.
+fn ray_slice(name: &str, replaces: Option<&str>, workers: i32, least: Option<i32>) -> Value {
+    let set = |name: &str, count: i32| {
+        json!({ "name": name, "count": count, "template": { "spec": { "containers": [
+            { "name": "c", "resources": { "requests": { "cpu": "1" } } }] } } })
+    };
+    let mut slice = workload(name, "1", 0);
+    slice["spec"]["podSets"] = json!([set("head", 1), set("workers", workers)]);
+    let annotations = &mut slice["metadata"]["annotations"];
+    *annotations = json!({ "kueue.x-k8s.io/elastic-job": "true" });
+    if let Some(replaced) = replaces {
+        annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = format!("ns/{replaced}").into();
+    }
+    if let Some(least) = least {
+        annotations["queue.quintet.dev/min-counts"] = format!("workers={least}").into();
+    }
+    slice
+}
+
+fn reserved(mut slice: Value, workers: i32) -> Value {
+    let held = |name: &str, count: i32| {
+        json!({ "name": name, "count": count, "flavors": { "cpu": "default" },
+            "resourceUsage": { "cpu": count.to_string() } })
+    };
+    slice["status"] = json!({
+        "conditions": [{ "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+            "lastTransitionTime": "1970-01-01T00:00:00Z" }],
+        "admission": { "clusterQueue": "cq", "podSetAssignments": [held("head", 1), held("workers", workers)] } });
+    slice
+}
+
+/// Who is admitted, with how many workers.
+fn grants(scheduler: &mut Scheduler) -> Vec<(String, i64)> {
+    let writes = decide(scheduler, NOW);
+    let of_admission = writes.iter().filter(|write| decision(write).effect == Effect::Admission);
+    of_admission
+        .map(|write| {
+            let (name, status) = patched(write);
+            let sets = status["admission"]["podSetAssignments"].as_array().unwrap();
+            let workers = sets.iter().find(|set| set["name"] == "workers").unwrap();
+            assert_eq!(workers["resourceUsage"]["cpu"], workers["count"].to_string());
+            (name.to_owned(), workers["count"].as_i64().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn a_slice_that_can_grow_partially_gets_what_there_is_quota_for() {
+    let least = Some(0);
+    // What there is, and who gets how many of 4 CPUs.
+    let table = [
+        (
+            "as a whole or not at all",
+            vec![reserved(ray_slice("a", None, 1, None), 1), ray_slice("b", Some("a"), 5, None)],
+            None,
+        ),
+        (
+            "as many as fit",
+            vec![reserved(ray_slice("a", None, 1, least), 1), ray_slice("b", Some("a"), 5, least)],
+            Some(("b", 3)),
+        ),
+        (
+            "not what it has already",
+            vec![reserved(ray_slice("a", None, 5, least), 3), ray_slice("b", Some("a"), 5, least)],
+            None,
+        ),
+        ("at its start", vec![ray_slice("a", None, 5, Some(2))], Some(("a", 3))),
+        ("not too few at its start", vec![ray_slice("a", None, 5, Some(4))], None),
+        (
+            "all of it",
+            vec![reserved(ray_slice("a", None, 1, least), 1), ray_slice("b", Some("a"), 3, least)],
+            Some(("b", 3)),
+        ),
+        (
+            "nothing is free",
+            vec![
+                reserved(ray_slice("a", None, 1, least), 1),
+                reserved(ray_slice("c", None, 1, least), 1),
+                ray_slice("b", Some("a"), 5, least),
+            ],
+            None,
+        ),
+    ];
+    for (what, objects, expected) in table {
+        let found = grants(&mut fed(&objects));
+        let expected: Vec<(String, i64)> =
+            expected.into_iter().map(|(name, workers)| (name.to_owned(), workers)).collect();
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn the_rest_is_granted_when_quota_becomes_free() {
+    let held = reserved(ray_slice("a", None, 5, Some(0)), 1);
+    let mut scheduler =
+        fed(&[held, reserved(ray_slice("c", None, 1, None), 1), ray_slice("b", Some("a"), 5, Some(0))]);
+    assert!(grants(&mut scheduler).is_empty());
+    scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "c"))), NOW);
+    assert_eq!(grants(&mut scheduler), [("b".to_owned(), 3)]);
+}

@@ -9,6 +9,7 @@ mod job_set;
 mod kubeflow;
 mod mpi_job;
 mod pod_defaults;
+mod ray_child;
 mod ray_cluster;
 mod ray_job;
 mod ray_service;
@@ -18,6 +19,7 @@ mod tests;
 mod train_job;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -33,7 +35,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value, json};
 
 use super::topology_request::{self, Ranks};
-use super::{JobEnd, JobKind, PodSetInfo, Reference, Stop, StopReason, pod_set_info};
+use super::{Counts, JobEnd, JobKind, PodSetInfo, Reference, Stop, StopReason, pod_set_info};
 use crate::settings::Settings;
 use crate::validation::Errors;
 pub(super) use app_wrapper::AppWrapper;
@@ -196,6 +198,29 @@ pub(super) trait JsonKind: Clone + Debug + Send + Sync + 'static {
         pod_sets_of_roles::<Self>(job, gates)
     }
 
+    /// What differs whenever the size of an elastic job does.
+    fn revision(job: &Value) -> String {
+        job["metadata"]["generation"].as_i64().unwrap_or_default().to_string()
+    }
+
+    /// The pod sets that can grow by less than they ask for, and how few pods are enough at its start.
+    fn min_counts(job: &Value) -> BTreeMap<String, i32> {
+        let _ = job;
+        BTreeMap::new()
+    }
+
+    /// Whether as many pods of every pod set as these are ready.
+    fn has_ready(job: &Value, counts: &Counts) -> bool {
+        let _ = counts;
+        Self::is_ready(job)
+    }
+
+    /// Annotations that an elastic job gets, given the objects that it refers to.
+    fn annotations(job: &Value, related: &[Value]) -> BTreeMap<String, String> {
+        let _ = (job, related);
+        BTreeMap::new()
+    }
+
     /// Writes what its pod sets were assigned into its templates.
     fn inject(job: &mut Value, infos: &[PodSetInfo]) -> Result<(), String> {
         inject_into_roles(job, &Self::roles(job), infos)
@@ -300,6 +325,10 @@ impl<K: JsonKind> kube::Resource for JsonJob<K> {
 }
 
 impl<K: JsonKind> JsonJob<K> {
+    pub(super) fn as_json(&self) -> &Value {
+        &self.object
+    }
+
     fn suspend(&mut self) {
         set(&mut self.object, K::SUSPEND, json!(true));
     }
@@ -327,6 +356,7 @@ impl<K: JsonKind> JobKind for JsonJob<K> {
     const FRAMEWORK: &'static str = K::NAMES.framework;
     const CONTROLLER: &'static str = K::NAMES.controller;
     const IS_OPTIONAL: bool = true;
+    const TAKES_SLICES: bool = K::TAKES_ELASTIC;
 
     fn is_suspended(&self) -> bool {
         is_suspended::<K>(&self.object)
@@ -410,6 +440,22 @@ impl<K: JsonKind> JobKind for JsonJob<K> {
 
     fn is_managed(&self, _: &Settings) -> bool {
         K::is_managed(&self.object)
+    }
+
+    fn revision(&self) -> String {
+        K::revision(&self.object)
+    }
+
+    fn min_counts(&self) -> BTreeMap<String, i32> {
+        K::min_counts(&self.object)
+    }
+
+    fn has_ready(&self, counts: &Counts) -> bool {
+        K::has_ready(&self.object, counts)
+    }
+
+    fn annotations(&self, related: &[Value]) -> BTreeMap<String, String> {
+        K::annotations(&self.object, related)
     }
 }
 

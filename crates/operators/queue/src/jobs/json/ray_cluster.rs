@@ -1,6 +1,7 @@
 //! `ray.io` RayClusters, and what RayJobs and RayServices have in common with them. As `pkg/controller/jobs/raycluster` of
 //! Kueue.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
@@ -11,16 +12,21 @@ use quintet_api::quantity::Quantity;
 use quintet_queue_engine::settings::Gates;
 use serde_json::{Value, json};
 
+use super::ray_job::SUBMITTER;
 use super::{
-    JobEnd, JsonKind, KindNames, Ranks, Role, UpdateCheck, integer, is_queued, items, names, pod_set,
+    Counts, JobEnd, JsonKind, KindNames, Ranks, Role, UpdateCheck, integer, is_queued, items, names, pod_set,
     template_of, text,
 };
+use crate::jobs::slices::PARTIAL_SCALE_UP;
 use crate::settings::Settings;
 use crate::validation::Errors;
 
 /// Scheduling gate of the pods of elastic jobs.
 const ELASTIC_JOB_GATE: &str = ELASTIC_JOB;
 const HEAD: &str = "head";
+/// Pod sets that are no workers.
+const OTHERS: [&str; 2] = [HEAD, SUBMITTER];
+const HEAD_READY: &str = "HeadPodReady";
 /// Pod sets of a Workload.
 const MAX_POD_SETS: usize = 18;
 /// Annotation of older RayClusters whose head survives restarts.
@@ -39,8 +45,12 @@ impl JsonKind for RayCluster {
         roles_of(&job["spec"], "/spec", "spec")
     }
 
+    /// One that has only some of its workers is not ready, and active.
     fn is_active(job: &Value) -> bool {
-        is_cluster_ready(&job["status"])
+        let status = &job["status"];
+        let grows_partially = job["metadata"]["annotations"][PARTIAL_SCALE_UP] == "true";
+        let has_pods = || has_head(status) || integer(&status["availableWorkerReplicas"], 0) > 0;
+        is_cluster_ready(status) || grows_partially && status["state"] != "suspended" && has_pods()
     }
 
     /// It runs until it is deleted.
@@ -54,6 +64,14 @@ impl JsonKind for RayCluster {
 
     fn pod_sets(job: &Value, _: &[Value], gates: &Gates) -> Result<Vec<PodSet>, String> {
         pod_sets_of(job, &job["spec"], &Self::roles(job), gates)
+    }
+
+    fn min_counts(job: &Value) -> BTreeMap<String, i32> {
+        min_counts_of(&job["spec"], |group| integer(&group["minReplicas"], 0))
+    }
+
+    fn has_ready(job: &Value, counts: &Counts) -> bool {
+        has_ready(&job["status"], counts)
     }
 
     fn default(job: &mut Value, settings: &Settings) {
@@ -80,6 +98,31 @@ impl JsonKind for RayCluster {
 /// Whether the status of a RayCluster says that it is ready.
 pub(super) fn is_cluster_ready(status: &Value) -> bool {
     status["state"] == "ready"
+}
+
+/// Whether the status of a cluster says that the head and as many workers as these are ready. The workers above that wait
+/// for quota.
+pub(super) fn has_ready(status: &Value, counts: &Counts) -> bool {
+    let workers: i64 = counts
+        .iter()
+        .filter(|(name, _)| !OTHERS.contains(&name.as_str()))
+        .map(|(_, count)| i64::from(*count))
+        .sum();
+    is_cluster_ready(status)
+        || status["readyWorkerReplicas"].as_i64().unwrap_or(0) >= workers && has_head(status)
+}
+
+fn has_head(status: &Value) -> bool {
+    items(&status["conditions"]).any(|own| own["type"] == HEAD_READY && own["status"] == "True")
+}
+
+/// The worker groups whose replicas are single pods, and how few of them are enough. A part of the pods of a replica is of
+/// no use.
+pub(super) fn min_counts_of(spec: &Value, least: impl Fn(&Value) -> i32) -> BTreeMap<String, i32> {
+    items(&spec["workerGroupSpecs"])
+        .filter(|group| integer(&group["numOfHosts"], 1) <= 1)
+        .map(|group| (text(&group["groupName"]).to_lowercase(), least(group).max(0)))
+        .collect()
 }
 
 /// Whether a job may change its size while it runs.
@@ -154,13 +197,18 @@ pub(super) fn roles_of(spec: &Value, pointer: &str, path: &str) -> Vec<Role> {
     };
     let worker = |(index, group): (usize, &Value)| Role {
         name: text(&group["groupName"]).to_owned(),
-        count: integer(&group["replicas"], 1).saturating_mul(integer(&group["numOfHosts"], 1).max(1)),
+        count: pod_count(group),
         pointer: format!("{pointer}/workerGroupSpecs/{index}/template"),
         path: format!("{path}.workerGroupSpecs[{index}].template"),
         ranks: Ranks::default(),
     };
     let workers = items(&spec["workerGroupSpecs"]).enumerate().map(worker);
     std::iter::once(head).chain(workers).collect()
+}
+
+/// How many pods a worker group has.
+pub(super) fn pod_count(group: &Value) -> i32 {
+    integer(&group["replicas"], 1).saturating_mul(integer(&group["numOfHosts"], 1).max(1))
 }
 
 /// The pod sets of a cluster, with what KubeRay adds to its head.

@@ -1,21 +1,25 @@
 //! `ray.io` RayJobs: a cluster for the time of a job, and who submits it. As `pkg/controller/jobs/rayjob` of Kueue.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use k8s_openapi::api::core::v1::Container;
 use quintet_api::kueue::v1beta2::PodSet;
+use quintet_controller::ApiKind;
 use quintet_queue_engine::settings::Gates;
 use serde_json::{Value, json};
 
-use super::ray_cluster::{check_cluster, is_cluster_ready, pod_sets_of, roles_of};
+use super::ray_cluster::{
+    check_cluster, has_ready, is_cluster_ready, min_counts_of, pod_count, pod_sets_of, roles_of,
+};
 use super::{
-    JobEnd, JsonKind, KindNames, PodSetInfo, Ranks, Role, UpdateCheck, expect_infos, inject_into_roles,
-    is_queued, names, pod_set, pod_set_info, restore_roles, text,
+    Counts, JobEnd, JsonKind, KindNames, PodSetInfo, Ranks, Reference, Role, UpdateCheck, expect_infos,
+    inject_into_roles, is_queued, names, pod_set, pod_set_info, ray_child, restore_roles, text,
 };
 use crate::settings::Settings;
 use crate::validation::Errors;
 
-const SUBMITTER: &str = "submitter";
+pub(super) const SUBMITTER: &str = "submitter";
 const SUBMITTER_CONTAINER: &str = "ray-job-submitter";
 
 /// The kind.
@@ -97,7 +101,32 @@ impl JsonKind for RayJob {
         job["status"]["jobDeploymentStatus"] == "ValidationFailed"
     }
 
-    fn pod_sets(job: &Value, _: &[Value], gates: &Gates) -> Result<Vec<PodSet>, String> {
+    fn related_kinds() -> Vec<ApiKind> {
+        vec![ray_child::kind()]
+    }
+
+    fn references(job: &Value) -> Vec<Reference> {
+        ray_child::reference(job, &job["status"]["rayClusterName"]).into_iter().collect()
+    }
+
+    fn revision(job: &Value) -> String {
+        ray_child::revision(job)
+    }
+
+    /// It is not submitted before its cluster is complete: at its start, it needs all of it.
+    fn min_counts(job: &Value) -> BTreeMap<String, i32> {
+        min_counts_of(&job["spec"]["rayClusterSpec"], pod_count)
+    }
+
+    fn has_ready(job: &Value, counts: &Counts) -> bool {
+        has_ready(&job["status"]["rayClusterStatus"], counts)
+    }
+
+    fn annotations(job: &Value, related: &[Value]) -> BTreeMap<String, String> {
+        ray_child::annotations(job, related.first())
+    }
+
+    fn pod_sets(job: &Value, related: &[Value], gates: &Gates) -> Result<Vec<PodSet>, String> {
         let mut sets = pod_sets_of(job, &job["spec"]["rayClusterSpec"], &Self::roles(job), gates)?;
         if has_submitter(job) {
             let template = serde_json::from_value(submitter_template(job))
@@ -114,6 +143,7 @@ impl JsonKind for RayJob {
                 ..Container::default()
             });
         }
+        ray_child::resize(&mut sets, job, &job["spec"]["rayClusterSpec"], related.first(), gates)?;
         Ok(sets)
     }
 

@@ -1,15 +1,19 @@
 //! `ray.io` RayServices: a cluster that serves until it is deleted. As `pkg/controller/jobs/rayservice` of Kueue.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use quintet_api::kueue::v1beta2::PodSet;
+use quintet_controller::ApiKind;
 use quintet_queue_engine::settings::Gates;
 use serde_json::Value;
 
-use super::ray_cluster::{check_cluster, gate_elastic, is_fault_tolerant, pod_sets_of, roles_of};
+use super::ray_cluster::{
+    check_cluster, gate_elastic, is_fault_tolerant, min_counts_of, pod_count, pod_sets_of, roles_of,
+};
 use super::{
-    JobEnd, JsonKind, KindNames, Role, TopologyAsk, UpdateCheck, annotations_of, is_queued, names,
-    true_condition,
+    JobEnd, JsonKind, KindNames, Reference, Role, TopologyAsk, UpdateCheck, annotations_of, is_queued, names,
+    ray_child, true_condition,
 };
 use crate::settings::Settings;
 use crate::validation::Errors;
@@ -62,8 +66,33 @@ impl JsonKind for RayService {
         Ok(Self::roles(job).into_iter().zip(named).map(ask).collect())
     }
 
-    fn pod_sets(job: &Value, _: &[Value], gates: &Gates) -> Result<Vec<PodSet>, String> {
-        pod_sets_of(job, &job["spec"][CLUSTER], &Self::roles(job), gates)
+    fn related_kinds() -> Vec<ApiKind> {
+        vec![ray_child::kind()]
+    }
+
+    fn references(job: &Value) -> Vec<Reference> {
+        let name = &job["status"]["activeServiceStatus"]["rayClusterName"];
+        ray_child::reference(job, name).into_iter().collect()
+    }
+
+    fn revision(job: &Value) -> String {
+        ray_child::revision(job)
+    }
+
+    /// Its applications start on the cluster as it was asked for.
+    fn min_counts(job: &Value) -> BTreeMap<String, i32> {
+        min_counts_of(&job["spec"][CLUSTER], pod_count)
+    }
+
+    fn annotations(job: &Value, related: &[Value]) -> BTreeMap<String, String> {
+        ray_child::annotations(job, related.first())
+    }
+
+    fn pod_sets(job: &Value, related: &[Value], gates: &Gates) -> Result<Vec<PodSet>, String> {
+        let spec = &job["spec"][CLUSTER];
+        let mut sets = pod_sets_of(job, spec, &Self::roles(job), gates)?;
+        ray_child::resize(&mut sets, job, spec, related.first(), gates)?;
+        Ok(sets)
     }
 
     fn default(job: &mut Value, settings: &Settings) {

@@ -2,7 +2,11 @@
 //!
 //! A job that shrinks, or whose slice waits, gets the count of its slice changed. A job that grows gets another slice that
 //! replaces the first once it is admitted; until then the new pods are gated. As `pkg/workloadslicing` of Kueue.
+//!
+//! A job may also grow by what there is quota for. Then its slice is admitted with fewer pods than it asks for, and another
+//! one asks for the rest. Kueue has no such jobs.
 
+mod partial;
 #[cfg(test)]
 mod tests;
 mod ungater;
@@ -16,10 +20,13 @@ use quintet_api::kueue::metadata::{ELASTIC_JOB, SLICE_REPLACEMENT_FOR};
 use quintet_api::kueue::reasons::FinishedReason;
 use quintet_api::kueue::v1beta2::{PodSet, Workload};
 use quintet_controller::cache::Entry;
+use quintet_queue_engine::ingest::MIN_COUNTS;
 
 use super::JobKind;
 use super::compose::{self, annotation};
+use super::lifecycle::with_assigned_counts;
 use crate::settings::Settings;
+pub(super) use partial::{PARTIAL_SCALE_UP, asks_for_rest, covers, grows_partially, has_granted};
 pub(super) use ungater::add as add_ungater;
 
 /// Annotation of a slice and of its pods: the first slice of the job, by its name.
@@ -28,7 +35,7 @@ pub(crate) const SLICE_NAME: &str = "kueue.x-k8s.io/workload-slice-name";
 pub(super) const ELASTIC_GATE: &str = "kueue.x-k8s.io/elastic-job";
 
 const REPLACED: &str = "Replaced to accommodate a new workload slice";
-const OUT_OF_SYNC: &str = "The workload slice is out of sync with its parent job";
+pub(super) const OUT_OF_SYNC: &str = "The workload slice is out of sync with its parent job";
 
 /// Whether a job or a Workload may change its size while it runs.
 pub(super) fn is_elastic(metadata: &ObjectMeta, settings: &Settings) -> bool {
@@ -115,22 +122,40 @@ pub(super) enum Resize {
 }
 
 impl Resize {
-    pub(super) fn between(slice: &Workload, job: &[PodSet]) -> Self {
-        let of_slice = counts(slice.spec.pod_sets.as_deref().unwrap_or_default());
-        let of_job = counts(job);
+    /// A slice of a job that grows partially has the pods that it was granted, not those that it asked for.
+    pub(super) fn between(slice: &Workload, job: &[PodSet], is_partial: bool) -> Self {
+        let (of_slice, of_job) = (asked(slice), counts(job));
         if !of_slice.keys().eq(of_job.keys()) {
             return Self::Incompatible;
         }
-        if of_slice == of_job {
-            return Self::None;
+        let has = if is_partial && slice.is_admitted() { granted(slice) } else { of_slice.clone() };
+        let grows = has.values().zip(of_job.values()).any(|(old, new)| new > old);
+        if slice.has_quota_reservation() && grows {
+            return Self::Replace;
         }
-        let grows = of_slice.values().zip(of_job.values()).any(|(old, new)| new > old);
-        if slice.has_quota_reservation() && grows { Self::Replace } else { Self::InPlace }
+        if of_slice == of_job { Self::None } else { Self::InPlace }
     }
 }
 
-fn counts(sets: &[PodSet]) -> BTreeMap<Option<&str>, i32> {
-    sets.iter().map(|set| (set.name.as_deref(), set.count.unwrap_or(1))).collect()
+/// Numbers of pods by pod set.
+pub type Counts = BTreeMap<String, i32>;
+
+fn counts(sets: &[PodSet]) -> Counts {
+    sets.iter().map(|set| (set.name.clone().unwrap_or_default(), set.count.unwrap_or(1))).collect()
+}
+
+fn asked(slice: &Workload) -> Counts {
+    counts(slice.spec.pod_sets.as_deref().unwrap_or_default())
+}
+
+/// How many pods a slice lets run: as many as it was admitted with, or fewer if its job has shrunk since.
+pub(super) fn granted(slice: &Workload) -> Counts {
+    let sets = slice.spec.pod_sets.clone().unwrap_or_default();
+    let mut granted = counts(&with_assigned_counts(sets, slice));
+    for (name, asked) in asked(slice) {
+        granted.entry(name).and_modify(|count| *count = asked.min(*count));
+    }
+    granted
 }
 
 /// A slice with the size of its job.
@@ -148,8 +173,8 @@ fn resize(sets: &mut [PodSet], job: &[PodSet]) {
     }
 }
 
-/// Makes the Workload of an elastic job a slice, maybe one that replaces another. Its name depends on the generation of
-/// the job, so that every size has its own.
+/// Makes the Workload of an elastic job a slice, maybe one that replaces another. Its name depends on the revision of the
+/// job, so that every size has its own.
 pub(super) fn link<J: JobKind>(
     workload: &mut Workload,
     job: &J,
@@ -158,9 +183,11 @@ pub(super) fn link<J: JobKind>(
     settings: &Settings,
 ) {
     let metadata = job.meta();
-    let unique = format!("{uid}\n{}", metadata.generation.unwrap_or_default());
+    let unique = format!("{uid}\n{}", job.revision());
     let (kind, group) = (J::kind(&()), J::group(&()));
     let job_name = metadata.name.as_deref().unwrap_or_default();
+    let asks_again = replaced.filter(|old| asks_for_rest(workload, &old.object));
+    let unique = asks_again.map_or(unique.clone(), |old| format!("{unique}\n{}", old.key.name()));
     let name = compose::workload_name(&kind, &group, job_name, &unique, settings);
     let first = replaced.map_or(name.as_str(), |old| first_of(&old.object)).to_owned();
     let annotations = workload.metadata.annotations.get_or_insert_default();
@@ -168,6 +195,9 @@ pub(super) fn link<J: JobKind>(
     annotations.insert(SLICE_NAME.to_owned(), first.clone());
     if let Some(old) = replaced {
         annotations.insert(SLICE_REPLACEMENT_FOR.to_owned(), old.key.to_string());
+    }
+    if grows_partially(job, settings) {
+        annotations.insert(MIN_COUNTS.to_owned(), partial::text_of(&job.min_counts()));
     }
     workload.metadata.name = Some(name);
     if let Some(old) = replaced.filter(|_| !job.is_suspended()) {

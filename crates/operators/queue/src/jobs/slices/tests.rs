@@ -1,12 +1,20 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use quintet_api::kueue::v1beta2::{PodSet, Workload};
-use quintet_controller::Action;
 use quintet_controller::cache::Entry;
+use quintet_controller::{Action, Plan};
 use serde_json::{Value, json};
 
 use super::ungater::{self, Observed};
 use super::{Resize, Slices};
+use crate::jobs::ancestors::Ancestor;
+use crate::jobs::json::{JsonJob, RayCluster};
+use crate::jobs::observe::{ObservedJob, PresentJob};
+use crate::jobs::priority::Priority;
+use crate::jobs::{compose, plan};
+use crate::settings::Settings;
 use crate::testing::entry;
 use crate::topology::PodView;
 
@@ -97,7 +105,7 @@ fn only_a_slice_with_quota_that_has_to_grow_is_replaced() {
         serde_json::from_value(json!([{ "name": name, "count": count, "template": {} }])).unwrap()
     };
     let (waiting, reserved) = (slice("a", None, &[]), slice("a", None, RESERVED));
-    let between = |slice: &Arc<Entry<Workload>>, sets: &[PodSet]| Resize::between(&slice.object, sets);
+    let between = |slice: &Arc<Entry<Workload>>, sets: &[PodSet]| Resize::between(&slice.object, sets, false);
     assert_eq!(between(&reserved, &of_job("main", 2)), Resize::None);
     assert_eq!(between(&waiting, &of_job("main", 3)), Resize::InPlace);
     assert_eq!(between(&reserved, &of_job("main", 1)), Resize::InPlace);
@@ -136,4 +144,121 @@ fn as_many_pods_are_ungated_as_were_admitted_the_lowest_names_first() {
     assert_eq!(ungated(admitted(), running), ["p0"]);
     let ended = vec![pod("p0", false, "Succeeded"), pod("p1", false, "Running"), gated("p2")];
     assert_eq!(ungated(admitted(), ended), ["p2"], "a pod that has ended leaves its place to another");
+}
+
+/// A cluster that grows partially: how many workers it wants.
+fn cluster(workers: i32, is_suspended: bool) -> Value {
+    json!({ "apiVersion": "ray.io/v1", "kind": "RayCluster",
+        "metadata": { "name": "r", "namespace": "ns", "uid": "job", "generation": workers,
+            "labels": { "kueue.x-k8s.io/queue-name": "lq" },
+            "annotations": { "kueue.x-k8s.io/elastic-job": "true", "queue.quintet.dev/partial-scale-up": "true" } },
+        "spec": { "suspend": is_suspended, "headGroupSpec": { "template": {} }, "workerGroupSpecs": [
+            { "groupName": "small", "replicas": workers, "minReplicas": 1, "template": {} }] } })
+}
+
+/// A slice that asks for workers; if it is admitted, with some of them.
+fn of_cluster(name: &str, replaces: Option<&str>, asks: i32, granted: Option<i32>) -> Arc<Entry<Workload>> {
+    let conditions = if granted.is_some() { &["QuotaReserved", "Admitted"][..] } else { &[] };
+    let mut object = serde_json::to_value(&slice(name, replaces, conditions).object).unwrap();
+    object["spec"] = json!({ "queueName": "lq", "priority": 0, "podSets": [
+        { "name": "head", "count": 1, "template": {} }, { "name": "small", "count": asks, "template": {} }] });
+    if let Some(count) = granted {
+        object["status"]["admission"] = json!({ "clusterQueue": "cq", "podSetAssignments": [
+            { "name": "head", "count": 1 }, { "name": "small", "count": count }] });
+    }
+    entry(&object)
+}
+
+fn plan_of(cluster: &Value, workloads: Vec<Arc<Entry<Workload>>>) -> Plan {
+    let job: Arc<Entry<JsonJob<RayCluster>>> = entry(cluster);
+    let mut settings = Settings::default();
+    settings.configuration.wait_for_pods_ready = None;
+    plan::plan(&ObservedJob::Present(Box::new(PresentJob {
+        pod_sets: compose::pod_sets(&job.object, &[], &settings),
+        annotations: BTreeMap::new(),
+        job,
+        settings: Arc::new(settings),
+        now: Timestamp::UNIX_EPOCH,
+        is_namespace_managed: true,
+        ancestor: Ancestor::None,
+        is_ancestor_admitted: false,
+        workloads,
+        leftovers: Vec::new(),
+        prebuilt: None,
+        priority: Ok(Priority::default()),
+        flavors: BTreeMap::new(),
+    })))
+}
+
+#[test]
+fn a_cluster_that_grows_partially_asks_for_the_rest_and_gives_back_at_once() {
+    let created = "create";
+    let runs = |workers| cluster(workers, false);
+    // What it is, its slices, and the kind and the target of the step.
+    let table = [
+        ("it has all", runs(3), vec![of_cluster("a", None, 3, Some(3))], ""),
+        ("it asks for the rest", runs(5), vec![of_cluster("a", None, 5, Some(3))], created),
+        (
+            "it has asked for the rest",
+            runs(5),
+            vec![of_cluster("a", None, 5, Some(3)), of_cluster("b", Some("a"), 5, None)],
+            "",
+        ),
+        (
+            "it asks for less, but more than it has",
+            runs(4),
+            vec![of_cluster("a", None, 5, Some(3)), of_cluster("b", Some("a"), 5, None)],
+            "b spec",
+        ),
+        (
+            "it asks for what it has",
+            runs(3),
+            vec![of_cluster("a", None, 5, Some(3)), of_cluster("b", Some("a"), 5, None)],
+            "b status",
+        ),
+        ("it asks for less than it has", runs(2), vec![of_cluster("a", None, 5, Some(3))], "a spec"),
+        ("it starts with what it has", cluster(5, true), vec![of_cluster("a", None, 5, Some(3))], "r spec"),
+        (
+            "it starts with what it has while the rest waits",
+            cluster(5, true),
+            vec![of_cluster("a", None, 5, Some(3)), of_cluster("b", Some("a"), 5, None)],
+            "r spec",
+        ),
+    ];
+    for (what, cluster, workloads, expected) in table {
+        let plan = plan_of(&cluster, workloads);
+        let step = plan.steps.first().map(|step| match &step.action {
+            Action::Create { .. } => created.to_owned(),
+            Action::Patch { key, subresource, .. } => {
+                format!("{} {}", key.name(), if subresource.is_some() { "status" } else { "spec" })
+            }
+            other => panic!("{what}: {other:?}"),
+        });
+        assert_eq!(step.unwrap_or_default(), expected, "{what}: {plan:?}");
+    }
+}
+
+#[test]
+fn the_slice_for_the_rest_has_a_name_of_its_own_and_says_how_few_workers_are_enough() {
+    let created = |workloads| match &plan_of(&cluster(5, false), workloads).steps[0].action {
+        Action::Create { object, .. } => object.clone(),
+        other => panic!("not a creation: {other:?}"),
+    };
+    let first = created(vec![]);
+    let name = first["metadata"]["name"].as_str().unwrap();
+    let rest = created(vec![of_cluster(name, None, 5, Some(3))]);
+    let annotations = &rest["metadata"]["annotations"];
+    assert_ne!(rest["metadata"]["name"], name, "both are of the same generation");
+    assert_eq!(annotations["kueue.x-k8s.io/workload-slice-replacement-for"], format!("ns/{name}"));
+    assert_eq!(annotations["queue.quintet.dev/min-counts"], "small=1");
+    assert_eq!(rest["spec"]["podSets"][1]["count"], 5);
+}
+
+#[test]
+fn no_more_pods_are_ungated_than_were_admitted_of_what_was_asked_for() {
+    let mut partial = slice("a", None, &["QuotaReserved", "Admitted"]).object.clone();
+    let admission = json!({ "podSetAssignments": [{ "name": "main", "count": 1 }] });
+    partial.status.as_mut().unwrap().admission = serde_json::from_value(admission).unwrap();
+    let pods = vec![pod("p0", true, "Pending"), pod("p1", true, "Pending")];
+    assert_eq!(ungated(entry(&serde_json::to_value(partial).unwrap()), pods), ["p0"]);
 }

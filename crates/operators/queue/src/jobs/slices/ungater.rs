@@ -12,7 +12,7 @@ use quintet_controller::{Action, ApiKind, Controller, Error, NoCall, ObjectKey, 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{ELASTIC_GATE, SLICE_NAME};
+use super::{ELASTIC_GATE, SLICE_NAME, granted};
 use crate::Context;
 use crate::jobs::compose::annotation;
 use crate::topology::{self, PodView};
@@ -108,22 +108,20 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     if !slice.is_admitted() {
         return Plan::nothing();
     }
-    let mut gated: BTreeMap<Option<&str>, Vec<&Entry<PodView>>> = BTreeMap::new();
-    let mut running: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    let mut gated: BTreeMap<&str, Vec<&Entry<PodView>>> = BTreeMap::new();
+    let mut running: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in observed.pods.iter().filter(|pod| !pod.object.has_ended()) {
-        let set = pod.object.pod_set();
+        let set = pod.object.pod_set().unwrap_or_default();
         if pod.object.is_gated_by(ELASTIC_GATE) {
             gated.entry(set).or_default().push(pod);
         } else {
             *running.entry(set).or_default() += 1;
         }
     }
-    let sets = slice.spec.pod_sets.iter().flatten();
-    let steps = sets.flat_map(|set| {
-        let name = set.name.as_deref();
-        let granted = usize::try_from(set.count.unwrap_or(1)).unwrap_or_default();
-        let room = granted.saturating_sub(running.get(&name).copied().unwrap_or_default());
-        let mut pods = gated.remove(&name).unwrap_or_default();
+    let steps = granted(slice).into_iter().flat_map(|(name, count)| {
+        let granted = usize::try_from(count).unwrap_or_default();
+        let room = granted.saturating_sub(running.get(name.as_str()).copied().unwrap_or_default());
+        let mut pods = gated.remove(name.as_str()).unwrap_or_default();
         pods.sort_by(|one, other| one.key.name().cmp(other.key.name()));
         pods.into_iter().take(room).map(ungate)
     });

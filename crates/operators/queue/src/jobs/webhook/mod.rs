@@ -32,7 +32,8 @@ use quintet_controller::{ApiKind, Error, ObjectKey, Runtime};
 use serde_json::Value;
 
 use super::ancestors::{Ancestor, Ancestors};
-use super::observe::{labels_of, referred, related};
+use super::observe::labels_of;
+use super::related::{self, Related};
 use super::{Reference, json, remote};
 use crate::settings::Settings;
 use crate::validation::Errors;
@@ -137,7 +138,7 @@ pub(super) struct FactCaches {
     cluster_queues: Cache<ClusterQueue>,
     checks: Cache<AdmissionCheck>,
     ancestors: Ancestors,
-    related: Vec<Cache<Value>>,
+    related: Vec<Related>,
     references: fn(&Value) -> Vec<Reference>,
 }
 
@@ -151,7 +152,7 @@ impl FactCaches {
             cluster_queues: caches.watch(watches::cluster_queues())?,
             checks: caches.watch(WatchSpec::typed())?,
             ancestors: Ancestors::watch(caches, settings)?,
-            related: related(caches, (kind.related_kinds)())?,
+            related: related::watch(caches, (kind.related_kinds)())?,
             references: kind.references,
         })
     }
@@ -179,7 +180,7 @@ impl FactCaches {
             ancestor: self.ancestors.of(namespace, controller, settings),
             has_workload: self.has_workload(namespace, object, settings),
             runs_elsewhere: settings.gates.multikueue && self.runs_elsewhere(namespace, object),
-            related: referred(&self.related, &(self.references)(object)),
+            related: related::referred(&self.related, &(self.references)(object)),
         })
     }
 

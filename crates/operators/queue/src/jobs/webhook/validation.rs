@@ -8,6 +8,7 @@ use quintet_api::names::problems;
 use quintet_controller::webhook::Verdict;
 use serde_json::Value;
 
+use super::super::slices::PARTIAL_SCALE_UP;
 use super::defaulting::{annotation, label};
 use super::{Facts, Kind, topology};
 use crate::settings::Settings;
@@ -91,6 +92,10 @@ pub(super) fn change(new: &Value, old: &Value, kind: &Kind, facts: &Facts, error
     let is_elastic = |job: &Value| annotation(job, ELASTIC_JOB) == Some("true");
     if is_elastic(new) != is_elastic(old) {
         errors.invalid(annotation_path(ELASTIC_JOB), is_elastic(new), "field is immutable");
+    }
+    let is_partial = |job: &Value| annotation(job, PARTIAL_SCALE_UP) == Some("true");
+    if is_partial(new) != is_partial(old) {
+        errors.invalid(annotation_path(PARTIAL_SCALE_UP), is_partial(new), "field is immutable");
     }
     gates(new, Some(old), errors);
 }

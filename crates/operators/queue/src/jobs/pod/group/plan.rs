@@ -310,7 +310,7 @@ impl ManagedJob for Group<'_> {
         ends.then(|| JobEnd { succeeded: true, message: format!("Pods succeeded: {succeeded}/{total}.") })
     }
 
-    fn has_all_pods_ready(&self) -> bool {
+    fn has_pods_ready(&self, _: &Workload) -> bool {
         let is_fine = |pod: &Pod| is_ready(pod) || phase(pod) == "Succeeded";
         let total = self.first().and_then(|first| compose::total_count(first).ok());
         total.is_some_and(|total| self.pods.len() >= total)
