@@ -111,9 +111,6 @@ fn supported(case: &Value, steps: &[Value]) -> Result<(), String> {
         if object["spec"]["controllerName"] == "kueue.x-k8s.io/provisioning-request" {
             return Err("the check of ProvisioningRequests".to_owned());
         }
-        if object["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] == "true" {
-            return Err("elastic jobs".to_owned());
-        }
     }
     if !case["environment"]["configuration"]["admissionFairSharing"].is_null() {
         return Err("the usage of LocalQueues in their status".to_owned());

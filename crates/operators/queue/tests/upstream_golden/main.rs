@@ -29,6 +29,11 @@ use serde_json::Value;
 
 /// Where Quintet decides otherwise on purpose.
 const DELIBERATE: &[(&str, &str)] = &[
+    (
+        "elastic-job",
+        "a slice has the pod template of the one before, not that of the running Job, and loses its finalizer when \
+            it has ended",
+    ),
     ("job-zero-parallelism", "the Job controller of the test does not complete a suspended Job of no pods"),
     ("jobset", "the recorded state lasts for less than the steps of the comparison"),
     ("localqueue-hold", "the count of pending Workloads follows at once when a LocalQueue is stopped"),
