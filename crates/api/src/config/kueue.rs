@@ -22,13 +22,27 @@ pub const PROTECTION: &str = "protection";
 pub const PRIORITY_CLASS: &str = "priority-class";
 /// Lets pods be scheduled that topology-aware scheduling has placed.
 pub const TOPOLOGY: &str = "topology";
+/// Finds Workloads that topology-aware scheduling has placed on nodes that have failed.
+pub const NODE_FAILURE: &str = "node-failure";
+/// Deletes pods that cannot end, because their node is unreachable.
+pub const FAILURE_RECOVERY: &str = "failure-recovery";
 /// Sends Workloads to other clusters.
 pub const MULTIKUEUE: &str = "multikueue";
 /// Reconciles jobs of all enabled frameworks.
 pub const JOBS: &str = "jobs";
 
-const CONTROLLERS: &[&str] =
-    &[JOBS, MULTIKUEUE, PRIORITY_CLASS, PROTECTION, QUEUE_STATUS, SCHEDULER, TOPOLOGY, WORKLOAD];
+const CONTROLLERS: &[&str] = &[
+    FAILURE_RECOVERY,
+    JOBS,
+    MULTIKUEUE,
+    NODE_FAILURE,
+    PRIORITY_CLASS,
+    PROTECTION,
+    QUEUE_STATUS,
+    SCHEDULER,
+    TOPOLOGY,
+    WORKLOAD,
+];
 
 /// What the queue operator adds to the configuration file.
 pub const CONFIG: ComponentConfig = ComponentConfig {
@@ -70,6 +84,8 @@ pub struct QueueConfiguration {
     pub metrics: Metrics,
     /// The API that lists pending workloads.
     pub visibility_server: VisibilityServer,
+    /// Pods that do not end on unreachable nodes.
+    pub failure_recovery: FailureRecovery,
 }
 
 impl Default for QueueConfiguration {
@@ -86,6 +102,7 @@ impl Default for QueueConfiguration {
             object_retention_policies: None,
             metrics: Metrics::default(),
             visibility_server: VisibilityServer::default(),
+            failure_recovery: FailureRecovery::default(),
         }
     }
 }
@@ -183,6 +200,20 @@ pub enum RequeuingTimestamp {
     Eviction,
     /// When it was created: where it was.
     Creation,
+}
+
+/// Pods that do not end on unreachable nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct FailureRecovery {
+    /// How long after the time by which they should have ended they are deleted.
+    pub grace_period: GoDuration,
+}
+
+impl Default for FailureRecovery {
+    fn default() -> Self {
+        Self { grace_period: GoDuration::from_secs(60) }
+    }
 }
 
 /// Kinds of jobs that are managed.

@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 
 use super::document::is_typed;
 use super::kueue::{
-    AdmissionFairSharing, FairSharing, Integrations, Metrics, MultiKueue, ObjectRetentionPolicies,
-    PreemptionStrategy, QueueConfiguration, Resources, VisibilityServer, WaitForPodsReady,
+    AdmissionFairSharing, FailureRecovery, FairSharing, Integrations, Metrics, MultiKueue,
+    ObjectRetentionPolicies, PreemptionStrategy, QueueConfiguration, Resources, VisibilityServer,
+    WaitForPodsReady,
 };
 use super::process::{LeaderElection, rate};
 use super::ray::set;
@@ -127,6 +128,7 @@ impl Document {
             object_retention_policies: self.object_retention_policies,
             metrics: self.metrics,
             visibility_server: self.visibility_server,
+            failure_recovery: FailureRecovery::default(),
         };
         configuration.set_section(super::kueue::CONFIG.component, &queue)?;
         configuration.feature_gates.extend(self.feature_gates);

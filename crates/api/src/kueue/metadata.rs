@@ -100,6 +100,8 @@ pub const POD_INDEX_OFFSET: &str = "kueue.x-k8s.io/pod-index-offset";
 pub const COMPONENT_WORKLOAD_INDEX: &str = "kueue.x-k8s.io/component-workload-index";
 /// Annotation of a pod of a group that serves and never ends.
 pub const POD_GROUP_SERVING: &str = "kueue.x-k8s.io/pod-group-serving";
+/// Annotation of a pod that may be deleted without its end being known, when its node is unreachable.
+pub const SAFE_TO_FORCEFULLY_DELETE: &str = "kueue.x-k8s.io/safe-to-forcefully-delete";
 /// Annotation of a pod that must not be replaced.
 pub const RETRIABLE_IN_GROUP: &str = "kueue.x-k8s.io/retriable-in-group";
 /// Annotation of a pod: the label with its index in the group.

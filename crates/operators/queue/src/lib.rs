@@ -9,7 +9,8 @@
 //! - [`scheduler`] is one index over all objects: it decides who gets quota, and reports what queues hold.
 //! - [`workload`] is the controller of Workloads.
 //! - [`jobs`] has the job framework, and one module per kind of job.
-//! - `topology` lets placed pods be scheduled, `multikueue` lets Workloads run on other clusters.
+//! - `topology` lets placed pods be scheduled, `node_failure` finds Workloads whose nodes have failed.
+//! - `failure_recovery` deletes pods that cannot end, `multikueue` lets Workloads run on other clusters.
 //! - `protection` keeps objects that others use, `priority_class` lets Workloads follow their class.
 //! - [`visibility`] is the API that lists pending Workloads.
 //! - [`validation`] and [`defaulting`] are the webhooks of Kueue's own kinds.
@@ -18,9 +19,11 @@ mod component;
 mod configuration;
 pub mod custom_labels;
 pub mod defaulting;
+mod failure_recovery;
 pub mod jobs;
 mod metrics;
 mod multikueue;
+mod node_failure;
 mod permissions;
 mod priority_class;
 mod protection;
@@ -72,7 +75,7 @@ pub fn add(context: &Context) -> Result<(), Error> {
     let tasks =
         scheduler::Tasks { schedule: enables(names::SCHEDULER), report: enables(names::QUEUE_STATUS) };
     if tasks.schedule || tasks.report || context.visibility.is_some() {
-        let caches = SchedulerCaches::watch(context.runtime.caches())?;
+        let caches = SchedulerCaches::watch(context.runtime.caches(), &context.settings.scheduling)?;
         let configuration = Arc::new(context.settings.configuration.clone());
         let scheduler = Scheduler::new(configuration, context.settings.scheduling.clone())
             .counted_by(Arc::clone(&context.metrics))
@@ -97,6 +100,15 @@ pub fn add(context: &Context) -> Result<(), Error> {
     }
     if enables(names::MULTIKUEUE) && context.settings.gates.multikueue {
         multikueue::add(context)?;
+    }
+    if enables(names::NODE_FAILURE)
+        && context.settings.scheduling.tas
+        && context.settings.scheduling.tas_failed_node_replacement
+    {
+        node_failure::add(context)?;
+    }
+    if enables(names::FAILURE_RECOVERY) && context.settings.gates.failure_recovery {
+        failure_recovery::add(context)?;
     }
     if enables(names::JOBS) {
         jobs::add(context)?;

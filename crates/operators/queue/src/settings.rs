@@ -148,6 +148,14 @@ gates! {
     multikueue_cluster_profile = "MultiKueueClusterProfile", false;
     /// The WorkloadPriorityClass called `default` is the default.
     priority_class_defaulting = "WorkloadPriorityClassDefaulting", true;
+    /// Pods that do not end on an unreachable node are failed and deleted, where users allow it.
+    failure_recovery = "FailureRecoveryPolicy", false;
+    /// A node that is not ready for half a minute has failed, whatever pods are there.
+    replace_after_time = "TASReplaceNodeDueToNotReadyOverFixedTime", false;
+    /// A node has failed only when the pods there have ended.
+    replace_on_pod_termination = "TASReplaceNodeOnPodTermination", true;
+    /// A node with a taint that the pods do not tolerate has failed.
+    replace_on_taints = "TASReplaceNodeOnNodeTaints", true;
     /// Workload names fit into a label.
     short_workload_names = "ShortWorkloadNames", false;
 }

@@ -1,10 +1,12 @@
 //! What the controllers watch, with the indexes by which they find objects.
 
+use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::v1beta2::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
 use quintet_controller::ObjectKey;
 use quintet_controller::cache::{Entry, WatchSpec};
 
 use crate::jobs::SLICE_NAME;
+use crate::topology::assigned_nodes;
 
 /// Workloads by the uid of an owner.
 pub(crate) const BY_OWNER: &str = "owner";
@@ -20,6 +22,8 @@ pub(crate) const BY_ADMISSION: &str = "admission";
 pub(crate) const BY_PRIORITY_CLASS: &str = "priorityClass";
 /// Workloads of elastic jobs by the first of their slices, as `namespace/name`.
 pub(crate) const BY_SLICE: &str = "slice";
+/// Workloads by the nodes that they are placed on.
+pub(crate) const BY_NODE: &str = "node";
 /// LocalQueues by ClusterQueue.
 pub(crate) const BY_CLUSTER_QUEUE: &str = "clusterQueue";
 /// ClusterQueues by flavor.
@@ -56,6 +60,10 @@ pub(crate) fn workloads() -> WatchSpec<Workload> {
             let first = annotations.and_then(|annotations| annotations.get(SLICE_NAME));
             let namespace = entry.key.namespace().unwrap_or_default();
             first.map(|name| ObjectKey::new(namespace, name).to_string()).into_iter().collect()
+        })
+        .index(BY_NODE, |entry| {
+            let is_over = entry.object.is_finished() || entry.object.is_evicted();
+            if is_over { Vec::new() } else { assigned_nodes(&entry.object).into_iter().collect() }
         })
 }
 

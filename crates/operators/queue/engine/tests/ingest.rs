@@ -143,7 +143,7 @@ fn pods_outside_topology_aware_scheduling_use_room_once_they_are_synced() {
             { "name": "c", "resources": { "requests": { "cpu": "1500m" } } }] },
         "status": { "phase": "Running" } }));
     engine.apply_pod(&pod).unwrap();
-    engine.sync_pod_usage(NOW);
+    assert!(!engine.sync_pod_usage(), "nothing became free");
     add(&mut engine, &with_topology(1, json!({ "required": HOST })));
     engine.schedule(NOW);
     assert_eq!(places(&engine), None, "a core and a half of two are used");
@@ -159,7 +159,8 @@ fn pods_outside_topology_aware_scheduling_use_room_once_they_are_synced() {
     assert_eq!(places(&engine), None);
 
     engine.delete_pod("ns", "other");
-    engine.sync_pod_usage(later);
+    assert!(engine.sync_pod_usage());
+    engine.flush_freed(later);
     let end = later + Span::secs(2);
     engine.process_flushes(end, true);
     engine.schedule(end);

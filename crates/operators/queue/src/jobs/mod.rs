@@ -47,13 +47,14 @@ use json::{JsonJob, JsonKind};
 pub use lifecycle::{Stop, StopReason};
 use observe::JobCaches;
 pub use observe::ObservedJob;
+pub(crate) use observe::flavors_of;
 pub use pod_set_info::PodSetInfo;
 use related::Related;
 pub(crate) use remote::{
     JobFacts, RemoteKind, external_kinds, is_sent_elsewhere, remote_kinds, spec_elsewhere,
 };
 pub use slices::Counts;
-pub(crate) use slices::SLICE_NAME;
+pub(crate) use slices::{SLICE_NAME, first_of as first_slice_of, is_slice};
 pub use webhook::webhooks;
 
 /// How a job ended.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use quintet_api::conditions;
 use quintet_api::kueue::conditions::WorkloadCondition;
@@ -13,7 +14,7 @@ use quintet_controller::index::Update;
 use quintet_queue_engine::ingest::IngestError;
 use quintet_queue_engine::time::Time;
 
-use super::{Effect, Scheduler, SchedulerEvent};
+use super::{Effect, FREED_INTERVAL, Scheduler, SchedulerEvent, engine_time};
 
 impl Scheduler {
     pub(super) fn ingest(&mut self, event: SchedulerEvent, now: Time) {
@@ -65,6 +66,11 @@ impl Scheduler {
             Of::Node(Deleted(key)) => {
                 self.nodes.insert(key, None);
             }
+            Of::Pod(Applied(entry)) => {
+                let on_node = entry.object.outside_topology();
+                engine.apply_pod_on_node(namespace_of(&entry.key), entry.key.name(), on_node);
+            }
+            Of::Pod(Deleted(key)) => engine.delete_pod(namespace_of(&key), key.name()),
             Of::LimitRange(update) => {
                 let key = update.key().clone();
                 let read = match update {
@@ -153,6 +159,20 @@ impl Scheduler {
         }
         for (key, _) in changed.iter().filter(|(_, entry)| entry.is_none()) {
             self.engine.delete_node(key.name(), now);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Counts what pods outside topology aware scheduling use, and tells queues at intervals what became free.
+    pub(super) fn take_in_pods(&mut self, now: Timestamp) {
+        if self.engine.sync_pod_usage() && self.freed_due.is_none() {
+            let next = self.freed_told.checked_add(FREED_INTERVAL).unwrap_or(now);
+            self.freed_due = Some(next.max(now));
+        }
+        if self.freed_due.is_some_and(|due| due <= now) {
+            self.engine.flush_freed(engine_time(now));
+            (self.freed_due, self.freed_told) = (None, now);
         }
     }
 }

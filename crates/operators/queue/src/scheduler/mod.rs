@@ -42,6 +42,7 @@ use quintet_queue_engine::time::Time;
 use quintet_queue_engine::{Decision, Engine};
 
 use crate::metrics::QueueMetrics;
+use crate::topology::PodView;
 use queue_status::QueueStatuses;
 use slices::Replaced;
 
@@ -49,6 +50,9 @@ use slices::Replaced;
 const NOT_FOUND: u16 = 404;
 /// How long after a refusal the same decision may be made again.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(10);
+/// How long after queues were told that pods have ended they may be told again: pods come and go all the time, and with
+/// every time all that waits is evaluated again. As `defaultRequeueBatchInterval` of Kueue.
+const FREED_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 /// A change of an object that scheduling depends on.
 pub enum SchedulerEvent {
@@ -66,6 +70,8 @@ pub enum SchedulerEvent {
     Namespace(Update<Namespace>),
     /// Capacity, for topology aware scheduling.
     Node(Update<Node>),
+    /// What pods use of their nodes.
+    Pod(Update<PodView>),
     /// Labels, taints and topology of a flavor.
     ResourceFlavor(Update<ResourceFlavor>),
     /// Overhead of pods.
@@ -144,6 +150,10 @@ pub struct Scheduler {
     refused: BTreeMap<ObjectKey, (Timestamp, Effect)>,
     /// Nodes that changed since the last decision. They are taken in together, as all domains are counted again.
     nodes: BTreeMap<ObjectKey, Option<Arc<Entry<Node>>>>,
+    /// When queues may be told that pods outside topology aware scheduling have ended; `None` if none have.
+    freed_due: Option<Timestamp>,
+    /// When they were told last.
+    freed_told: Timestamp,
     statuses: QueueStatuses,
     /// Events about Workloads of which nothing was written when they happened.
     untold: BTreeMap<ObjectKey, Vec<Event>>,
@@ -170,6 +180,8 @@ impl Scheduler {
             written: 0,
             refused: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            freed_due: None,
+            freed_told: Timestamp::MIN,
             statuses: QueueStatuses::default(),
             untold: BTreeMap::new(),
             outdated: BTreeSet::new(),
@@ -425,7 +437,10 @@ impl Index for Scheduler {
     const NAME: &'static str = SCHEDULER;
 
     fn apply(&mut self, event: SchedulerEvent, now: Timestamp) {
-        self.statuses.touch(now);
+        // Pods have no part in statuses.
+        if !matches!(event, SchedulerEvent::Pod(_)) {
+            self.statuses.touch(now);
+        }
         self.count_transition(&event);
         self.ingest(event, engine_time(now));
     }
@@ -434,6 +449,7 @@ impl Index for Scheduler {
         self.retry_refused(now);
         let (at, now) = (now, engine_time(now));
         self.take_in_nodes(now);
+        self.take_in_pods(at);
         let lost: Vec<ObjectKey> = self.assumed.take_lost().collect();
         let again = lost.iter().filter_map(|key| {
             let assumed = self.assumed.get(key)?;
@@ -477,7 +493,12 @@ impl Index for Scheduler {
         let due = self.engine.next_due().filter(|_| self.tasks.schedule);
         let due = due.and_then(|due| Timestamp::from_nanosecond(due.as_nanos().into()).ok());
         let refused = self.refused.values().map(|(at, _)| *at);
-        due.into_iter().chain(refused).chain(self.statuses.due().filter(|_| self.tasks.report)).min()
+        let freed = self.freed_due.filter(|_| self.tasks.schedule);
+        due.into_iter()
+            .chain(refused)
+            .chain(freed)
+            .chain(self.statuses.due().filter(|_| self.tasks.report))
+            .min()
     }
 
     fn empty(&self) -> Self {

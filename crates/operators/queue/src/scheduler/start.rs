@@ -9,8 +9,10 @@ use quintet_controller::cache::{Cache, Caches, WatchSpec};
 use quintet_controller::clock::Clock;
 use quintet_controller::index::{IndexHandle, IndexSettings, IndexSetup};
 use quintet_controller::{Error, Runtime};
+use quintet_queue_engine::settings::Gates;
 
 use super::{Scheduler, SchedulerEvent};
+use crate::topology::{self, PodView};
 use crate::watches;
 
 /// Everything that scheduling decisions depend on.
@@ -22,6 +24,8 @@ pub struct SchedulerCaches {
     local_queues: Cache<LocalQueue>,
     namespaces: Cache<Namespace>,
     nodes: Cache<Node>,
+    /// Watched for topology aware scheduling only.
+    pods: Option<Cache<PodView>>,
     resource_flavors: Cache<ResourceFlavor>,
     runtime_classes: Cache<RuntimeClass>,
     topologies: Cache<Topology>,
@@ -30,7 +34,7 @@ pub struct SchedulerCaches {
 
 impl SchedulerCaches {
     /// Watches all kinds. Those that other controllers watch, too, are shared with them.
-    pub fn watch(caches: &Caches) -> Result<Self, Error> {
+    pub fn watch(caches: &Caches, gates: &Gates) -> Result<Self, Error> {
         Ok(Self {
             admission_checks: caches.watch(WatchSpec::typed())?,
             cluster_queues: caches.watch(watches::cluster_queues())?,
@@ -39,6 +43,7 @@ impl SchedulerCaches {
             local_queues: caches.watch(watches::local_queues())?,
             namespaces: caches.watch(WatchSpec::typed())?,
             nodes: caches.watch(WatchSpec::typed())?,
+            pods: gates.tas.then(|| caches.watch(topology::pods())).transpose()?,
             resource_flavors: caches.watch(watches::resource_flavors())?,
             runtime_classes: caches.watch(WatchSpec::typed())?,
             topologies: caches.watch(WatchSpec::typed())?,
@@ -55,11 +60,16 @@ pub fn start(
     caches: &SchedulerCaches,
 ) -> IndexHandle<Scheduler> {
     // What Workloads refer to comes before them, so that the first decisions are not made without it.
-    IndexSetup::new(runtime, clock, IndexSettings::default(), scheduler)
+    let setup = IndexSetup::new(runtime, clock, IndexSettings::default(), scheduler)
         .feed(&caches.namespaces, SchedulerEvent::Namespace)
         .feed(&caches.limit_ranges, SchedulerEvent::LimitRange)
         .feed(&caches.runtime_classes, SchedulerEvent::RuntimeClass)
-        .feed(&caches.nodes, SchedulerEvent::Node)
+        .feed(&caches.nodes, SchedulerEvent::Node);
+    let setup = match &caches.pods {
+        Some(pods) => setup.feed(pods, SchedulerEvent::Pod),
+        None => setup,
+    };
+    setup
         .feed(&caches.topologies, SchedulerEvent::Topology)
         .feed(&caches.resource_flavors, SchedulerEvent::ResourceFlavor)
         .feed(&caches.admission_checks, SchedulerEvent::AdmissionCheck)

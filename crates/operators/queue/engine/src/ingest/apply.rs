@@ -1,5 +1,6 @@
 //! Informer events: `apply_*` for objects that were created or changed, `delete_*` for those that are gone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod};
@@ -7,12 +8,11 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use quintet_api::kueue::v1beta2;
 use serde_json::Value;
 
-use super::{IngestError, decode};
+use super::{IngestError, PodOnNode, decode};
 use crate::engine::Engine;
 use crate::model::WorkloadKey;
-use crate::names::WorkloadId;
+use crate::names::{FlavorId, WorkloadId};
 use crate::state::State;
-use crate::tas::NodeInfo;
 use crate::time::Time;
 
 impl Engine {
@@ -174,7 +174,19 @@ impl Engine {
 
     /// A Pod was created or changed. What it uses counts from [`Engine::sync_pod_usage`] on.
     pub fn apply_pod(&mut self, object: &Pod) -> Result<(), IngestError> {
-        self.pod_usage.apply(object, &mut self.state.names)
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let on_node = super::pod_on_node(object)?;
+        self.apply_pod_on_node(
+            &text(&object.metadata.namespace),
+            &text(&object.metadata.name),
+            on_node.as_ref(),
+        );
+        Ok(())
+    }
+
+    /// The same, with no more of the Pod than what it uses.
+    pub fn apply_pod_on_node(&mut self, namespace: &str, name: &str, pod: Option<&PodOnNode>) {
+        self.pod_usage.apply(namespace, name, pod, &mut self.state.names);
     }
 
     /// A Pod was deleted. What it used is free from [`Engine::sync_pod_usage`] on.
@@ -182,18 +194,29 @@ impl Engine {
         self.pod_usage.delete(namespace, name);
     }
 
-    /// Counts what Pods outside topology aware scheduling use of their nodes. To be called at intervals: all
-    /// domains are counted again, and Pods come and go all the time.
-    pub fn sync_pod_usage(&mut self, now: Time) {
-        let changed = self.pod_usage.take_changed();
-        let nodes = changed.into_iter().filter_map(|name| {
-            let node = self.state.tas.node(&name)?;
-            let non_tas_usage = self.pod_usage.of_node(&name);
-            Some((name, Some(NodeInfo { non_tas_usage, ..node.clone() })))
-        });
-        let nodes: Vec<_> = nodes.collect();
-        if !nodes.is_empty() {
-            self.set_nodes(nodes, now);
+    /// Counts what Pods outside topology aware scheduling use of their nodes. True if something became free, which
+    /// [`Engine::flush_freed`] tells the queues.
+    pub fn sync_pod_usage(&mut self) -> bool {
+        for name in self.pod_usage.take_changed() {
+            self.state.tas.set_non_tas_usage(&name, self.pod_usage.of_node(&name));
+        }
+        self.pod_usage.has_freed()
+    }
+
+    /// Flushes the queues whose flavors have nodes where Pods have ended. To be called at intervals: Pods come and go all
+    /// the time.
+    pub fn flush_freed(&mut self, now: Time) {
+        let freed = self.pod_usage.take_freed();
+        let flavors: BTreeSet<FlavorId> =
+            freed.iter().flat_map(|node| self.state.tas.flavors_of_node(node)).collect();
+        let queues: Vec<_> = self
+            .state
+            .queues()
+            .filter(|(_, queue)| queue.spec.flavors().any(|own| flavors.contains(&own)))
+            .map(|(id, _)| id)
+            .collect();
+        for queue in queues {
+            self.request_flush(queue, now);
         }
     }
 

@@ -1,14 +1,13 @@
 //! Nodes, pods and namespaces.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use quintet_api::kueue::metadata;
+use serde::{Deserialize, Serialize};
 
 use super::IngestError;
-use super::pod::{labels, pod_requests, quantities, requests, taints};
+use super::pod::{Quantities, labels, pod_requests, quantities, requests, taints};
 use crate::labels::Labels;
-use crate::names::{Names, NamespaceId, ResourceId};
+use crate::names::{Names, NamespaceId};
 use crate::requests::Requests;
 use crate::tas::NodeInfo;
 
@@ -35,8 +34,17 @@ pub fn node(object: &Node, names: &mut Names) -> Result<NodeInfo, IngestError> {
     })
 }
 
-/// What a Pod outside topology aware scheduling uses of its node, and the name of the node.
-pub fn pod_usage(object: &Pod, names: &mut Names) -> Result<Option<(Arc<str>, Requests)>, IngestError> {
+/// What a Pod uses of its node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PodOnNode {
+    /// The name of the node.
+    pub node: Box<str>,
+    /// What the Pod requests.
+    pub requests: Quantities,
+}
+
+/// What a Pod outside topology aware scheduling uses; `None` for others, and while it has no node or has ended.
+pub fn pod_on_node(object: &Pod) -> Result<Option<PodOnNode>, IngestError> {
     let annotations = object.metadata.annotations.as_ref();
     let is_placed = annotations.is_some_and(|annotations| {
         metadata::TOPOLOGY_REQUESTS.iter().any(|key| annotations.contains_key(*key))
@@ -49,8 +57,5 @@ pub fn pod_usage(object: &Pod, names: &mut Names) -> Result<Option<(Arc<str>, Re
     let Some(node) = spec.node_name.as_deref().filter(|node| !node.is_empty()) else {
         return Ok(None);
     };
-    let mut usage = requests(&pod_requests(spec)?, names);
-    let pods = usage.get(ResourceId::PODS).saturating_add(1);
-    usage.set(ResourceId::PODS, pods);
-    Ok(Some((node.into(), usage)))
+    Ok(Some(PodOnNode { node: node.into(), requests: pod_requests(spec)? }))
 }

@@ -16,14 +16,16 @@ mod pod_usage;
 mod queues;
 mod workload;
 
-pub use cluster::{namespace, node, pod_usage};
+pub use cluster::{PodOnNode, namespace, node, pod_on_node};
 pub use config::settings;
 pub use defaults::PodDefaults;
 pub use limits::{FieldError, LimitSummary, adjust_resources, validate_limits, validate_resources};
 pub use pod::{Quantities, ResourceList, pod_requests, pod_shape, quantities, requests};
 pub use pod_usage::PodUsage;
 pub use queues::{admission_check, cluster_queue, cohort, local_queue, resource_flavor, topology};
-pub use workload::{MIN_COUNTS, RequestOptions, Transformation, time, topology_request, workload};
+pub use workload::{
+    MIN_COUNTS, RequestOptions, Transformation, is_owned_by_pod, time, topology_request, workload,
+};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-
-use super::{IngestError, cluster};
-use crate::names::Names;
+use super::PodOnNode;
+use super::pod::requests;
+use crate::names::{Names, ResourceId};
 use crate::requests::{Requests, Total};
 
 /// Namespace and name of a pod.
@@ -19,23 +18,27 @@ pub struct PodUsage {
     nodes: BTreeMap<Arc<str>, Total>,
     /// Nodes whose usage changed since [`PodUsage::take_changed`].
     changed: BTreeSet<Arc<str>>,
+    /// Nodes where something became free since [`PodUsage::take_freed`].
+    freed: BTreeSet<Arc<str>>,
 }
 
 impl PodUsage {
-    /// A pod was created or changed.
-    pub fn apply(&mut self, pod: &Pod, names: &mut Names) -> Result<(), IngestError> {
-        let usage = cluster::pod_usage(pod, names)?;
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let key = (text(&pod.metadata.namespace), text(&pod.metadata.name));
+    /// A pod was created or changed. Without a node it uses nothing.
+    pub fn apply(&mut self, namespace: &str, name: &str, pod: Option<&PodOnNode>, names: &mut Names) {
+        let usage = pod.map(|pod| {
+            let mut usage = requests(&pod.requests, names);
+            usage.set(ResourceId::PODS, usage.get(ResourceId::PODS).saturating_add(1));
+            (Arc::from(&*pod.node), usage)
+        });
+        let key = (namespace.to_owned(), name.to_owned());
         if self.pods.get(&key) == usage.as_ref() {
-            return Ok(());
+            return;
         }
         self.release(&key);
         if let Some((node, requests)) = usage {
             self.change(&node, &requests, 1);
             self.pods.insert(key, (node, requests));
         }
-        Ok(())
     }
 
     /// A pod was deleted.
@@ -53,9 +56,20 @@ impl PodUsage {
         std::mem::take(&mut self.changed)
     }
 
+    /// Whether something became free since [`PodUsage::take_freed`].
+    pub fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
+    /// The nodes where something became free since the last call.
+    pub fn take_freed(&mut self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.freed)
+    }
+
     fn release(&mut self, key: &PodKey) {
         if let Some((node, requests)) = self.pods.remove(key) {
             self.change(&node, &requests, -1);
+            self.freed.insert(node);
         }
     }
 
@@ -77,7 +91,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::PodUsage;
+    use crate::ingest::pod_on_node;
     use crate::names::{Names, ResourceId};
+
+    fn apply(usage: &mut PodUsage, pod: &Pod, names: &mut Names) {
+        let on_node = pod_on_node(pod).unwrap();
+        usage.apply("ns", pod.metadata.name.as_deref().unwrap(), on_node.as_ref(), names);
+    }
 
     fn pod(name: &str, node: &str, phase: &str, annotations: &Value) -> Pod {
         serde_json::from_value(json!({
@@ -98,23 +118,25 @@ mod tests {
             (of.get(ResourceId::CPU), of.get(ResourceId::PODS))
         };
         for name in ["a", "b"] {
-            usage.apply(&pod(name, "node", "Running", &json!({})), &mut names).unwrap();
+            apply(&mut usage, &pod(name, "node", "Running", &json!({})), &mut names);
         }
         assert_eq!(used(&usage), (1000, 2));
         assert_eq!(usage.take_changed().len(), 1);
 
-        usage.apply(&pod("a", "node", "Running", &json!({})), &mut names).unwrap();
+        apply(&mut usage, &pod("a", "node", "Running", &json!({})), &mut names);
         assert!(usage.take_changed().is_empty(), "an update that changes nothing");
+        assert!(!usage.has_freed());
 
-        usage.apply(&pod("a", "node", "Succeeded", &json!({})), &mut names).unwrap();
+        apply(&mut usage, &pod("a", "node", "Succeeded", &json!({})), &mut names);
         assert_eq!(used(&usage), (500, 1), "a terminated pod uses nothing");
+        assert_eq!(usage.take_freed().len(), 1);
         usage.delete("ns", "b");
         assert_eq!(used(&usage), (0, 0));
 
         let required = json!({ "kueue.x-k8s.io/podset-required-topology": "rack" });
-        usage.apply(&pod("c", "node", "Running", &required), &mut names).unwrap();
+        apply(&mut usage, &pod("c", "node", "Running", &required), &mut names);
         assert_eq!(used(&usage), (0, 0), "topology aware scheduling accounts for it");
-        usage.apply(&pod("d", "", "Pending", &json!({})), &mut names).unwrap();
+        apply(&mut usage, &pod("d", "", "Pending", &json!({})), &mut names);
         assert_eq!(used(&usage), (0, 0), "not bound yet");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 use quintet_api::Quantity;
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
@@ -328,15 +328,17 @@ fn links(object: &v1beta2::Workload, names: &mut Names) -> Option<Box<Links>> {
         allowed_flavors: allowed,
         admission_gated: annotation(object, metadata::ADMISSION_GATED_BY).is_some(),
         preemption_gated: has_closed_gate(object),
-        owned_by_pod: is_owned_by_pod(owners)
-            && annotation(object, metadata::IS_GROUP_WORKLOAD) != Some("true"),
+        owned_by_pod: is_owned_by_pod(object),
         invalid: None,
     };
     (links != Links::default()).then(|| Box::new(links))
 }
 
-fn is_owned_by_pod(owners: &[OwnerReference]) -> bool {
+/// Whether a Workload is that of a single Pod, which has its node for good.
+pub fn is_owned_by_pod(object: &v1beta2::Workload) -> bool {
+    let owners = object.metadata.owner_references.as_deref().unwrap_or_default();
     matches!(owners, [owner] if owner.kind == "Pod" && owner.api_version == "v1")
+        && annotation(object, metadata::IS_GROUP_WORKLOAD) != Some("true")
 }
 
 /// A gate of the spec is closed unless the status says it is open.

@@ -7,7 +7,7 @@ use super::cache::CountCache;
 use super::placement::{Placement, PlacementRequest, Placer};
 use super::tree::Tree;
 use super::usage::{Assumed, LeafUse, Ledger, Slot, TasUse};
-use super::{HOSTNAME, TopologyAssignment};
+use super::{HOSTNAME, TopologyAssignment, join};
 use crate::labels::{Labels, Taint, Toleration};
 use crate::model::Workload;
 use crate::names::{FlavorId, Names, ResourceId, TopologyId};
@@ -48,6 +48,27 @@ pub struct TasFlavor {
     pub(super) slots: Vec<Slot>,
     /// The leaf of every slot of the ledger.
     pub(super) leaf_of: Vec<Option<usize>>,
+}
+
+impl NodeInfo {
+    /// Whether pods of a flavor with these labels may go to it.
+    fn is_of(&self, labels: &Labels, levels: &[Arc<str>]) -> bool {
+        self.usable
+            && labels.iter().all(|(key, value)| self.labels.get(key) == Some(value))
+            && levels.iter().all(|level| self.labels.contains_key(level))
+    }
+}
+
+impl TasFlavor {
+    /// The position of the leaf that a node is part of.
+    fn leaf_of_node(&self, node: &NodeInfo) -> Option<usize> {
+        if !node.is_of(&self.node_labels, &self.tree.levels) {
+            return None;
+        }
+        let values: Vec<Arc<str>> =
+            self.tree.levels.iter().filter_map(|level| node.labels.get(level).cloned()).collect();
+        if self.tree.is_by_host() { self.tree.leaf(values.last()?) } else { self.tree.leaf(&join(&values)) }
+    }
 }
 
 /// What a placement considers besides the requests.
@@ -144,6 +165,28 @@ impl Tas {
         }
     }
 
+    /// Counts what pods outside topology aware scheduling use of a node. Domains stay as they are.
+    pub fn set_non_tas_usage(&mut self, name: &str, usage: Requests) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let before = std::mem::replace(&mut node.non_tas_usage, usage);
+        let node = &*node;
+        for flavor in self.flavors.values_mut() {
+            let leaf = flavor.leaf_of_node(node).and_then(|leaf| flavor.tree.leaves.get_mut(leaf));
+            if let Some(leaf) = leaf {
+                leaf.free.add(&before);
+                leaf.free.sub(&node.non_tas_usage);
+                self.counts.clear();
+            }
+        }
+    }
+
+    /// The flavors whose pods may go to a node.
+    pub fn flavors_of_node(&self, name: &str) -> Vec<FlavorId> {
+        let Some(node) = self.nodes.get(name) else { return Vec::new() };
+        let of_node = self.flavors.iter().filter(|(_, flavor)| flavor.leaf_of_node(node).is_some());
+        of_node.map(|(id, _)| *id).collect()
+    }
+
     /// Adds or changes a flavor with a topology. Without that topology it is unknown here.
     pub fn set_flavor(
         &mut self,
@@ -200,11 +243,7 @@ impl Tas {
         let Some(levels) = self.topologies.get(&flavor.topology) else {
             return;
         };
-        let nodes = self.nodes.values().filter(|node| {
-            node.usable
-                && flavor.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-                && levels.iter().all(|level| node.labels.contains_key(level))
-        });
+        let nodes = self.nodes.values().filter(|node| node.is_of(&flavor.node_labels, levels));
         flavor.tree = Tree::build(levels, nodes);
         if let Some(ledger) = self.ledgers.get_mut(flavor.ledger) {
             let tree = &flavor.tree;

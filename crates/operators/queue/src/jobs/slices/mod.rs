@@ -43,9 +43,14 @@ pub(super) fn is_elastic(metadata: &ObjectMeta, settings: &Settings) -> bool {
 }
 
 /// The first slice of a chain, which all of its pods name.
-pub(super) fn first_of(workload: &Workload) -> &str {
+pub(crate) fn first_of(workload: &Workload) -> &str {
     let own = workload.metadata.name.as_deref().unwrap_or_default();
     annotation(&workload.metadata, SLICE_NAME).unwrap_or(own)
+}
+
+/// Whether a Workload is one of several slices of a job.
+pub(crate) fn is_slice(workload: &Workload) -> bool {
+    annotation(&workload.metadata, SLICE_NAME).is_some()
 }
 
 /// The unfinished slices of a job.

@@ -15,11 +15,8 @@ use serde_json::json;
 use super::{ELASTIC_GATE, SLICE_NAME, granted};
 use crate::Context;
 use crate::jobs::compose::annotation;
-use crate::topology::{self, PodView};
+use crate::topology::{self, PODS_BY_SLICE, PodView, slice_of};
 use crate::watches::{self, BY_SLICE};
-
-/// Pods by the first slice of their job.
-const PODS_BY_SLICE: &str = "slice";
 
 struct Ungater {
     workloads: Cache<Workload>,
@@ -37,9 +34,7 @@ pub(super) struct Observed {
 pub(in super::super) fn add(context: &Context) -> Result<(), Error> {
     let caches = context.runtime.caches();
     let workloads = caches.watch(watches::workloads())?;
-    let pods = topology::pods()
-        .index(PODS_BY_SLICE, |entry| first_of_pod(entry).map(|key| key.to_string()).into_iter().collect());
-    let pods = caches.watch(pods)?;
+    let pods = caches.watch(topology::pods())?;
     let controller = Ungater { workloads: workloads.clone(), pods: pods.clone() };
     let (of_pod, of_slice) = (workloads.clone(), workloads.clone());
     context
@@ -49,15 +44,9 @@ pub(in super::super) fn add(context: &Context) -> Result<(), Error> {
         .watches(&workloads, move |entry| {
             first_of_slice(entry).map(|first| chain(&of_slice, &first)).unwrap_or_default()
         })
-        .watches(&pods, move |entry| {
-            first_of_pod(entry).map(|first| chain(&of_pod, &first)).unwrap_or_default()
-        })
+        .watches(&pods, move |entry| slice_of(entry).map(|first| chain(&of_pod, &first)).unwrap_or_default())
         .done();
     Ok(())
-}
-
-fn first_of_pod(entry: &Entry<PodView>) -> Option<ObjectKey> {
-    Some(ObjectKey::new(entry.key.namespace()?, entry.object.slice()?))
 }
 
 fn first_of_slice(entry: &Entry<Workload>) -> Option<ObjectKey> {
