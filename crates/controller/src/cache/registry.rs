@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::Api,
-    error::{Class, Error},
+    error::Error,
     metrics::Metrics,
     object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
     rng::Rng,
@@ -127,25 +127,19 @@ impl Caches {
     /// The cache for `spec`: the one that exists already, with the indexes it lacks, or a new one whose
     /// watch starts at once.
     ///
-    /// Fails if the same kind and selector are already cached as another type: one watch is one
-    /// projection.
+    /// One watch is one projection: a kind that is already cached as another type gets a second watch. Components that
+    /// share a process need not agree on what they keep of it.
     pub fn watch<T: Send + Sync + 'static>(&self, mut spec: WatchSpec<T>) -> Result<Cache<T>, Error> {
         let registry = &self.0;
         if spec.kind.namespaced && spec.selector.namespaces.is_empty() {
             spec.selector.namespaces.clone_from(&registry.namespaces);
         }
         let mut caches = registry.caches.lock();
-        let same = caches.iter().find(|other| {
+        let is_same = |other: &&Registered| {
             other.kind == spec.kind && other.selector == spec.selector && other.form == spec.form
-        });
-        if let Some(same) = same {
-            let Ok(inner) = Arc::clone(&same.typed).downcast::<Inner<T>>() else {
-                return Err(Error::new(
-                    Class::Bug,
-                    format!("cannot watch {}", spec.kind),
-                    "another controller caches it as another type; share one projection",
-                ));
-            };
+        };
+        let mut same = caches.iter().filter(is_same);
+        if let Some(inner) = same.find_map(|same| Arc::clone(&same.typed).downcast::<Inner<T>>().ok()) {
             let mut store = inner.store.write();
             for (name, keys_of) in &spec.indexes {
                 store.add_index(name, *keys_of);
