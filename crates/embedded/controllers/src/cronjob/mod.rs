@@ -49,7 +49,8 @@ struct CronJobController {
 
 /// Adds the controller of CronJobs.
 pub(crate) fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
-    let crons = runtime.caches().watch(WatchSpec::<CronJob>::typed())?;
+    let spec = WatchSpec::<CronJob>::typed().index(claim::BY_NAMESPACE, claim::index_by_namespace);
+    let crons = runtime.caches().watch(spec)?;
     let jobs = runtime.caches().watch(job::watch())?;
     let controller = CronJobController { crons: crons.clone(), jobs: jobs.clone(), context: context.clone() };
     let kind = ApiKind::of::<CronJob>();
