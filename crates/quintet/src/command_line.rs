@@ -1,6 +1,6 @@
 //! What can be typed after `quintet`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -101,12 +101,17 @@ fn command_of(arguments: &[OsString]) -> String {
     }
 }
 
-/// A program file of the name `submitter` is that command.
+/// A program file of the name `submitter` is that command, and one of the name `model-registry` has the commands of
+/// upstream's program.
 fn called_as(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let program = arguments.first().map(Path::new).and_then(Path::file_name);
-    if program.is_some_and(|name| name == "submitter") {
-        arguments.splice(..1, ["quintet".into(), "submitter".into()]);
-    }
+    let program = arguments.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    let (replaced, command) = match (program, arguments.get(1).and_then(|word| word.to_str())) {
+        (Some("submitter"), _) => (1, "submitter"),
+        (Some("model-registry"), Some("proxy")) => (2, "registry-server"),
+        (Some("model-registry"), Some("catalog")) => (2, "catalog-server"),
+        _ => return arguments,
+    };
+    arguments.splice(..replaced, ["quintet".into(), command.into()]);
     arguments
 }
 
@@ -161,13 +166,17 @@ mod tests {
     }
 
     #[test]
-    fn a_program_file_named_submitter_is_that_command() {
-        let called = |arguments: &[&str]| called_as(arguments.iter().map(Into::into).collect());
-        assert_eq!(
-            called(&["/submitter", "--", "a"]),
-            ["quintet", "submitter", "--", "a"].map(OsString::from)
-        );
-        assert_eq!(called(&["/bin/quintet", "up"]), ["/bin/quintet", "up"].map(OsString::from));
+    fn program_files_with_other_names_are_commands() {
+        for (called, expected) in [
+            (&["/submitter", "--", "a"][..], &["quintet", "submitter", "--", "a"][..]),
+            (&["/model-registry", "proxy", "--port=1"], &["quintet", "registry-server", "--port=1"]),
+            (&["/model-registry", "catalog"], &["quintet", "catalog-server"]),
+            (&["/model-registry", "version"], &["/model-registry", "version"]),
+            (&["/bin/quintet", "up"], &["/bin/quintet", "up"]),
+        ] {
+            let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+            assert_eq!(called_as(words(called)), words(expected));
+        }
     }
 
     #[test]

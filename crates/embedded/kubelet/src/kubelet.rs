@@ -162,7 +162,12 @@ pub async fn start(client: kube::Client, clock: &Clock, settings: Settings) -> R
         clock: clock.clone(),
         rng: Rng::from_entropy(),
         tasks: tasks.clone(),
-        images: Images::new(Table::new(settings.images.clone()), environments, settings.program.clone()),
+        images: Images::new(
+            Table::new(settings.images.clone()),
+            environments,
+            directory.join("images"),
+            settings.program.clone(),
+        ),
         cgroups: Cgroups::detect(),
         ids: Ids::read(),
         network: network.clone(),

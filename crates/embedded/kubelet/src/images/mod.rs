@@ -1,15 +1,17 @@
 //! Images without a registry: a table says what runs in place of an image.
 //!
 //! A reference like `rayproject/ray:2.52.0` is looked up in a table. What it finds is a runtime of this machine: its own
-//! programs, this program, or a Python environment that is made on first use and kept. An image that is not in the table
+//! programs, some of them with files of ours, this program, or a Python environment that is made on first use and kept. An image that is not in the table
 //! is never replaced by something else: the pod waits with `ErrImagePull` and says how to map the image.
 
+mod files;
 mod mlflow;
 mod python;
 mod reference;
 mod store;
 mod table;
 
+use files::Bundle;
 pub use quintet_api::config::node::{ImageMapping as Mapping, ImageRuntime as Runtime};
 
 pub use python::{Environment, EnvironmentError, Environments};
@@ -40,6 +42,16 @@ pub struct Image {
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Its size on disk, of which the system's directories are no part.
     pub bytes: u64,
+}
+
+/// What an image of ours has beside its runtime, which users cannot ask for: the programs and files that upstream's
+/// manifests expect in it.
+#[derive(Clone, Copy, Debug)]
+enum Addition {
+    /// This program at a path.
+    Program(&'static str),
+    /// Files.
+    Files(&'static Bundle),
 }
 
 /// Identifies a text.

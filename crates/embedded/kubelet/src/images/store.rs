@@ -1,12 +1,17 @@
 //! The images of a node: looks them up in the table, and makes what they need.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
+use super::files::{Bundle, Bundles};
 use super::python::{Environment, EnvironmentError, Environments, requirements};
-use super::{Image, Mapping, Reference, Runtime, Table, UnmappedImage};
+use super::table::Entry;
+use super::{Addition, Image, Mapping, Reference, Runtime, Table, UnmappedImage};
 
 /// Where programs are, unless the image says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Where programs of ours are.
+const OWN_PROGRAMS: &str = "/opt/quintet/bin";
 /// Where containers see this program.
 const QUINTET: &str = "/opt/quintet/bin/quintet";
 
@@ -22,6 +27,9 @@ pub enum ImageError {
     /// What it stands for cannot be made.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
+    /// What it brings along cannot be written.
+    #[error("cannot write the files of the image: {0}")]
+    Files(#[from] io::Error),
 }
 
 /// The images of a node.
@@ -29,51 +37,71 @@ pub enum ImageError {
 pub struct Images {
     table: Table,
     environments: Environments,
+    bundles: Bundles,
     /// This program.
     program: PathBuf,
 }
 
 impl Images {
-    /// Images of `table`; `program` runs in place of the image `quintet`.
-    pub fn new(table: Table, environments: Environments, program: PathBuf) -> Self {
-        Self { table, environments, program }
+    /// Images of `table`, whose own files are kept in `directory`; `program` runs in place of the image `quintet`.
+    pub fn new(table: Table, environments: Environments, directory: PathBuf, program: PathBuf) -> Self {
+        Self { table, environments, bundles: Bundles::new(directory), program }
     }
 
     /// The image, if nothing has to be made for it.
     pub fn present(&self, name: &str) -> Result<Option<Image>, ImageError> {
-        let (reference, mapping) = self.find(name)?;
-        let Runtime::Python { packages } = &mapping.runtime else {
-            return Ok(Some(self.simple(&reference, mapping)));
+        let (reference, Entry { mapping, addition }) = self.find(name)?;
+        if let Runtime::Python { packages } = &mapping.runtime {
+            let existing = self.environments.existing(&requirements(packages, &reference));
+            return Ok(existing.map(|environment| python(&reference, mapping, &environment)));
+        }
+        let Some(Addition::Files(bundle)) = addition else {
+            return Ok(Some(self.simple(&reference, mapping, *addition)));
         };
-        let existing = self.environments.existing(&requirements(packages, &reference));
-        Ok(existing.map(|environment| python(&reference, mapping, &environment)))
+        let existing = self.bundles.existing(bundle);
+        Ok(existing.map(|directory| bundled(&reference, mapping, bundle, &directory)))
     }
 
     /// The image; what it needs is made first, which can take minutes.
     pub async fn pull(&self, name: &str) -> Result<Image, ImageError> {
-        let (reference, mapping) = self.find(name)?;
-        let Runtime::Python { packages } = &mapping.runtime else {
-            return Ok(self.simple(&reference, mapping));
-        };
-        let environment = self.environments.get(&requirements(packages, &reference)).await?;
-        Ok(python(&reference, mapping, &environment))
+        let (reference, Entry { mapping, addition }) = self.find(name)?;
+        if let Runtime::Python { packages } = &mapping.runtime {
+            let environment = self.environments.get(&requirements(packages, &reference)).await?;
+            return Ok(python(&reference, mapping, &environment));
+        }
+        match addition {
+            Some(Addition::Files(bundle)) => {
+                Ok(bundled(&reference, mapping, bundle, &self.bundles.get(bundle)?))
+            }
+            _ => Ok(self.simple(&reference, mapping, *addition)),
+        }
     }
 
-    fn find(&self, name: &str) -> Result<(Reference, &Mapping), ImageError> {
+    fn find(&self, name: &str) -> Result<(Reference, &Entry), ImageError> {
         let reference = Reference::parse(name).ok_or_else(|| ImageError::InvalidName(name.to_owned()))?;
-        let mapping = self.table.find(&reference)?;
-        Ok((reference, mapping))
+        let entry = self.table.find(&reference)?;
+        Ok((reference, entry))
     }
 
     /// An image of programs that are there.
-    fn simple(&self, reference: &Reference, mapping: &Mapping) -> Image {
-        let mut image = base(reference, mapping, PATH);
-        if mapping.runtime == (Runtime::Quintet {}) {
-            image = base(reference, mapping, &format!("/opt/quintet/bin:{PATH}"));
-            image.mounts.push((self.program.clone(), QUINTET.into()));
-        }
+    fn simple(&self, reference: &Reference, mapping: &Mapping, addition: Option<Addition>) -> Image {
+        let target = match (&mapping.runtime, addition) {
+            (Runtime::Quintet {}, _) => QUINTET,
+            (_, Some(Addition::Program(path))) => path,
+            _ => return base(reference, mapping, PATH),
+        };
+        let mut image = base(reference, mapping, &format!("{OWN_PROGRAMS}:{PATH}"));
+        image.mounts.push((self.program.clone(), target.into()));
         image
     }
+}
+
+/// An image of programs that are there, and files of ours in a directory.
+fn bundled(reference: &Reference, mapping: &Mapping, bundle: &Bundle, directory: &Path) -> Image {
+    let mut image = base(reference, mapping, &format!("{OWN_PROGRAMS}:{PATH}"));
+    let places = bundle.places.iter();
+    image.mounts = places.map(|(part, target)| (directory.join(part), PathBuf::from(target))).collect();
+    image
 }
 
 fn python(reference: &Reference, mapping: &Mapping, environment: &Environment) -> Image {
@@ -113,8 +141,9 @@ mod tests {
 
     fn images() -> (tempfile::TempDir, Images) {
         let directory = tempfile::tempdir().unwrap();
-        let environments = Environments::new(directory.path().to_owned(), true);
-        (directory, Images::new(Table::new(Vec::new()), environments, "/here/quintet".into()))
+        let environments = Environments::new(directory.path().join("environments"), true);
+        let files = directory.path().join("images");
+        (directory, Images::new(Table::new(Vec::new()), environments, files, "/here/quintet".into()))
     }
 
     fn variable(image: &Image, name: &str) -> String {
@@ -136,6 +165,26 @@ mod tests {
         let image = images.present("quintet:0.1.0").unwrap().unwrap();
         assert!(variable(&image, "PATH").starts_with("/opt/quintet/bin:"));
         assert_eq!(image.mounts, [("/here/quintet".into(), "/opt/quintet/bin/quintet".into())]);
+    }
+
+    #[test]
+    fn the_model_registry_is_this_program() {
+        let (_directory, images) = images();
+        let image = images.present("quay.io/opendatahub/model-registry:latest").unwrap().unwrap();
+        assert_eq!(image.mounts, [("/here/quintet".into(), "/model-registry".into())]);
+    }
+
+    #[tokio::test]
+    async fn files_of_an_image_are_written_when_it_is_pulled() {
+        let (directory, images) = images();
+        let name = "quay.io/sclorg/postgresql-16-c10s:latest";
+        assert_eq!(images.present(name).unwrap(), None);
+        let image = images.pull(name).await.unwrap();
+        assert_eq!((image.user, image.arguments.as_slice()), (Some(26), &["run-postgresql".to_owned()][..]));
+        let (source, target) = &image.mounts[1];
+        assert!(source.starts_with(directory.path()) && source.join("check-container").exists());
+        assert_eq!(target, Path::new("/usr/libexec"));
+        assert_eq!(images.present(name).unwrap(), Some(image));
     }
 
     #[tokio::test]

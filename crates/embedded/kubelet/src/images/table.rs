@@ -1,6 +1,7 @@
 //! The table of images.
 
-use super::{Mapping, Reference, Runtime};
+use super::files::POSTGRESQL;
+use super::{Addition, Mapping, Reference, Runtime};
 
 /// An image that nothing is mapped to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,22 +11,38 @@ use super::{Mapping, Reference, Runtime};
 )]
 pub struct UnmappedImage(pub String, String);
 
+/// Where this program is in images of the model registry.
+const MODEL_REGISTRY: &str = "/model-registry";
+
+/// A mapping, and what is added to its runtime.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) mapping: Mapping,
+    pub(super) addition: Option<Addition>,
+}
+
 /// All mappings. Those of the user come first.
 #[derive(Clone, Debug)]
-pub struct Table(Vec<Mapping>);
+pub struct Table(Vec<Entry>);
 
 impl Table {
     /// The table with mappings of the user before its own.
     pub fn new(own: Vec<Mapping>) -> Self {
-        Self(own.into_iter().chain(defaults()).collect())
+        Self(own.into_iter().chain(defaults()).map(Entry::plain).chain(additions()).collect())
     }
 
     /// What runs in place of an image: the mapping with the longest pattern that matches, the first of equals.
-    pub fn find(&self, image: &Reference) -> Result<&Mapping, UnmappedImage> {
-        let matching = self.0.iter().filter(|mapping| matches(&mapping.image, image));
+    pub(super) fn find(&self, image: &Reference) -> Result<&Entry, UnmappedImage> {
+        let matching = self.0.iter().filter(|entry| matches(&entry.mapping.image, image));
         // `max_by_key` returns the last of equals.
-        let found = matching.rev().max_by_key(|mapping| mapping.image.len());
+        let found = matching.rev().max_by_key(|entry| entry.mapping.image.len());
         found.ok_or_else(|| UnmappedImage(image.to_string(), image.repository.clone()))
+    }
+}
+
+impl Entry {
+    fn plain(mapping: Mapping) -> Self {
+        Self { mapping, addition: None }
     }
 }
 
@@ -58,10 +75,8 @@ fn glob(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// What is mapped without being asked for. Like the images they stand for, all but ours run any command that is given to
-/// them, and a shell or interpreter if there is none.
-fn defaults() -> Vec<Mapping> {
-    let mapping = |image: &str, runtime: Runtime, arguments: &[&str]| Mapping {
+fn mapping(image: &str, runtime: Runtime, arguments: &[&str]) -> Mapping {
+    Mapping {
         image: image.to_owned(),
         runtime,
         entrypoint: Vec::new(),
@@ -69,7 +84,23 @@ fn defaults() -> Vec<Mapping> {
         environment: std::collections::BTreeMap::new(),
         user: None,
         home: None,
-    };
+    }
+}
+
+/// Images of the Model Registry operator.
+fn additions() -> impl Iterator<Item = Entry> {
+    // Its user is that of sclorg's images, and the same in all pods: the next one reads the files of the last one.
+    let postgresql =
+        Mapping { user: Some(26), ..mapping("sclorg/postgresql-*", Runtime::Host {}, &["run-postgresql"]) };
+    let entry = |mapping, addition| Entry { mapping, addition: Some(addition) };
+    let servers = ["opendatahub/model-registry", "kubeflow/model-registry/server"]
+        .map(|image| entry(mapping(image, Runtime::Host {}, &[]), Addition::Program(MODEL_REGISTRY)));
+    servers.into_iter().chain([entry(postgresql, Addition::Files(&POSTGRESQL))])
+}
+
+/// What is mapped without being asked for. Like the images they stand for, all but ours run any command that is given to
+/// them, and a shell or interpreter if there is none.
+fn defaults() -> Vec<Mapping> {
     let host = |image: &str, program: &str| mapping(image, Runtime::Host {}, &[program]);
     let python = |image: &str, packages: &[&str], program: &str| {
         let packages = packages.iter().map(|package| (*package).to_owned()).collect();
@@ -103,6 +134,8 @@ fn defaults() -> Vec<Mapping> {
     };
     let mut table = vec![
         Mapping { image: "rayproject/ray-ml".into(), ..ray.clone() },
+        // The images of Open Data Hub, which CodeFlare's client uses.
+        Mapping { image: "modh/ray".into(), ..ray.clone() },
         ray,
         python("python", &[], "python3"),
         mlflow,
@@ -119,7 +152,7 @@ mod tests {
     use super::*;
 
     fn find(table: &Table, image: &str) -> Result<String, UnmappedImage> {
-        table.find(&Reference::parse(image).unwrap()).map(|mapping| mapping.image.clone())
+        table.find(&Reference::parse(image).unwrap()).map(|entry| entry.mapping.image.clone())
     }
 
     fn own(image: &str) -> Mapping {
@@ -133,6 +166,9 @@ mod tests {
             ("rayproject/ray:2.52.0", "rayproject/ray"),
             ("registry.example.com/mirror/rayproject/ray:2.9.0-gpu", "rayproject/ray"),
             ("rayproject/ray-ml:2.9.0", "rayproject/ray-ml"),
+            ("quay.io/modh/ray:2.52.1-py311-cu121", "modh/ray"),
+            ("quay.io/sclorg/postgresql-16-c10s:latest", "sclorg/postgresql-*"),
+            ("quay.io/opendatahub/model-registry:latest", "opendatahub/model-registry"),
             ("python:3.11-slim", "python"),
             ("docker.io/library/busybox", "busybox"),
         ] {
@@ -154,7 +190,7 @@ mod tests {
         assert_eq!(find(&table, "team/app:2").as_deref(), Ok("team/*"));
         assert_eq!(find(&table, "team/app:1.4").as_deref(), Ok("team/app:1.*"));
         let found = table.find(&Reference::parse("busybox").unwrap()).unwrap();
-        assert_eq!(found.arguments, own("busybox").arguments);
+        assert_eq!(found.mapping.arguments, own("busybox").arguments);
     }
 
     #[test]
