@@ -13,11 +13,14 @@
 #![allow(clippy::print_stdout, reason = "a harness reports on standard output")]
 
 mod bad_input;
+mod codeflare;
 mod crashes;
 mod faults;
 mod mlflow;
 mod pods;
+mod queue;
 mod ray;
+mod registry;
 mod rootless;
 mod support;
 
@@ -43,6 +46,7 @@ impl Case {
         match self.name.split("::").next() {
             Some("ray" | "crashes" | "rootless") => Some(Needed::Ray),
             Some("mlflow") => Some(Needed::Mlflow),
+            Some("registry") => Some(Needed::Registry),
             _ => None,
         }
     }
@@ -59,6 +63,7 @@ impl Case {
 enum Needed {
     Ray,
     Mlflow,
+    Registry,
 }
 
 /// Cases that take minutes.
@@ -68,6 +73,7 @@ const SLOW: &[&str] = &[
     "mlflow::an_image_of_another_version_is_reported_until_it_is_replaced",
     "mlflow::a_migration_that_the_database_refuses_is_retried",
     "mlflow::garbage_collection_deletes_what_users_have_deleted",
+    "registry::a_registry_with_a_generated_database_serves_the_python_client",
 ];
 
 /// Cases by the names of their functions.
@@ -100,6 +106,10 @@ fn cases() -> Vec<Case> {
         mlflow::an_image_of_another_version_is_reported_until_it_is_replaced,
         mlflow::a_migration_that_the_database_refuses_is_retried,
         mlflow::garbage_collection_deletes_what_users_have_deleted,
+        registry::a_registry_serves_the_python_client,
+        registry::a_registry_with_a_generated_database_serves_the_python_client,
+        queue::a_job_waits_for_quota_until_another_ends,
+        codeflare::wrapped_jobs_wait_for_quota_together,
         faults::pods_outlive_the_platform_and_are_found_again,
         bad_input::an_image_that_is_not_mapped,
         bad_input::a_command_that_does_not_exist,
@@ -144,6 +154,7 @@ async fn obstacle(needed: Needed, platform: &Platform) -> Option<String> {
     let found = match needed {
         Needed::Ray => ray::obstacle(platform).await,
         Needed::Mlflow => mlflow::obstacle(platform).await,
+        Needed::Registry => registry::obstacle(platform).await,
     };
     platform.clean().await;
     found

@@ -13,6 +13,11 @@ pub(crate) fn image() -> String {
     format!("rayproject/ray:{RAY}")
 }
 
+/// What that image installs.
+pub(crate) fn requirement() -> String {
+    format!("ray[default,serve]=={RAY}")
+}
+
 fn ray_cluster(name: &str) -> (&str, &str, &str) {
     ("ray.io/v1", "RayCluster", name)
 }

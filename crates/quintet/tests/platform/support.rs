@@ -21,15 +21,20 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_mins(8);
 /// How long an environment may take to be made: packages are downloaded and compiled.
 const INSTALLATION: Duration = Duration::from_mins(15);
-/// Images that cases use besides those that are mapped without being asked for.
+/// Images that cases use besides those that are mapped without being asked for, and the kinds of jobs that they queue.
 const CONFIGURATION: &str = "apiVersion: config.quintet.dev/v1alpha1
 kind: Configuration
+queue:
+  integrations:
+    frameworks: [batch/job, ray.io/raycluster, ray.io/rayjob, workload.codeflare.dev/appwrapper]
 node:
   images:
   - image: moto
     runtime: {python: {packages: ['moto[server]==5.2.5']}}
   - image: codeflare-sdk
     runtime: {python: {packages: ['codeflare-sdk==0.33.1']}}
+  - image: model-registry-client
+    runtime: {python: {packages: ['model-registry=={version}']}}
 ";
 /// Between two looks at an object.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -232,6 +237,11 @@ impl Platform {
         let _ = mlflows.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
         self.delete_namespace(crate::mlflow::NAMESPACE).await;
         self.delete_namespace(&self.namespace()).await;
+        for kind in ["ClusterQueue", "ResourceFlavor"] {
+            let queues: Api<DynamicObject> =
+                Api::all_with(self.client().await, &resource("kueue.x-k8s.io/v1beta2", kind));
+            let _ = queues.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+        }
         self.namespace.set(self.namespace.get() + 1);
         self.create_namespace().await;
     }
@@ -275,7 +285,7 @@ impl Platform {
     pub(crate) fn describe(&self) {
         for namespace in [self.namespace().as_str(), crate::mlflow::NAMESPACE] {
             for arguments in [
-                ["get", "all,appwrappers,rayclusters,rayjobs,rayservices"],
+                ["get", "all,appwrappers,rayclusters,rayjobs,rayservices,workloads,modelregistries,catalogs"],
                 ["describe", "mlflows,pods"],
                 ["get", "events"],
             ] {
@@ -302,12 +312,21 @@ impl Platform {
         self.api(object).await.patch(name, &parameters, &Patch::Apply(object)).await.unwrap();
     }
 
+    /// The Python environment of pods whose image begins with a requirement.
+    pub(crate) fn environment(&self, requirement: &str) -> PathBuf {
+        let environments = std::fs::read_dir(self.directory.join("node/environments")).unwrap();
+        let is_wanted = |path: &PathBuf| {
+            let description = std::fs::read(path.join("quintet-environment.json")).unwrap_or_default();
+            let description: Value = serde_json::from_slice(&description).unwrap_or_default();
+            description["packages"][0] == requirement
+        };
+        let found = environments.map(|entry| entry.unwrap().path()).find(is_wanted);
+        found.unwrap_or_else(|| panic!("{requirement} is not installed"))
+    }
+
     /// The Python environment of pods with Ray.
     pub(crate) fn ray_environment(&self) -> PathBuf {
-        let environments = std::fs::read_dir(self.directory.join("node/environments")).unwrap();
-        let has_ray =
-            |path: &PathBuf| path.join("quintet-environment.json").exists() && path.join("bin/ray").exists();
-        environments.map(|entry| entry.unwrap().path()).find(has_ray).expect("Ray is installed")
+        self.environment(&crate::ray::requirement())
     }
 
     /// Applies an object of the whole cluster.

@@ -1,11 +1,11 @@
-"""Upstream's Python client, unchanged, against the server at the port in the first argument."""
+"""Upstream's Python client, unchanged, against an empty registry at the host and the port of the arguments."""
 
 import sys
 
 from model_registry import ModelRegistry
 from model_registry.exceptions import StoreError
 
-registry = ModelRegistry("http://127.0.0.1", int(sys.argv[1]), author="ann", is_secure=False)
+registry = ModelRegistry(sys.argv[1], int(sys.argv[2]), author="ann", is_secure=False)
 
 
 def register(name, version):

@@ -61,8 +61,8 @@ async fn the_python_client_works_unchanged() {
         for (database, location) in locations {
             let server = Running::start(&location).await;
             let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python_client/client.py");
-            let output =
-                Command::new(&python).arg(script).arg(server.address.port().to_string()).output().await;
+            let port = server.address.port().to_string();
+            let output = Command::new(&python).args([script, "http://127.0.0.1", &port]).output().await;
             let output = output.expect("Python runs");
             let text = format!(
                 "{}{}",

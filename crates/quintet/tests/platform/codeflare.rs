@@ -1,0 +1,90 @@
+//! AppWrappers in queues with real processes.
+
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use crate::queue::{
+    API, QUEUE_NAME, condition, is_complete, make_queue, queued_job, waits_for_quota, workload,
+};
+use crate::support::{Platform, eventually, resource};
+
+const WRAPPED: (&str, &str, &str) = ("workload.codeflare.dev/v1beta2", "AppWrapper", "wrapped");
+/// Which AppWrapper an object belongs to.
+const LABEL: &str = "workload.codeflare.dev/appwrapper=wrapped";
+
+/// An AppWrapper of these objects in a queue.
+fn wrapped(queue: &str, objects: &[Value]) -> Value {
+    let components: Vec<Value> = objects.iter().map(|template| json!({ "template": template })).collect();
+    json!({ "apiVersion": WRAPPED.0, "kind": WRAPPED.1,
+        "metadata": { "name": WRAPPED.2, "labels": { QUEUE_NAME: queue } }, "spec": { "components": components } })
+}
+
+/// A Job that no queue holds back by itself.
+fn plain_job(name: &str, command: &str) -> Value {
+    let mut job = queued_job(name, "", command);
+    job["metadata"]["labels"] = json!({});
+    job
+}
+
+/// Applies the AppWrapper while another Job uses the quota of its queue, and waits until that has ended.
+async fn is_admitted_after_another_job(platform: &Platform, queue: &str, object: &Value) {
+    platform.apply(&queued_job("before", queue, "sleep 5")).await;
+    let before = ("batch/v1", "Job", "before");
+    platform.wait(before, "running", |job| job["status"]["active"] == 1).await;
+    platform.apply(object).await;
+    workload(platform, WRAPPED.2, "waiting", waits_for_quota).await;
+    platform.wait(WRAPPED, "suspended", |wrapper| wrapper["status"]["phase"] == "Suspended").await;
+    assert_eq!(count_of_components(platform).await, 0, "nothing is created before there is quota");
+    platform.wait(before, "complete", is_complete).await;
+    platform
+        .wait(WRAPPED, "admitted", |wrapper| condition(wrapper, "QuotaReserved")["status"] == "True")
+        .await;
+}
+
+/// How many objects there are of the AppWrapper.
+async fn count_of_components(platform: &Platform) -> usize {
+    let mut count = 0;
+    for (api_version, kind) in [("v1", "Pod"), ("batch/v1", "Job"), ("ray.io/v1", "RayCluster")] {
+        let objects = platform.objects(api_version, kind).await;
+        count += objects.list(&ListParams::default().labels(LABEL)).await.unwrap().items.len();
+    }
+    count
+}
+
+/// An AppWrapper that is deleted takes its components and its Workload with it, and gives its quota back.
+async fn leaves_nothing(platform: &Platform, queue: &str) {
+    let wrappers = platform.objects(WRAPPED.0, WRAPPED.1).await;
+    let _ = wrappers.delete(WRAPPED.2, &DeleteParams::default()).await.unwrap();
+    eventually("the end of the AppWrapper", async || {
+        let is_gone = wrappers.get_opt(WRAPPED.2).await.unwrap().is_none();
+        (is_gone && count_of_components(platform).await == 0).then_some(())
+    })
+    .await;
+    let workloads = platform.objects(API, "Workload").await;
+    eventually("the end of its Workload", async || {
+        let left = workloads.list(&ListParams::default()).await.unwrap().items;
+        let is_of = |one: &DynamicObject| {
+            one.metadata.owner_references.iter().flatten().any(|owner| owner.name == WRAPPED.2)
+        };
+        (!left.iter().any(is_of)).then_some(())
+    })
+    .await;
+    let queues: Api<DynamicObject> = Api::all_with(platform.client().await, &resource(API, "ClusterQueue"));
+    let is_unused = |queue: &Value| queue["status"]["flavorsUsage"][0]["resources"][0]["total"] == "0";
+    platform.wait_for(&queues, queue, "unused", is_unused).await;
+}
+
+pub(crate) async fn wrapped_jobs_wait_for_quota_together(platform: &Platform) {
+    make_queue(platform, "wrapping", "500m").await;
+    let jobs = ["one", "two"].map(|name| plain_job(name, "echo done"));
+    is_admitted_after_another_job(platform, "wrapping", &wrapped("wrapping", &jobs)).await;
+    let succeeded = platform
+        .wait(WRAPPED, "over", |wrapper| {
+            matches!(wrapper["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+        })
+        .await;
+    assert_eq!(succeeded["status"]["phase"], "Succeeded", "{}", succeeded["status"]);
+    workload(platform, WRAPPED.2, "finished", |workload| condition(workload, "Finished")["status"] == "True")
+        .await;
+    leaves_nothing(platform, "wrapping").await;
+}
