@@ -14,7 +14,7 @@ mod bed;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bed::{Bed, NAMESPACE, condition, job, kueue_template, setting};
+use bed::{Bed, condition, job, kueue_template, setting};
 use quintet_golden::Setting;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
