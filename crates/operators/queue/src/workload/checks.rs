@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::events::WorkloadEvent;
 use quintet_api::kueue::reasons::{DeactivationReason, EvictionReason};
 use quintet_api::kueue::v1beta2::{AdmissionCheckState, CheckState, ClusterQueue, Workload};
@@ -62,28 +61,30 @@ fn wanted(queue: &ClusterQueue, workload: &Workload) -> BTreeSet<String> {
 
 /// A rejected check deactivates the Workload, one to be retried evicts it. True if one did.
 pub(super) fn follow_states(draft: &mut Draft<'_>) -> bool {
-    if let Some(rejected) = named(&draft.object, CheckState::Rejected) {
-        let message = format!("AdmissionCheck in Rejected state: {rejected}");
-        draft.target_deactivation(DeactivationReason::AdmissionCheck.as_str(), &message);
+    if let Some(rejected) = in_state(&draft.object, CheckState::Rejected) {
+        draft.target_deactivation(DeactivationReason::AdmissionCheck.as_str(), &rejected);
         let reason = WorkloadEvent::AdmissionCheckRejected.as_str();
-        draft.events.push(Event::warning(reason, reason, format!("Deactivated due to {message}")));
+        draft.events.push(Event::warning(reason, reason, format!("Deactivated due to {rejected}")));
         return true;
     }
-    let Some(retried) = named(&draft.object, CheckState::Retry) else { return false };
-    let message = format!("Evicted due to AdmissionCheck in Retry state: {retried}");
-    draft.evict(EvictionReason::AdmissionCheck.as_str(), "", &message);
+    let Some(retried) = in_state(&draft.object, CheckState::Retry) else { return false };
+    draft.evict(EvictionReason::AdmissionCheck.as_str(), "", &format!("Evicted due to {retried}"));
     true
 }
 
-/// The checks in a state, with their messages; `None` if there are none.
-fn named(workload: &Workload, state: CheckState) -> Option<String> {
-    if workload.has_all_checks_ready() {
-        return None;
-    }
+/// Says which checks are in a state, with their messages; `None` if there are none.
+fn in_state(workload: &Workload, state: CheckState) -> Option<String> {
     let checks = workload.status.as_ref()?.admission_checks.iter().flatten();
-    let found: Vec<String> = checks
-        .filter(|check| check.state == state)
-        .map(|check| format!("{:?} ({})", check.name, check.message))
-        .collect();
-    (!found.is_empty()).then(|| found.join(", "))
+    let mut found: Vec<&AdmissionCheckState> = checks.filter(|check| check.state == state).collect();
+    found.sort_by_key(|check| &check.name);
+    let noun = match found.len() {
+        0 => return None,
+        1 => "AdmissionCheck",
+        _ => "AdmissionChecks",
+    };
+    let named = found.iter().map(|check| match check.message.as_str() {
+        "" => format!("{:?}", check.name),
+        message => format!("{:?} ({message})", check.name),
+    });
+    Some(format!("{noun} in {state:?} state: {}", named.collect::<Vec<_>>().join("; ")))
 }

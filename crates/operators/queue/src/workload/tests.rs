@@ -250,6 +250,13 @@ fn a_workload_is_admitted_when_its_checks_are_ready() {
     case.workload["status"]["admissionChecks"] = check("Retry");
     let evicted = "True AdmissionCheck: Evicted due to AdmissionCheck in Retry state: \"c\" (m)";
     assert_eq!(case.after("Evicted"), evicted);
+    let second =
+        json!({ "name": "a", "state": "Retry", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    case.workload["status"]["admissionChecks"].as_array_mut().unwrap().push(second);
+    case.cluster_queue.as_mut().unwrap()["spec"]["admissionChecksStrategy"] =
+        json!({ "admissionChecks": [{ "name": "a" }, { "name": "c" }] });
+    let both = "True AdmissionCheck: Evicted due to AdmissionChecks in Retry state: \"a\"; \"c\" (m)";
+    assert_eq!(case.after("Evicted"), both);
     case.workload["status"]["admissionChecks"][0]["requeueAfterSeconds"] = json!(7200);
     assert_eq!(case.after("Evicted"), "", "not before its time");
     assert_eq!(case.plan().next, Next::After(std::time::Duration::from_hours(1)));
