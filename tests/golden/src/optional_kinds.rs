@@ -13,6 +13,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("config.openshift.io", "v1", "Ingress", "ingresses", false),
     ("config.openshift.io", "v1", "APIServer", "apiservers", false),
     ("services.platform.opendatahub.io", "v1alpha1", "Auth", "auths", false),
+    ("autoscaling.x-k8s.io", "v1", "ProvisioningRequest", "provisioningrequests", true),
     ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", true),
     ("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", true),
     ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets", true),

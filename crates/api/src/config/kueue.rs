@@ -28,6 +28,8 @@ pub const NODE_FAILURE: &str = "node-failure";
 pub const FAILURE_RECOVERY: &str = "failure-recovery";
 /// Sends Workloads to other clusters.
 pub const MULTIKUEUE: &str = "multikueue";
+/// Asks the cluster autoscaler for nodes: the admission check of ProvisioningRequests.
+pub const PROVISIONING: &str = "provisioning-request";
 /// Reconciles jobs of all enabled frameworks.
 pub const JOBS: &str = "jobs";
 
@@ -38,6 +40,7 @@ const CONTROLLERS: &[&str] = &[
     NODE_FAILURE,
     PRIORITY_CLASS,
     PROTECTION,
+    PROVISIONING,
     QUEUE_STATUS,
     SCHEDULER,
     TOPOLOGY,

@@ -11,6 +11,7 @@
 //! - [`jobs`] has the job framework, and one module per kind of job.
 //! - `topology` lets placed pods be scheduled, `node_failure` finds Workloads whose nodes have failed.
 //! - `failure_recovery` deletes pods that cannot end, `multikueue` lets Workloads run on other clusters.
+//! - `provisioning` asks the cluster autoscaler for nodes: the admission check of ProvisioningRequests.
 //! - `protection` keeps objects that others use, `priority_class` lets Workloads follow their class.
 //! - [`visibility`] is the API that lists pending Workloads.
 //! - [`validation`] and [`defaulting`] are the webhooks of Kueue's own kinds.
@@ -27,6 +28,7 @@ mod node_failure;
 mod permissions;
 mod priority_class;
 mod protection;
+mod provisioning;
 pub mod scheduler;
 pub mod settings;
 #[cfg(test)]
@@ -109,6 +111,9 @@ pub fn add(context: &Context) -> Result<(), Error> {
     }
     if enables(names::FAILURE_RECOVERY) && context.settings.gates.failure_recovery {
         failure_recovery::add(context)?;
+    }
+    if enables(names::PROVISIONING) {
+        provisioning::add(context)?;
     }
     if enables(names::JOBS) {
         jobs::add(context)?;

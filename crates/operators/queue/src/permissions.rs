@@ -9,6 +9,7 @@ use crate::settings::Settings;
 const TRAINER: &str = "trainer.kubeflow.org";
 const TRAIN_JOB: &str = "trainer.kubeflow.org/trainjob";
 const KUEUE: &str = "kueue.x-k8s.io";
+const AUTOSCALING: &str = "autoscaling.x-k8s.io";
 
 pub(crate) fn of(settings: &Settings) -> Permissions {
     let runtimes = settings.is_enabled(TRAIN_JOB).then_some(());
@@ -28,6 +29,9 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
             rule("", &["pods"], &with(&["patch", "delete"])),
             rule("", &["pods/status"], &["patch"]),
             rule("", &["pods/finalizers"], &["update"]),
+            rule("", &["podtemplates"], &with(&["create", "patch", "delete"])),
+            rule(AUTOSCALING, &["provisioningrequests"], &with(&["create", "delete"])),
+            rule(AUTOSCALING, &["provisioningrequests/finalizers"], &["update"]),
             rule("apps", &["replicasets", "deployments", "statefulsets"], READ),
             rule("apps", &["statefulsets/finalizers"], &["update"]),
         ]
@@ -48,10 +52,13 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
                 &["clusterqueues", "resourceflavors", "admissionchecks", "topologies"],
                 &with(&["patch"]),
             ),
-            rule(KUEUE, &["cohorts", "workloadpriorityclasses"], READ),
-            rule(KUEUE, &["clusterqueues/status", "cohorts/status"], &["patch"]),
+            rule(KUEUE, &["cohorts", "workloadpriorityclasses", "provisioningrequestconfigs"], READ),
             rule(KUEUE, &["multikueueclusters", "multikueueconfigs"], READ),
-            rule(KUEUE, &["multikueueclusters/status", "admissionchecks/status"], &["patch"]),
+            rule(
+                KUEUE,
+                &["clusterqueues/status", "cohorts/status", "multikueueclusters/status", "admissionchecks/status"],
+                &["patch"],
+            ),
             rule("", &["namespaces", "nodes"], READ),
             rule("node.k8s.io", &["runtimeclasses"], READ),
             rule("scheduling.k8s.io", &["priorityclasses"], READ),

@@ -112,6 +112,8 @@ macro_rules! gates {
 }
 
 gates! {
+    /// ProvisioningRequests of evicted Workloads are deleted.
+    cleanup_provisioning_requests = "CleanupProvisioningRequestsOnEviction", true;
     /// Pods of jobs get labels with the names of their queues.
     assign_queue_labels = "AssignQueueLabelsForPods", true;
     /// Metrics have labels that are taken from objects.

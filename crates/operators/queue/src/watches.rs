@@ -1,7 +1,8 @@
 //! What the controllers watch, with the indexes by which they find objects.
 
 use quintet_api::kueue::WorkloadLifecycle;
-use quintet_api::kueue::v1beta2::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
+use quintet_api::kueue::metadata::PROVISIONING_REQUEST_CONTROLLER;
+use quintet_api::kueue::v1beta2::{AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, Workload};
 use quintet_controller::ObjectKey;
 use quintet_controller::cache::{Entry, WatchSpec};
 
@@ -24,12 +25,16 @@ pub(crate) const BY_PRIORITY_CLASS: &str = "priorityClass";
 pub(crate) const BY_SLICE: &str = "slice";
 /// Workloads by the nodes that they are placed on.
 pub(crate) const BY_NODE: &str = "node";
+/// Workloads by the checks that they list.
+pub(crate) const BY_STATE_OF_CHECK: &str = "stateOfCheck";
 /// LocalQueues by ClusterQueue.
 pub(crate) const BY_CLUSTER_QUEUE: &str = "clusterQueue";
 /// ClusterQueues by flavor.
 pub(crate) const BY_FLAVOR: &str = "flavor";
 /// ClusterQueues by admission check.
 pub(crate) const BY_CHECK: &str = "check";
+/// AdmissionChecks of ProvisioningRequests by ProvisioningRequestConfig.
+pub(crate) const BY_CONFIG: &str = "config";
 /// ResourceFlavors by topology.
 pub(crate) const BY_TOPOLOGY: &str = "topology";
 
@@ -65,6 +70,20 @@ pub(crate) fn workloads() -> WatchSpec<Workload> {
             let is_over = entry.object.is_finished() || entry.object.is_evicted();
             if is_over { Vec::new() } else { assigned_nodes(&entry.object).into_iter().collect() }
         })
+        .index(BY_STATE_OF_CHECK, |entry| {
+            let status = entry.object.status.as_ref();
+            let checks = status.into_iter().flat_map(|status| status.admission_checks.iter().flatten());
+            checks.map(|check| check.name.clone()).collect()
+        })
+}
+
+pub(crate) fn admission_checks() -> WatchSpec<AdmissionCheck> {
+    WatchSpec::<AdmissionCheck>::typed().index(BY_CONFIG, |entry| {
+        let spec = &entry.object.spec;
+        let is_ours = spec.controller_name == PROVISIONING_REQUEST_CONTROLLER;
+        let parameters = spec.parameters.as_ref().filter(|_| is_ours);
+        parameters.map(|parameters| parameters.name.clone()).into_iter().collect()
+    })
 }
 
 pub(crate) fn local_queues() -> WatchSpec<LocalQueue> {

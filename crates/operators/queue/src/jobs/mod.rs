@@ -14,7 +14,7 @@ mod lifecycle;
 mod observe;
 mod plan;
 mod pod;
-mod pod_set_info;
+pub(crate) mod pod_set_info;
 mod priority;
 mod related;
 mod remote;

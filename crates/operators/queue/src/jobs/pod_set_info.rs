@@ -54,6 +54,7 @@ pub(super) fn of_workload(
     let mut infos = Vec::new();
     for assignment in assignments {
         let mut info = of_assignment(assignment, flavors);
+        info.labels.insert(POD_SET.to_owned(), info.name.clone());
         let set = sets.iter().find(|set| set.name == assignment.name);
         info.asks_topology = set.and_then(|set| set.topology_request.as_ref()).is_some_and(|request| {
             request.required.is_some() || request.preferred.is_some() || request.unconstrained.is_some()
@@ -89,12 +90,14 @@ pub(super) fn of_workload(
     Ok(infos)
 }
 
-fn of_assignment(assignment: &PodSetAssignment, flavors: &BTreeMap<String, ResourceFlavor>) -> PodSetInfo {
-    let name = assignment.name.clone().unwrap_or_default();
+/// What the pods of a pod set get of the flavors that it was assigned.
+pub(crate) fn of_assignment(
+    assignment: &PodSetAssignment,
+    flavors: &BTreeMap<String, ResourceFlavor>,
+) -> PodSetInfo {
     let mut info = PodSetInfo {
         count: assignment.count.unwrap_or_default(),
-        labels: BTreeMap::from([(POD_SET.to_owned(), name.clone())]),
-        name,
+        name: assignment.name.clone().unwrap_or_default(),
         is_placed: assignment.topology_assignment.is_some(),
         ..PodSetInfo::default()
     };
@@ -118,7 +121,7 @@ impl PodSetInfo {
     }
 
     /// Injects it into a template.
-    pub(super) fn inject(&self, template: &mut PodTemplateSpec) -> Result<(), String> {
+    pub(crate) fn inject(&self, template: &mut PodTemplateSpec) -> Result<(), String> {
         let metadata = template.metadata.get_or_insert_default();
         if let Some(annotations) = metadata.annotations.as_mut()
             && self.annotations.contains_key(SLICE_NAME)

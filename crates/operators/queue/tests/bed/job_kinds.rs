@@ -1,4 +1,4 @@
-//! Kinds of jobs of other projects. Their schemas have the defaults of the originals, and nothing else.
+//! Kinds of jobs of other projects, and ProvisioningRequests. Their schemas have the defaults of the originals, and nothing else.
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,7 @@ const RUN_POLICY: Defaults = &[("runPolicy/suspend", "false")];
 
 /// Group, version, kind and defaults.
 const KINDS: &[(&str, &str, &str, Defaults)] = &[
+    ("autoscaling.x-k8s.io", "v1", "ProvisioningRequest", &[]),
     (
         "jobset.x-k8s.io",
         "v1alpha2",

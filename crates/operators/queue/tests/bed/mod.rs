@@ -106,7 +106,14 @@ impl Bed {
 }
 
 pub(crate) fn id(kind: &str, name: &str) -> ObjectId {
-    let is_cluster = ["ClusterQueue", "ResourceFlavor", "Cohort", "AdmissionCheck", "WorkloadPriorityClass"];
+    let is_cluster = [
+        "AdmissionCheck",
+        "ClusterQueue",
+        "Cohort",
+        "ProvisioningRequestConfig",
+        "ResourceFlavor",
+        "WorkloadPriorityClass",
+    ];
     let namespace = if is_cluster.contains(&kind) { "" } else { NAMESPACE };
     ObjectId { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
 }
@@ -171,6 +178,11 @@ pub(crate) async fn pass(seconds: u64) {
 pub(crate) async fn kueue_template() -> Api {
     let ours = [kueue_kinds(), quintet_api::ray::definitions(), quintet_api::appwrapper::definitions()];
     template_with(&ours.concat(), job_kinds::definitions()).await.expect("an API")
+}
+
+/// An API with Kueue's kinds, and those of Kubernetes.
+pub(crate) async fn bare_template() -> Api {
+    template_with(&kueue_kinds(), Vec::new()).await.expect("an API")
 }
 
 fn kueue_kinds() -> Vec<quintet_api::crd::Definition> {

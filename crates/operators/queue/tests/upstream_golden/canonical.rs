@@ -6,7 +6,8 @@ use quintet_golden::{ObjectId, normalized};
 use serde_json::{Map, Value, json};
 
 /// Kinds whose status is recorded.
-const WITH_STATUS: [&str; 5] = ["AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Workload"];
+const WITH_STATUS: [&str; 6] =
+    ["AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "ProvisioningRequest", "Workload"];
 /// Lists and maps whose emptiness has a meaning of its own.
 const MEANINGFUL_WHEN_EMPTY: [&str; 1] = ["namespaceSelector"];
 

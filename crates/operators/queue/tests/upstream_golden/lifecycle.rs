@@ -17,7 +17,7 @@ use crate::visibility;
 /// How long a step may take to come to the recorded state.
 const PATIENCE: u32 = 25;
 /// Kinds whose objects are not recorded, or depend on the cluster.
-const NOT_COMPARED: [&str; 17] = [
+const NOT_COMPARED: [&str; 18] = [
     "ClusterRole",
     "ClusterRoleBinding",
     "ConfigMap",
@@ -32,6 +32,7 @@ const NOT_COMPARED: [&str; 17] = [
     "Node",
     "PriorityLevelConfiguration",
     "PriorityClass",
+    "ProvisioningRequestConfig",
     "ReplicaSet",
     "Secret",
     "ServiceAccount",
@@ -107,11 +108,6 @@ fn supported(case: &Value, steps: &[Value]) -> Result<(), String> {
         return Err("deletions that orphan dependents".to_owned());
     }
     let created = || steps.iter().flat_map(|step| step["create"].as_array().cloned().unwrap_or_default());
-    for object in created() {
-        if object["spec"]["controllerName"] == "kueue.x-k8s.io/provisioning-request" {
-            return Err("the check of ProvisioningRequests".to_owned());
-        }
-    }
     if !case["environment"]["configuration"]["admissionFairSharing"].is_null() {
         return Err("the usage of LocalQueues in their status".to_owned());
     }
@@ -235,6 +231,9 @@ impl Run {
         if let Some(kind) = who.strip_prefix("the ").and_then(|rest| rest.split_once(" controller reports "))
         {
             return self.report(kind.0, body, &json!(now)).await;
+        }
+        if who == "the autoscaler reports" {
+            return self.report("ProvisioningRequest", body, &json!(now)).await;
         }
         if who.starts_with("the controller of the check sets ") || who.starts_with("an administrator sets ") {
             return self.merge_into_workloads(step, &body, &json!(now)).await;

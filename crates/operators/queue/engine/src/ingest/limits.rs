@@ -186,18 +186,28 @@ pub fn adjust_resources<'c>(
             continue;
         };
         add_overhead(spec, &runtime_class);
-        let container_limits = limits.items.get("Container");
-        let init = spec.init_containers.iter_mut().flatten();
-        for container in init.chain(&mut spec.containers) {
-            let resources = container.resources.get_or_insert_default();
-            fill(resources, container_limits);
-            if *resources == ResourceRequirements::default() {
-                container.resources = None;
-            }
+        fill_pod(spec, limits);
+    }
+}
+
+/// Limits as requests, where there are none. As `UseLimitsAsMissingRequestsInPod` in Kueue's
+/// `pkg/workload/resources.go`.
+pub fn limits_into_requests(spec: &mut PodSpec) {
+    fill_pod(spec, &LimitSummary::default());
+}
+
+fn fill_pod(spec: &mut PodSpec, limits: &LimitSummary) {
+    let container_limits = limits.items.get("Container");
+    let init = spec.init_containers.iter_mut().flatten();
+    for container in init.chain(&mut spec.containers) {
+        let resources = container.resources.get_or_insert_default();
+        fill(resources, container_limits);
+        if *resources == ResourceRequirements::default() {
+            container.resources = None;
         }
-        if let Some(resources) = &mut spec.resources {
-            fill(resources, limits.items.get("Pod"));
-        }
+    }
+    if let Some(resources) = &mut spec.resources {
+        fill(resources, limits.items.get("Pod"));
     }
 }
 

@@ -19,7 +19,9 @@ mod workload;
 pub use cluster::{PodOnNode, namespace, node, pod_on_node};
 pub use config::settings;
 pub use defaults::PodDefaults;
-pub use limits::{FieldError, LimitSummary, adjust_resources, validate_limits, validate_resources};
+pub use limits::{
+    FieldError, LimitSummary, adjust_resources, limits_into_requests, validate_limits, validate_resources,
+};
 pub use pod::{Quantities, ResourceList, pod_requests, pod_shape, quantities, requests};
 pub use pod_usage::PodUsage;
 pub use queues::{admission_check, cluster_queue, cohort, local_queue, resource_flavor, topology};

@@ -200,7 +200,8 @@ fn reset_check(check: &mut AdmissionCheckState, now: Time) {
         last_transition_time: api_time(now),
         requeue_after_seconds: check.requeue_after_seconds,
         retry_count: retried.then(|| check.retry_count.unwrap_or(0) + 1),
-        pod_set_updates: None,
+        // Only the controller of the check replaces them, when it is ready again.
+        pod_set_updates: check.pod_set_updates.take(),
     };
 }
 

@@ -26,6 +26,11 @@ pub(super) fn truncated(mut text: String, limit: usize) -> String {
     text
 }
 
+/// A message as a condition or a check may have it: not too long.
+pub fn condition_message(message: String) -> String {
+    truncated(message, MAX_CONDITION_MESSAGE)
+}
+
 /// A time as the API has it: in whole seconds.
 pub fn api_time(time: Time) -> ApiTime {
     let seconds = time.as_nanos().div_euclid(1_000_000_000);

@@ -11,7 +11,7 @@ pub use admission::{
     admission, evict, propagate_requests, resource_list, set_quota_reservation, sync_admitted,
     unset_quota_reservation,
 };
-pub use conditions::{api_time, set_condition};
+pub use conditions::{api_time, condition_message, set_condition};
 pub use events::{Event, events, preemption_message, second_pass_event};
 
 use quintet_api::kueue::conditions::WorkloadCondition;
