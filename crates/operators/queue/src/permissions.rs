@@ -56,7 +56,12 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
             rule(KUEUE, &["multikueueclusters", "multikueueconfigs"], READ),
             rule(
                 KUEUE,
-                &["clusterqueues/status", "cohorts/status", "multikueueclusters/status", "admissionchecks/status"],
+                &[
+                    "clusterqueues/status",
+                    "cohorts/status",
+                    "multikueueclusters/status",
+                    "admissionchecks/status",
+                ],
                 &["patch"],
             ),
             rule("", &["namespaces", "nodes"], READ),
