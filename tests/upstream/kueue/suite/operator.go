@@ -41,6 +41,8 @@ type operator struct {
 	ended     chan error
 	log       *os.File
 	gates     string
+	// withFailureRecovery is whether the gate of failure recovery is on: suites set it up without asking.
+	withFailureRecovery bool
 	// withoutPodsReady is whether the job framework does not wait for pods.
 	withoutPodsReady bool
 }
@@ -61,7 +63,7 @@ func newOperator(
 	if configuration.VisibilityServer, err = visibilityServer(); err != nil {
 		return nil, err
 	}
-	text, err := yaml.Marshal(configuration)
+	text, err := yaml.Marshal(document(wanted, configuration))
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +89,7 @@ func newOperator(
 	withoutPodsReady := wanted.Jobs && !wanted.JobOptions.WaitForPodsReady
 	return &operator{
 		directory: directory, flags: flags, webhooks: address, log: log, withoutPodsReady: withoutPodsReady,
+		withFailureRecovery: wanted.FailureRecovery != nil,
 	}, nil
 }
 
@@ -100,12 +103,27 @@ func controllers(wanted quintet.Wanted) string {
 		names = append(names, "scheduler")
 	}
 	if wanted.Topology {
-		names = append(names, "topology")
+		names = append(names, "topology", "node-failure")
+	}
+	if wanted.FailureRecovery != nil {
+		names = append(names, "failure-recovery")
 	}
 	if wanted.Jobs {
 		names = append(names, "jobs")
 	}
 	return strings.Join(names, ",")
+}
+
+// document is Quintet's own for what Kueue's configuration has no setting for, and else Kueue's.
+func document(wanted quintet.Wanted, configuration *config.Configuration) any {
+	if wanted.FailureRecovery == nil {
+		return configuration
+	}
+	recovery := map[string]any{"gracePeriod": wanted.FailureRecovery.String()}
+	return map[string]any{
+		"apiVersion": "config.quintet.dev/v1alpha1", "kind": "Configuration",
+		"queue": map[string]any{"failureRecovery": recovery},
+	}
 }
 
 // configuration is that of the core controllers, with what the suite hands to other parts in Go.
@@ -228,6 +246,9 @@ func (o *operator) wantedGates() string {
 	gates := features.Gates()
 	if o.withoutPodsReady {
 		gates[string(features.DisableWaitForPodsReady)] = true
+	}
+	if o.withFailureRecovery {
+		gates[string(features.FailureRecoveryPolicy)] = true
 	}
 	switches := make([]string, 0, len(gates))
 	for name, on := range gates {

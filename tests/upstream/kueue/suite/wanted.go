@@ -28,6 +28,8 @@ type Wanted struct {
 	// Transformations and QuotaCheckStrategy are handed to parts of the manager beside its configuration.
 	Transformations    []config.ResourceTransformation
 	QuotaCheckStrategy *config.QuotaCheckStrategy
+	// FailureRecovery is how long failure recovery waits for pods; nil without it.
+	FailureRecovery *time.Duration
 	// MetricsOfClusterQueues is whether resources of ClusterQueues are exposed.
 	MetricsOfClusterQueues bool
 }
@@ -73,6 +75,9 @@ func WantScheduler() { record(func(w *Wanted) { w.Scheduler = true }) }
 
 // WantTopology records that the controllers of topologies are set up.
 func WantTopology() { record(func(w *Wanted) { w.Topology = true }) }
+
+// WantFailureRecovery records that failure recovery is set up, and how long it waits for pods.
+func WantFailureRecovery(grace time.Duration) { record(func(w *Wanted) { w.FailureRecovery = &grace }) }
 
 // WantJobs records that a reconciler of jobs is set up.
 func WantJobs() { record(func(w *Wanted) { w.Jobs = true }) }

@@ -40,8 +40,13 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) async fn new(template: &Api, seed: u64, setting: Setting) -> Self {
+        Self::on(nodes(2), template, seed, setting).await
+    }
+
+    /// On nodes of another shape.
+    pub(crate) async fn on(shape: NodeShape, template: &Api, seed: u64, setting: Setting) -> Self {
         let mut world = World::new(template, seed, &[NAMESPACE.to_owned()]).await.expect("a world");
-        world.run_cluster(nodes(2)).await.expect("a cluster");
+        world.run_cluster(shape).await.expect("a cluster");
         let mut bed = Self { world, setting };
         bed.start().await;
         bed
@@ -110,6 +115,7 @@ pub(crate) fn id(kind: &str, name: &str) -> ObjectId {
         "AdmissionCheck",
         "ClusterQueue",
         "Cohort",
+        "Node",
         "ProvisioningRequestConfig",
         "ResourceFlavor",
         "WorkloadPriorityClass",
