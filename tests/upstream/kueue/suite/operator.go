@@ -108,6 +108,9 @@ func controllers(wanted quintet.Wanted) string {
 	if wanted.FailureRecovery != nil {
 		names = append(names, "failure-recovery")
 	}
+	if wanted.Provisioning {
+		names = append(names, "provisioning-request")
+	}
 	if wanted.Jobs {
 		names = append(names, "jobs")
 	}

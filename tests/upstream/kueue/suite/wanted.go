@@ -17,8 +17,8 @@ import (
 type Wanted struct {
 	// Configuration is that of the core controllers; nil without them.
 	Configuration *config.Configuration
-	// Scheduler, Jobs and Topology tell which other parts are set up.
-	Scheduler, Jobs, Topology bool
+	// Scheduler, Jobs, Topology and Provisioning tell which other parts are set up.
+	Scheduler, Jobs, Topology, Provisioning bool
 	// Frameworks are the enabled integrations.
 	Frameworks sets.Set[string]
 	// WithoutWebhook is an integration whose reconciler is set up, perhaps without its webhook.
@@ -78,6 +78,9 @@ func WantTopology() { record(func(w *Wanted) { w.Topology = true }) }
 
 // WantFailureRecovery records that failure recovery is set up, and how long it waits for pods.
 func WantFailureRecovery(grace time.Duration) { record(func(w *Wanted) { w.FailureRecovery = &grace }) }
+
+// WantProvisioning records that the check of ProvisioningRequests is set up.
+func WantProvisioning() { record(func(w *Wanted) { w.Provisioning = true }) }
 
 // WantJobs records that a reconciler of jobs is set up.
 func WantJobs() { record(func(w *Wanted) { w.Jobs = true }) }
