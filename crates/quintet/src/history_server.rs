@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 200, hide = true, allow_negative_numbers = true)]
     kube_api_burst: i64,
     /// How long loading a session may take.
-    #[arg(long, default_value = "2m", value_name = "DURATION")]
+    #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = duration)]
     session_process_timeout: String,
     /// Sessions kept in memory.
     #[arg(long, default_value_t = 100, allow_negative_numbers = true)]
@@ -76,8 +76,16 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "2Gi", value_name = "QUANTITY", allow_hyphen_values = true)]
     session_cache_max_memory: String,
     /// How long a session is kept after it was last read; 0 for no limit.
-    #[arg(long, default_value = "0", value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, default_value = "0", value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
     session_cache_ttl: String,
+}
+
+/// A duration, perhaps with a sign, which only some flags refuse.
+fn duration(text: &str) -> Result<String, String> {
+    match parse_duration(text.trim_start_matches('-')) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("write a duration as 90s or 5m".to_owned()),
+    }
 }
 
 /// Serves until a signal comes.
@@ -110,9 +118,11 @@ fn options(arguments: &Arguments) -> anyhow::Result<HistoryOptions> {
         bail!("--session-cache-size must be > 0, got {}", arguments.session_cache_size);
     };
     let memory = &arguments.session_cache_max_memory;
-    let quantity = memory
-        .parse::<Quantity>()
-        .map_err(|error| anyhow::anyhow!("--session-cache-max-memory {memory:?}: {error}"))?;
+    let quantity = memory.parse::<Quantity>().map_err(|error| {
+        anyhow::anyhow!(
+            "--session-cache-max-memory {memory:?}: {memory:?} is not a valid resource quantity: {error}"
+        )
+    })?;
     let bytes = u64::try_from(quantity.units()).map_err(|_| {
         anyhow::anyhow!("--session-cache-max-memory {memory:?}: {memory:?} cannot be negative")
     })?;
@@ -145,8 +155,11 @@ async fn serve(
     storage: &StorageConfig,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
-    let kubernetes =
-        if arguments.without_kubernetes { None } else { Some(client(&arguments.kubeconfig).await?) };
+    let kubernetes = if arguments.without_kubernetes {
+        None
+    } else {
+        Some(client(&arguments.kubeconfig).await.context("Failed to create client manager")?)
+    };
     let store = storage.open().map_err(anyhow::Error::msg)?;
     let history = History::new(store, kubernetes, options)?;
     let (hostname, port) = (arguments.hostname.as_str(), arguments.port);

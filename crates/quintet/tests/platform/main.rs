@@ -16,6 +16,7 @@ mod bad_input;
 mod codeflare;
 mod crashes;
 mod faults;
+mod history;
 mod mlflow;
 mod pods;
 mod queue;
@@ -44,7 +45,7 @@ impl Case {
     /// What the case needs to be installed.
     fn needs(&self) -> Option<Needed> {
         match self.name.split("::").next() {
-            Some("ray" | "crashes" | "rootless") => Some(Needed::Ray),
+            Some("ray" | "crashes" | "history" | "rootless") => Some(Needed::Ray),
             Some("mlflow") => Some(Needed::Mlflow),
             Some("registry") => Some(Needed::Registry),
             _ => None,
@@ -74,6 +75,7 @@ const SLOW: &[&str] = &[
     "mlflow::a_migration_that_the_database_refuses_is_retried",
     "mlflow::garbage_collection_deletes_what_users_have_deleted",
     "registry::a_registry_with_a_generated_database_serves_the_python_client",
+    "history::a_job_is_read_back_from_s3",
 ];
 
 /// Cases by the names of their functions.
@@ -98,6 +100,8 @@ fn cases() -> Vec<Case> {
         ray::a_cluster_with_tokens_refuses_requests_without_one,
         ray::the_autoscaler_adds_and_removes_workers,
         ray::a_service_answers_through_changes_and_upgrades,
+        history::a_job_is_read_back_from_a_directory,
+        history::a_job_is_read_back_from_s3,
         rootless::an_ordinary_user_runs_the_same_job,
         crashes::a_job_finishes_although_the_platform_is_killed,
         mlflow::a_server_keeps_runs_and_models_over_a_restart,

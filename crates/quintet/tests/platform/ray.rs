@@ -102,7 +102,7 @@ pub(crate) async fn logs(platform: &Platform, pod: &str, container: Option<&str>
 }
 
 /// The address of a cluster's dashboard, once that responds: a head can be ready before.
-async fn dashboard(platform: &Platform, cluster: &str) -> String {
+pub(crate) async fn dashboard(platform: &Platform, cluster: &str) -> String {
     let cluster = platform.wait(ray_cluster(cluster), "ready", is_ready).await;
     let dashboard = format!("http://{}:8265", cluster["status"]["head"]["podIP"].as_str().unwrap());
     let version = format!("{dashboard}/api/version");
@@ -115,7 +115,7 @@ async fn dashboard(platform: &Platform, cluster: &str) -> String {
     dashboard
 }
 
-async fn curl(arguments: &[&str]) -> Result<String, String> {
+pub(crate) async fn curl(arguments: &[&str]) -> Result<String, String> {
     let output = tokio::process::Command::new("curl").args(["-sSf", "-m", "20"]).args(arguments).output();
     let output = output.await.unwrap();
     if output.status.success() {

@@ -21,9 +21,12 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_mins(8);
 /// How long an environment may take to be made: packages are downloaded and compiled.
 const INSTALLATION: Duration = Duration::from_mins(15);
-/// Images that cases use besides those that are mapped without being asked for, and the kinds of jobs that they queue.
+/// Images that cases use besides those that are mapped without being asked for, the kinds of jobs that they queue, and gates
+/// that are off by default.
 const CONFIGURATION: &str = "apiVersion: config.quintet.dev/v1alpha1
 kind: Configuration
+featureGates:
+  RayClusterHistoryServer: true
 queue:
   integrations:
     frameworks: [batch/job, ray.io/raycluster, ray.io/rayjob, workload.codeflare.dev/appwrapper]

@@ -9,6 +9,7 @@
 //! collector  the collector: events, logs and endpoints into the storage
 //! load       events streamed from the storage into the model
 //! model      tasks, actors, jobs, nodes: what events say about them
+//! client     what commands ask a history server
 //! store      object storage
 //! layout     where things are in the storage
 //! json       reading and writing JSON without building values of it
@@ -16,6 +17,7 @@
 
 mod api;
 mod cache;
+mod client;
 mod collector;
 mod json;
 mod kubernetes;
@@ -27,6 +29,7 @@ mod server;
 mod store;
 
 pub use cache::CacheLimits;
+pub use client::{EnteredSession, LogFile};
 pub use collector::{Collector, CollectorSettings, Role, parse_duration};
 pub use server::{History, HistoryOptions};
 pub use store::{StorageConfig, Store, StoreError};

@@ -140,6 +140,12 @@ fn defaults() -> Vec<Mapping> {
         python("python", &[], "python3"),
         mlflow,
         Mapping { entrypoint: vec!["quintet".into()], ..mapping("quintet", Runtime::Quintet {}, &[]) },
+        // The user of Ray's images, whose files the collector reads and moves.
+        Mapping {
+            entrypoint: vec!["quintet".into(), "collector".into()],
+            user: Some(1000),
+            ..mapping("quintet-collector", Runtime::Quintet {}, &[])
+        },
         host("redis", "redis-server"),
     ];
     table.extend(["busybox", "alpine"].map(|image| host(image, "/bin/sh")));

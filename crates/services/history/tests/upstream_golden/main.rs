@@ -2,7 +2,7 @@
 //!
 //! `QUINTET_GOLDEN=DIR cargo test -p quintet-history --test upstream_golden -- --nocapture` replays the cases in `DIR`
 //! (or in its folders `ray-history` and `ray-collector`) and compares. It prints a line per difference and ends with the
-//! counts, in exchanges.
+//! counts, in exchanges. Starts of the command with good and bad flags are compared by the test `history_starts` of the binary.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "the differences are the result")]
 #![expect(clippy::disallowed_methods, reason = "tasks of a test end with it")]
@@ -36,10 +36,6 @@ async fn behaviour_is_as_recorded() {
         for case in entries(&folder).into_iter().filter(|it| name(it).contains(&only)) {
             if case.join("exchanges.yaml").is_file() {
                 sessions::run(&case, &mut counts).await;
-            }
-            // Flags are read by the command, which this crate does not have.
-            if let Ok(starts) = std::fs::read_to_string(case.join("starts.yaml")) {
-                counts.skip(starts.matches("\n- name: ").count());
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `quintet logs`: the output of all pods of an object, however deep they are below it.
 
+mod history;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail, ensure};
@@ -15,17 +17,20 @@ use crate::catalog::Catalog;
 use crate::cluster::{self, Cluster};
 use crate::output;
 use crate::session::PlaceArguments;
+use history::{HistoryArguments, Past};
 
 /// Print the output of all pods that belong to an object
 ///
 /// Follows owner references down to pods: `rayjob/train` finds those of its cluster and of its submitter. Lines begin
 /// with pod and container if there is more than one. Works on `quintet up` of this machine, or on the cluster of the
-/// kubeconfig if none runs.
+/// kubeconfig if none runs. With `--history`, logs of Ray clusters that are gone are read from a history server.
 #[derive(Args)]
 #[command(after_help = "Examples:
   quintet logs rayjob/train -f                       all of it, as it is written
   quintet logs rayjob/train -c ray-job-submitter     what the job itself prints
-  quintet logs pod/train-head-x2x5k --tail 20")]
+  quintet logs pod/train-head-x2x5k --tail 20
+  quintet logs rayjob/train --history http://localhost:8080
+                                                     what the job has printed, when its pods are gone")]
 pub(crate) struct Arguments {
     /// The object, as KIND/NAME.
     #[arg(value_name = "KIND/NAME", value_parser = object)]
@@ -43,6 +48,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LINES")]
     tail: Option<i64>,
     #[command(flatten)]
+    history: HistoryArguments,
+    #[command(flatten)]
     place: PlaceArguments,
 }
 
@@ -54,7 +61,7 @@ fn object(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()> {
-    let Arguments { object: (kind, name), namespace, follow, container, tail, place } = arguments;
+    let Arguments { object: (kind, name), namespace, follow, container, tail, history, place } = arguments;
     let kinds = kinds(catalog);
     let is_known =
         |one: &ApiResource| one.kind.eq_ignore_ascii_case(&kind) || one.plural.eq_ignore_ascii_case(&kind);
@@ -62,12 +69,36 @@ pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()>
     let kind =
         kind.context("unknown kind; try pod, job, deployment, or one that 'quintet components' lists")?;
     cluster::block_on(async move {
-        let (cluster, _) = place.connect().await?;
-        let namespace = namespace.unwrap_or_else(|| cluster.namespace.clone());
-        let root = Root::find(&cluster, &kind, &namespace, &name).await?;
-        let mut reader =
-            Reader { cluster: &cluster, root, kinds, follow, container, tail, owners: BTreeMap::new() };
-        if follow { reader.follow().await } else { reader.print().await }
+        let cluster = match place.connect().await {
+            Ok((cluster, _)) => Some(cluster),
+            // The history outlives the cluster that Kubernetes ran on.
+            Err(_) if history.is_given() => None,
+            Err(error) => return Err(error),
+        };
+        let of_context = cluster.as_ref().map_or("default", |cluster| &cluster.namespace);
+        let namespace = namespace.unwrap_or_else(|| of_context.to_owned());
+        let past = Past { kind: &kind.kind, namespace: &namespace, name: &name, tail };
+        let Some(cluster) = cluster.as_ref().filter(|_| !history.is_only()) else {
+            return history.print(&past).await;
+        };
+        let root = match Root::find(cluster, &kind, &namespace, &name).await? {
+            Some(root) => root,
+            None if history.is_given() => return history.print(&past).await,
+            None => bail!(
+                "{} {namespace}/{name} does not exist at {}; --history URL asks a history server",
+                kind.kind,
+                cluster.address
+            ),
+        };
+        let kinds = kinds.clone();
+        let mut reader = Reader { cluster, root, kinds, follow, container, tail, owners: BTreeMap::new() };
+        if follow {
+            return reader.follow().await;
+        }
+        match reader.all_runs().await? {
+            runs if runs.is_empty() && history.is_given() => history.print(&past).await,
+            runs => reader.print(runs).await,
+        }
     })?
 }
 
@@ -111,15 +142,14 @@ impl Root {
         kind: &ApiResource,
         namespace: &str,
         name: &str,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<Option<Self>> {
         let api: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), namespace, kind);
         let found =
             api.get_metadata_opt(name).await.with_context(|| format!("cannot read {}", kind.plural))?;
-        let Some(found) = found else {
-            bail!("{} {namespace}/{name} does not exist at {}", kind.kind, cluster.address);
-        };
-        let uid = found.metadata.uid.unwrap_or_default();
-        Ok(Self { kind: kind.kind.clone(), namespace: namespace.into(), name: name.into(), uid })
+        Ok(found.map(|found| {
+            let uid = found.metadata.uid.unwrap_or_default();
+            Self { kind: kind.kind.clone(), namespace: namespace.into(), name: name.into(), uid }
+        }))
     }
 }
 
@@ -147,13 +177,17 @@ impl Reader<'_> {
         Api::namespaced(self.cluster.client.clone(), &self.root.namespace)
     }
 
-    async fn print(&mut self) -> anyhow::Result<()> {
+    async fn all_runs(&mut self) -> anyhow::Result<Vec<Run>> {
         let mut runs = Vec::new();
         for pod in self.pods().list(&ListParams::default()).await.context("cannot list pods")? {
             if self.belongs(&pod).await? {
                 runs.extend(self.runs(&pod));
             }
         }
+        Ok(runs)
+    }
+
+    async fn print(&self, runs: Vec<Run>) -> anyhow::Result<()> {
         let Root { kind, namespace, name, .. } = &self.root;
         ensure!(
             !runs.is_empty(),
