@@ -12,9 +12,18 @@ pub struct JsonPath {
 enum Step {
     Field(String),
     Index(i64),
+    Slice(Slice),
     All,
     Filter { path: Vec<String>, test: Option<(Comparison, Value)> },
     Recursive(String),
+}
+
+/// A part of a list: `[start:end:step]`, where negative positions count from the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slice {
+    start: Option<i64>,
+    end: Option<i64>,
+    step: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +111,11 @@ impl Step {
             Self::Field(name) => out.extend(value.get(name)),
             Self::Index(at) => {
                 let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                let at = if *at < 0 { i64::try_from(items.len()).unwrap_or(0) + at } else { *at };
-                out.extend(usize::try_from(at).ok().and_then(|at| items.get(at)));
+                out.extend(position(*at, items.len()).and_then(|at| items.get(at)));
+            }
+            Self::Slice(slice) => {
+                let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+                out.extend(slice.of(items));
             }
             Self::All => match value {
                 Value::Array(items) => out.extend(items),
@@ -138,6 +150,22 @@ fn recurse<'v>(value: &'v Value, name: &str, out: &mut Vec<&'v Value>, depth: us
         Value::Object(fields) => fields.values().for_each(|item| recurse(item, name, out, depth + 1)),
         _ => {}
     }
+}
+
+impl Slice {
+    /// Nothing if it reaches beyond the list, as with kubectl.
+    fn of(self, items: &[Value]) -> impl Iterator<Item = &Value> {
+        let start = position(self.start.unwrap_or(0), items.len());
+        let end = self.end.map_or(Some(items.len()), |end| position(end, items.len()));
+        let part = start.zip(end).and_then(|(start, end)| items.get(start..end));
+        part.unwrap_or_default().iter().step_by(self.step)
+    }
+}
+
+/// A position in a list; negative ones count from its end.
+fn position(at: i64, length: usize) -> Option<usize> {
+    let at = if at < 0 { i64::try_from(length).ok()?.checked_add(at)? } else { at };
+    usize::try_from(at).ok()
 }
 
 impl Comparison {
@@ -199,7 +227,21 @@ fn bracket(inner: &str) -> Option<Step> {
     if let Some(filter) = inner.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
         return filtered(filter.trim());
     }
+    if inner.contains(':') {
+        return sliced(inner);
+    }
     inner.parse().ok().map(Step::Index)
+}
+
+fn sliced(inner: &str) -> Option<Step> {
+    let bound = |text: Option<&str>| match text.map(str::trim) {
+        None | Some("") => Some(None),
+        Some(text) => text.parse().ok().map(Some),
+    };
+    let mut parts = inner.splitn(3, ':');
+    let (start, end) = (bound(parts.next())?, bound(parts.next())?);
+    let step = usize::try_from(bound(parts.next())?.unwrap_or(1)).ok().filter(|step| *step > 0)?;
+    Some(Step::Slice(Slice { start, end, step }))
 }
 
 fn unquoted(text: &str) -> Option<String> {
@@ -270,6 +312,13 @@ mod tests {
         assert_eq!(first(".metadata.labels['a\\.b/c']"), Some(json!("x")));
         assert_eq!(first("{.status.n}"), Some(json!(3)));
         assert_eq!(first(".status.none"), None);
+        assert_eq!(first(".status.conditions[-1:].type"), Some(json!("Failed")));
+        assert_eq!(first(".status.conditions[0:1].type"), Some(json!("Ready")));
+        assert_eq!(first(".status.conditions[::2].type"), Some(json!("Ready")));
+        assert_eq!(first(".status.conditions[5:].type"), None);
+        assert_eq!(first(".status.conditions[1:9].type"), None);
+        assert_eq!(JsonPath::parse(".a[0:1:0]"), None);
+        assert_eq!(JsonPath::parse(".a[x:]"), None);
         assert_eq!(JsonPath::parse(".a["), None);
         assert_eq!(json_path_steps(".spec['a-b'].c"), ["spec", "a-b", "c"]);
     }
