@@ -74,6 +74,7 @@ struct Inner<T> {
 
 /// The progress of one of the watches that feed a cache.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "facts about a watch that change independently")]
 struct Progress {
     /// Its first list is complete.
     synced: bool,
@@ -94,6 +95,18 @@ pub enum CacheHealth {
     Synced,
     /// The last request failed, or the server does not serve a kind that has to exist: see [`Cache::failure`].
     Failing,
+}
+
+impl CacheHealth {
+    fn of(streams: &[Progress]) -> Self {
+        if streams.iter().any(|stream| stream.failing) {
+            Self::Failing
+        } else if streams.iter().all(|stream| stream.synced) {
+            Self::Synced
+        } else {
+            Self::Syncing
+        }
+    }
 }
 
 struct Health {
@@ -190,13 +203,13 @@ impl<T: Send + Sync + 'static> Cache<T> {
 
     /// What its watches are worth at the moment.
     pub fn health(&self) -> CacheHealth {
-        self.0.health_of(&self.0.progress.borrow())
+        CacheHealth::of(&self.0.progress.borrow())
     }
 
     /// Resolves when [`Cache::health`] no longer equals `health`.
     pub async fn health_differs(&self, health: CacheHealth) {
         let mut progress = self.0.progress.subscribe();
-        let _ = progress.wait_for(|streams| self.0.health_of(streams) != health).await;
+        let _ = progress.wait_for(|streams| CacheHealth::of(streams) != health).await;
     }
 
     /// Why it does not follow the server, while it does not.
@@ -274,16 +287,6 @@ impl<T: Send + Sync + 'static> Inner<T> {
 
     fn is_synced(&self) -> bool {
         self.progress.borrow().iter().all(|stream| stream.synced)
-    }
-
-    fn health_of(&self, streams: &[Progress]) -> CacheHealth {
-        if streams.iter().any(|stream| stream.failing) {
-            CacheHealth::Failing
-        } else if streams.iter().all(|stream| stream.synced) {
-            CacheHealth::Synced
-        } else {
-            CacheHealth::Syncing
-        }
     }
 
     fn selects(&self, head: &Head<'_>) -> bool {

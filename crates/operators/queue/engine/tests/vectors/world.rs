@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use quintet_queue_engine::Engine;
 use quintet_queue_engine::ingest::{self, PodDefaults, PodUsage};
 use quintet_queue_engine::internals::state::State;
@@ -114,7 +115,11 @@ impl World {
         let state = self.engine.state_mut();
         let mut usage = PodUsage::default();
         for pod in pods {
-            usage.apply(&decode(pod), &mut state.names).expect("pod");
+            let pod: Pod = decode(pod);
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+            let on_node = ingest::pod_on_node(&pod).expect("pod");
+            usage.apply(namespace, name, on_node.as_ref(), &mut state.names);
         }
         let nodes = nodes.iter().map(|node| {
             let mut node = ingest::node(&decode(node), &mut state.names).expect("node");
