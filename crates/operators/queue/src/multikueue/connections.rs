@@ -77,7 +77,7 @@ pub(super) struct Connections {
     collects_garbage: bool,
     /// Kinds of jobs that can run there.
     kinds: Vec<ApiKind>,
-    connections: RwLock<BTreeMap<String, Arc<Connection>>>,
+    by_cluster: RwLock<BTreeMap<String, Arc<Connection>>>,
     listeners: OnceLock<Listeners>,
 }
 
@@ -100,7 +100,7 @@ impl Connections {
             workloads: runtime.caches().watch(watches::workloads())?,
             collects_garbage: !settings.gc_interval.0.is_zero(),
             kinds,
-            connections: RwLock::default(),
+            by_cluster: RwLock::default(),
             listeners: OnceLock::new(),
         }))
     }
@@ -112,12 +112,12 @@ impl Connections {
     }
 
     pub(super) fn get(&self, cluster: &str) -> Option<Arc<Connection>> {
-        self.connections.read().get(cluster).cloned()
+        self.by_cluster.read().get(cluster).cloned()
     }
 
     /// All connections with the names of their clusters.
     pub(super) fn all(&self) -> Vec<(String, Arc<Connection>)> {
-        let connections = self.connections.read();
+        let connections = self.by_cluster.read();
         connections.iter().map(|(name, connection)| (name.clone(), Arc::clone(connection))).collect()
     }
 
@@ -139,7 +139,7 @@ impl Connections {
         let settings = ApiSettings { deadline: DEADLINE, contact };
         let remote = self.runtime.connect(cluster, client, settings);
         let connection = Arc::new(self.watch(remote, digest)?);
-        let before = self.connections.write().insert(cluster.to_owned(), Arc::clone(&connection));
+        let before = self.by_cluster.write().insert(cluster.to_owned(), Arc::clone(&connection));
         if let Some(before) = before {
             before.remote.disconnect();
         }
@@ -149,7 +149,7 @@ impl Connections {
 
     /// Closes the connection to a cluster.
     pub(super) fn disconnect(&self, cluster: &str) {
-        if let Some(connection) = self.connections.write().remove(cluster) {
+        if let Some(connection) = self.by_cluster.write().remove(cluster) {
             connection.remote.disconnect();
         }
     }

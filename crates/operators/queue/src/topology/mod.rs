@@ -20,7 +20,7 @@ use crate::watches::BY_SLICE;
 use crate::{Context, watches};
 pub(crate) use nodes::{assigned_nodes, has_larger_domains, has_node};
 pub(crate) use pod::FAILURE_RECOVERY;
-pub use pod::PodView;
+pub(crate) use pod::PodView;
 
 /// Pods by the Workload, or by the first slice of the elastic job, that they belong to.
 pub(crate) const PODS_BY_SLICE: &str = "slice";

@@ -198,6 +198,7 @@ fn an_evicted_single_pod_is_deleted_and_its_quota_given_back_at_once() {
         leftovers: Vec::new(),
         prebuilt: None,
         priority: Ok(Priority::default()),
+        annotations: BTreeMap::new(),
         flavors: BTreeMap::new(),
     })));
     let name = workload["metadata"]["name"].as_str().unwrap();

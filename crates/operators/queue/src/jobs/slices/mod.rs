@@ -192,7 +192,10 @@ pub(super) fn link<J: JobKind>(
     let (kind, group) = (J::kind(&()), J::group(&()));
     let job_name = metadata.name.as_deref().unwrap_or_default();
     let asks_again = replaced.filter(|old| asks_for_rest(workload, &old.object));
-    let unique = asks_again.map_or(unique.clone(), |old| format!("{unique}\n{}", old.key.name()));
+    let unique = match asks_again {
+        Some(old) => format!("{unique}\n{}", old.key.name()),
+        None => unique,
+    };
     let name = compose::workload_name(&kind, &group, job_name, &unique, settings);
     let first = replaced.map_or(name.as_str(), |old| first_of(&old.object)).to_owned();
     let annotations = workload.metadata.annotations.get_or_insert_default();

@@ -92,8 +92,8 @@ pub(super) fn compare(workload: &Workload, copy: &Entry<Workload>) -> Comparison
     let (wanted, found) = (&workload.spec, &copy.object.spec);
     let sets = |sets: &Option<Vec<PodSet>>| sets.clone().unwrap_or_default();
     let (own, other) = (sets(&wanted.pod_sets), sets(&found.pod_sets));
-    let is_same = are_equivalent(&own, &other, true);
-    if !is_same && !(is_elastic(workload) && has_shrunk(&own, &other)) {
+    let stands_for = are_equivalent(&own, &other, true) || (is_elastic(workload) && has_shrunk(&own, &other));
+    if !stands_for {
         return Comparison::Different;
     }
     let mut desired = copy.object.clone();

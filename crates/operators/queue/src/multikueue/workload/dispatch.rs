@@ -63,7 +63,7 @@ fn incremental(present: &Present, nominated: Vec<String>) -> Nomination {
         let created = own.workload.as_ref()?.object.metadata.creation_timestamp.as_ref()?;
         Some(created.0)
     });
-    let can_begin = present.copies.iter().filter(asked).any(|own| own.is_connected());
+    let can_begin = present.copies.iter().filter(asked).any(Copies::is_connected);
     let ends = match begun.max() {
         Some(begun) => after(begun, ROUND),
         // The copies of this round are yet to be created.

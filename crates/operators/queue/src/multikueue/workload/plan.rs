@@ -154,7 +154,7 @@ impl<'o> Decision<'o> {
         let runs = |own: &&Copies| {
             own.workload.as_ref().is_some_and(|copy| copy.object.is_admitted()) || !own.jobs.is_empty()
         };
-        let (running, others): (Vec<&Copies>, Vec<&Copies>) = self.connected().partition(|own| runs(&own));
+        let (running, others): (Vec<&Copies>, Vec<&Copies>) = self.connected().partition(|own| runs(own));
         let reported = running.iter().find_map(|own| job_of(own, job));
         let is_connecting = self.present.copies.iter().any(|own| own.reach == Reach::Connecting);
         let report = match reported {
