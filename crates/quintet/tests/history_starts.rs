@@ -3,7 +3,7 @@
 //! `QUINTET_GOLDEN=DIR cargo test -p quintet --test history_starts -- --nocapture` replays `start-failures/starts.yaml` in `DIR`,
 //! or in its folder `ray-history`.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot be set up should stop")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;

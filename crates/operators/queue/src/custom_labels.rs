@@ -160,6 +160,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
     fn labels(labels: Value) -> Result<Vec<CustomLabel>, String> {
         let configuration = json!({ "metrics": { "customLabels": labels } });
         read(&serde_json::from_value(configuration).unwrap())

@@ -7,6 +7,7 @@
 )]
 
 #[path = "bed/mod.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
 mod bed;
 
 use bed::{Bed, condition, job, job_set, kueue_template, pass, pod, setting};

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::ray::{curl, dashboard, job, pods, python, ray_job, succeeds};
+use crate::ray::{curl, dashboard, job, pods, python, succeeds};
 use crate::support::{Platform, Program, eventually};
 
 /// Tasks of one function, an actor with two calls, and output of all of them.

@@ -165,6 +165,9 @@ mod tests {
     use super::*;
     use crate::testing::entry;
 
+    /// Clusters, those of them that are active, and the condition.
+    type Row<'r> = (&'r [&'r str], &'r [&'r str], bool, Reason, &'r str);
+
     #[test]
     fn a_check_is_active_while_any_of_its_clusters_is() {
         let check = entry(&json!({ "metadata": { "name": "c" }, "spec": {
@@ -179,7 +182,7 @@ mod tests {
             verdict(&Observed { check: Arc::clone(&check), config: config.cloned(), clusters, active, now })
         };
         let all = ["a", "b", "c"];
-        let table: [(&[&str], &[&str], bool, Reason, &str); 4] = [
+        let table: [Row<'_>; 4] = [
             (&all, &all, true, Reason::Active, "The admission check is active"),
             (&all, &["a", "b"], true, Reason::SomeActiveClusters, "Inactive clusters: [c]"),
             (

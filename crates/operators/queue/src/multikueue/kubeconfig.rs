@@ -88,6 +88,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
     fn problem(user: Value, cluster: Value) -> Option<(String, String)> {
         let text = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],

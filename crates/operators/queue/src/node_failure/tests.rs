@@ -109,6 +109,7 @@ impl Case {
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as a case has it")]
 fn recorded(names: &[&str]) -> Option<Vec<String>> {
     Some(names.iter().map(|name| (*name).to_owned()).collect())
 }

@@ -141,15 +141,16 @@ mod tests {
         .unwrap()
     }
 
-    fn config(value: Value) -> ProvisioningRequestConfigSpec {
+    fn config(value: &Value) -> ProvisioningRequestConfigSpec {
         let mut config = json!({ "provisioningClassName": "class" });
         config.as_object_mut().unwrap().extend(value.as_object().unwrap().clone());
         serde_json::from_value(config).unwrap()
     }
 
     /// Members and counts.
+    #[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
     fn requested(workload: &Workload, with: Value) -> Vec<(String, i32)> {
-        let merged = merged(workload, &config(with));
+        let merged = merged(workload, &config(&with));
         merged.iter().map(|own| (own.members.join("+"), own.count)).collect()
     }
 
@@ -157,6 +158,7 @@ mod tests {
         json!({ "name": name, "count": count, "template": { "spec": { "containers": [container] } } })
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
     fn expect(found: Vec<(String, i32)>, expected: &[(&str, i32)]) {
         let expected: Vec<(String, i32)> =
             expected.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();

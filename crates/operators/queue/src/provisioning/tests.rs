@@ -396,6 +396,7 @@ fn nothing_is_requested_while_the_kind_is_not_served() {
 }
 
 /// The condition that a check gets, as `True Reason: message`; empty if nothing is written.
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 fn activity(parameters: &Value, has_config: bool, known: Value, is_served: bool) -> String {
     let check = json!({ "metadata": { "name": "c", "generation": 3 },
         "spec": { "controllerName": "kueue.x-k8s.io/provisioning-request", "parameters": parameters },

@@ -27,6 +27,7 @@ fn condition(kind: &str, reason: &str, since: &str) -> Value {
 }
 
 /// A Workload with a condition of each of these types.
+#[allow(clippy::needless_pass_by_value, reason = "tables of tests are easier to read without references")]
 fn workload(conditions: &[&str], status: Value) -> Value {
     let conditions: Vec<Value> = conditions.iter().map(|kind| condition(kind, kind, EARLIER)).collect();
     let mut object = json!({ "metadata": { "name": "w", "namespace": "ns", "uid": "w",
