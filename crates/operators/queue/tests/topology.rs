@@ -141,7 +141,7 @@ fn pods_outside_of_topologies_use_their_nodes() {
         bed.create(&job("b", 3, "podset-required-topology")).await;
         pass(5).await;
         let waiting = bed.workload("b").await;
-        assert_eq!(condition(&waiting, "QuotaReserved"), "False TopologyPlacementFailed", "{waiting:#}");
+        assert_eq!(condition(&waiting, "QuotaReserved"), "False WaitingForQuota", "{waiting:#}");
         bed.delete("Pod", "other").await;
         pass(20).await;
         assert_eq!(places(&bed, "b").await, on(&["n-0", "n-1", "n-2"]), "{:#}", bed.workload("b").await);
