@@ -347,13 +347,15 @@ impl Assignment {
     /// queue that counts them are not part of it.
     pub fn total_requests(&self, subject: &Subject, ignore_undeclared: bool) -> Usage {
         let mut usage = Usage::new();
+        let is_partial = subject.workload.can_be_partially_admitted();
         for (index, demand) in subject.demands.iter().enumerate() {
             let Some(assigned) = self.pod_set(index) else {
                 continue;
             };
             let replaced = subject.replaced.as_ref().and_then(|replaced| replaced.demands.get(index));
-            let count =
-                replaced.map_or(assigned.count, |replaced| assigned.count.saturating_sub(replaced.count));
+            // A slice that may grow partially has what it was assigned; others have all they ask for, as in Kueue.
+            let own = if is_partial { assigned.count } else { demand.count };
+            let count = replaced.map_or(assigned.count, |replaced| own.saturating_sub(replaced.count));
             for (resource, value) in demand.scaled_to(count).requests.iter() {
                 let choice = assigned.choice(resource);
                 if value == 0 || choice.is_none() && ignore_undeclared {
