@@ -1,7 +1,10 @@
 //! The past of real Ray clusters: what their dashboards said is read from the history when they are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use kube::api::{DeleteParams, ListParams};
@@ -254,7 +257,8 @@ fn pod_specs(job: &mut Value) -> Vec<&mut Value> {
 }
 
 pub(crate) async fn a_job_is_read_back_from_a_directory(platform: &Platform) {
-    let directory = writable_directory(platform, "history");
+    let shared = SharedDirectory::new();
+    let directory = shared.0.display().to_string();
     let mut object = job("remembered", &entrypoint());
     for (index, pod) in pod_specs(&mut object).into_iter().enumerate() {
         let is_head = index == 0;
@@ -288,13 +292,23 @@ pub(crate) async fn a_job_is_read_back_from_a_directory(platform: &Platform) {
     is_read_back(platform, object, &history).await;
 }
 
-/// A directory that pods may write to.
-fn writable_directory(platform: &Platform, name: &str) -> String {
-    use std::os::unix::fs::PermissionsExt as _;
-    let path = platform.directory().join(name);
-    std::fs::create_dir_all(&path).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
-    path.display().to_string()
+/// A directory that pods may write to: in the home of the user, because that of the platform has its keys.
+struct SharedDirectory(PathBuf);
+
+impl SharedDirectory {
+    fn new() -> Self {
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+        let path = home.join(format!("quintet-history-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for SharedDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Serves S3 in a pod.

@@ -75,6 +75,7 @@ const SLOW: &[&str] = &[
     "mlflow::a_migration_that_the_database_refuses_is_retried",
     "mlflow::garbage_collection_deletes_what_users_have_deleted",
     "registry::a_registry_with_a_generated_database_serves_the_python_client",
+    "history::a_job_is_read_back_from_a_directory",
     "history::a_job_is_read_back_from_s3",
 ];
 
