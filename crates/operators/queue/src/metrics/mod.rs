@@ -5,7 +5,7 @@
 
 mod families;
 mod gauges;
-mod objects;
+mod subjects;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -29,7 +29,7 @@ use quintet_controller::metrics::MetricsRegistry;
 pub(crate) use families::Metric;
 use families::{Buckets, Kind, Subject};
 pub(crate) use gauges::{Observed as ObservedQueues, read as read_gauges};
-use objects::Objects;
+use subjects::Subjects;
 pub(crate) use transitions::QueueTree;
 
 use crate::custom_labels::SourceKind;
@@ -71,7 +71,7 @@ pub(crate) struct QueueMetrics {
     leads: AtomicBool,
     /// What was published last, to be removed when it is gone.
     published: Mutex<BTreeMap<Metric, BTreeSet<Labels>>>,
-    objects: Objects,
+    objects: Subjects,
 }
 
 fn usual() -> Histogram {
@@ -110,7 +110,7 @@ impl QueueMetrics {
             is_contended,
             leads: AtomicBool::new(false),
             published: Mutex::default(),
-            objects: Objects::new(settings),
+            objects: Subjects::new(settings),
         });
         registry.register(|registry| {
             let registry = registry.sub_registry_with_prefix(PREFIX);

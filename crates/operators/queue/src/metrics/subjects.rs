@@ -13,7 +13,7 @@ use crate::custom_labels::{CustomLabel, SourceKind};
 use crate::settings::{Settings, matches};
 
 /// Which objects have metrics, and with which labels of their own.
-pub(super) struct Objects {
+pub(super) struct Subjects {
     labels: Vec<CustomLabel>,
     are_local_queues_exposed: bool,
     local_queue_metrics: Option<LocalQueueMetrics>,
@@ -51,7 +51,7 @@ impl Subject {
     }
 }
 
-impl Objects {
+impl Subjects {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             labels: settings.custom_labels.clone(),
