@@ -173,7 +173,7 @@ fn a_ray_cluster_that_grows_partially_gets_what_fits_and_the_rest_later() {
         pass_within(&bed, 8, 10).await;
         expect_workers(&bed, "r", 5, 4).await;
         assert_eq!(reserved(&bed).await, "8");
-        assert!(bed.is_running("other").await, "nobody is evicted for it");
+        assert!(bed.is_running("other").await, "no other is evicted for it");
 
         pass_within(&bed, 8, 60).await;
         expect_workers(&bed, "r", 7, 2).await;
@@ -245,7 +245,7 @@ fn the_cluster_of_a_ray_job_grows_partially() {
     });
 }
 
-/// CPUs that pods use which nobody has told to end.
+/// CPUs of pods that are not being deleted.
 async fn used(bed: &Bed) -> f64 {
     let objects = bed.world.objects().await.unwrap();
     let runs = |pod: &&Value| {

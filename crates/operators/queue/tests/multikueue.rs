@@ -48,7 +48,7 @@ impl Cable {
         }
     }
 
-    async fn mend(&mut self) {
+    async fn restore(&mut self) {
         self.carrier = Some(carry(TcpListener::bind(self.address).await.unwrap(), self.server));
     }
 }
@@ -232,7 +232,7 @@ fn a_job_on_a_lost_cluster_is_sent_to_another_and_left_overs_are_removed() {
         })
         .await;
 
-        clusters.workers[1].1.mend().await;
+        clusters.workers[1].1.restore().await;
         clusters.await_check("True Active").await;
         until("the Job is removed from the second worker", async || {
             clusters.worker(1).get("Job", "a").await.is_none()

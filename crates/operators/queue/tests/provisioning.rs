@@ -140,7 +140,7 @@ fn the_kind_is_taken_up_when_the_cluster_serves_it() {
         bed.create(&job("a", 1, "", &[])).await;
         pass(3).await;
         let check = bed.get("AdmissionCheck", "prov").await.unwrap();
-        assert_eq!(condition(&check, "Active"), "", "nobody decides it yet");
+        assert_eq!(condition(&check, "Active"), "", "it is not decided yet");
         let queue = bed.get("ClusterQueue", "cq").await.unwrap();
         assert_eq!(condition(&queue, "Active"), "False AdmissionCheckInactive");
 

@@ -1,7 +1,7 @@
 //! What is accepted as a kubeconfig of another cluster. Pure.
 //!
 //! Who writes the Secret or the file decides what the operator does with its contents: a kubeconfig may not make it read
-//! other files, run programs or talk to somebody whom it cannot verify.
+//! other files, run programs or talk to servers that it cannot verify.
 
 use std::path::{Component, Path};
 
