@@ -13,11 +13,13 @@
 #![allow(clippy::print_stdout, reason = "a harness reports on standard output")]
 
 mod bad_input;
+mod clients;
 mod codeflare;
 mod crashes;
 mod faults;
 mod history;
 mod mlflow;
+mod multikueue;
 mod pods;
 mod queue;
 mod ray;
@@ -45,7 +47,10 @@ impl Case {
     /// What the case needs to be installed.
     fn needs(&self) -> Option<Needed> {
         match self.name.split("::").next() {
-            Some("ray" | "crashes" | "history" | "rootless") => Some(Needed::Ray),
+            Some("ray" | "crashes" | "history" | "rootless" | "multikueue") => Some(Needed::Ray),
+            Some("queue") if self.name != "queue::a_job_waits_for_quota_until_another_ends" => {
+                Some(Needed::Ray)
+            }
             Some("mlflow") => Some(Needed::Mlflow),
             Some("registry") => Some(Needed::Registry),
             _ => None,
@@ -77,6 +82,8 @@ const SLOW: &[&str] = &[
     "registry::a_registry_with_a_generated_database_serves_the_python_client",
     "history::a_job_is_read_back_from_a_directory",
     "history::a_job_is_read_back_from_s3",
+    "queue::two_teams_share_ray_quota_and_the_owner_takes_it_back",
+    "multikueue::jobs_of_a_platform_that_is_killed_finish_on_another",
 ];
 
 /// Cases by the names of their functions.
@@ -89,12 +96,15 @@ macro_rules! cases {
 fn cases() -> Vec<Case> {
     cases![
         pods::a_pod_runs_and_its_log_can_be_read,
+        clients::kubectl_follows_enters_and_reaches_pods,
+        clients::the_python_client_works_inside_and_outside_of_pods,
         ray::a_cluster_of_head_and_worker_lists_both,
         ray::a_job_in_k8s_job_mode_gives_its_result,
         ray::a_job_in_http_mode_gives_its_result,
         ray::a_job_in_sidecar_mode_gives_its_result,
         ray::a_job_in_interactive_mode_is_submitted_by_rays_own_client,
         ray::quintets_own_submitter_works_with_real_ray,
+        ray::rays_own_client_submits_follows_and_stops_jobs,
         ray::a_killed_worker_is_replaced_and_the_job_finishes,
         ray::a_job_outlives_a_killed_head_whose_state_is_in_redis,
         ray::a_suspended_cluster_has_no_pods_and_resumes,
@@ -114,6 +124,9 @@ fn cases() -> Vec<Case> {
         registry::a_registry_serves_the_python_client,
         registry::a_registry_with_a_generated_database_serves_the_python_client,
         queue::a_job_waits_for_quota_until_another_ends,
+        queue::two_teams_share_ray_quota_and_the_owner_takes_it_back,
+        queue::an_autoscaling_cluster_grows_as_far_as_there_is_quota,
+        multikueue::jobs_of_a_platform_that_is_killed_finish_on_another,
         codeflare::wrapped_jobs_wait_for_quota_together,
         faults::pods_outlive_the_platform_and_are_found_again,
         bad_input::an_image_that_is_not_mapped,

@@ -18,7 +18,7 @@ pub(crate) fn requirement() -> String {
     format!("ray[default,serve]=={RAY}")
 }
 
-fn ray_cluster(name: &str) -> (&str, &str, &str) {
+pub(crate) fn ray_cluster(name: &str) -> (&str, &str, &str) {
     ("ray.io/v1", "RayCluster", name)
 }
 
@@ -125,7 +125,7 @@ pub(crate) async fn curl(arguments: &[&str]) -> Result<String, String> {
 }
 
 /// How many nodes a cluster has by its dashboard, once that knows.
-async fn alive(dashboard: &str) -> Option<usize> {
+pub(crate) async fn alive(dashboard: &str) -> Option<usize> {
     let response = curl(&[&format!("{dashboard}/api/v0/nodes")]).await.ok()?;
     let nodes: Value = serde_json::from_str(&response).unwrap();
     let listed = nodes["data"]["result"]["result"].as_array()?;
@@ -138,7 +138,7 @@ pub(crate) async fn pods(platform: &Platform, selector: &str) -> Vec<String> {
     pods.items.into_iter().filter_map(|pod| pod.metadata.name).collect()
 }
 
-async fn patch(platform: &Platform, (api_version, kind, name): (&str, &str, &str), patch: Value) {
+pub(crate) async fn patch(platform: &Platform, (api_version, kind, name): (&str, &str, &str), patch: Value) {
     let api = platform.objects(api_version, kind).await;
     api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
 }
@@ -210,6 +210,47 @@ pub(crate) async fn quintets_own_submitter_works_with_real_ray(platform: &Platfo
     platform.apply(&job).await;
     succeeds(platform, "own").await;
     logs(platform, &pods(platform, "job-name=own").await[0], None, "42").await;
+}
+
+/// The client submits a program from a directory of its own, follows its log, and stops, lists and deletes jobs.
+const CLIENT: &str = "import asyncio, os, sys, tempfile, time
+from ray.job_submission import JobStatus, JobSubmissionClient
+
+client = JobSubmissionClient(sys.argv[1])
+
+def until(job, *wanted):
+    while client.get_job_status(job) not in wanted:
+        assert not client.get_job_status(job).is_terminal(), client.get_job_info(job)
+        time.sleep(0.2)
+
+with tempfile.TemporaryDirectory() as directory:
+    with open(os.path.join(directory, 'program.py'), 'w') as file:
+        file.write('import os, ray; ray.init(); print(ray.get(ray.remote(lambda: 6 * 7).remote()), os.environ[\"WORD\"])')
+    runtime = {'working_dir': directory, 'env_vars': {'WORD': 'apples'}}
+    job = client.submit_job(entrypoint='python program.py', runtime_env=runtime, metadata={'team': 'red'})
+
+async def follow():
+    return ''.join([lines async for lines in client.tail_job_logs(job)])
+
+assert '42 apples' in asyncio.run(follow())
+until(job, JobStatus.SUCCEEDED)
+assert client.get_job_info(job).metadata['team'] == 'red'
+assert '42 apples' in client.get_job_logs(job)
+endless = client.submit_job(entrypoint='sleep 1000')
+until(endless, JobStatus.RUNNING)
+client.stop_job(endless)
+until(endless, JobStatus.STOPPED)
+assert {job, endless} <= {entry.submission_id for entry in client.list_jobs()}
+client.delete_job(endless)
+assert endless not in {entry.submission_id for entry in client.list_jobs()}
+print('done')
+";
+
+pub(crate) async fn rays_own_client_submits_follows_and_stops_jobs(platform: &Platform) {
+    platform.apply(&cluster("served")).await;
+    let address = dashboard(platform, "served").await;
+    let program = format!("import sys; sys.argv = ['client', '{address}']\n{CLIENT}");
+    assert_eq!(platform.ray_python(&program).await.lines().last(), Some("done"));
 }
 
 /// Two tasks, one on each node, that end when a node has died: one of them has to be done again.
@@ -360,7 +401,9 @@ pub(crate) async fn a_service_answers_through_changes_and_upgrades(platform: &Pl
     platform
         .apply(&json!({
             "apiVersion": service.0, "kind": service.1, "metadata": { "name": service.2 },
-            "spec": { "serveConfigV2": serve_config("hello"), "rayClusterConfig": spec },
+            "spec": {
+                "serveConfigV2": serve_config("hello"), "rayClusterConfig": spec, "rayClusterDeletionDelaySeconds": 10,
+            },
         }))
         .await;
     let is_ready = |service: &Value| {
@@ -381,15 +424,42 @@ pub(crate) async fn a_service_answers_through_changes_and_upgrades(platform: &Pl
     };
     eventually("a first answer", async || curl(&[&url]).await.ok().map(drop)).await;
     says("hello").await;
-    patch(platform, service, json!({ "spec": { "serveConfigV2": serve_config("good morning") } })).await;
-    says("good morning").await;
-    let upgraded = json!({ "spec": {
-        "serveConfigV2": serve_config("good evening"),
-        "rayClusterConfig": { "headGroupSpec": { "template": { "metadata": { "labels": { "upgraded": "yes" } } } } },
-    } });
-    patch(platform, service, upgraded).await;
-    says("good evening").await;
-    let is_upgraded = |service: &Value| service["status"]["activeServiceStatus"]["rayClusterName"] != first;
-    platform.wait(service, "upgraded", is_upgraded).await;
-    says("good evening").await;
+    let changes = async {
+        patch(platform, service, json!({ "spec": { "serveConfigV2": serve_config("good morning") } })).await;
+        says("good morning").await;
+        let upgraded = json!({ "spec": {
+            "serveConfigV2": serve_config("good evening"),
+            "rayClusterConfig": { "headGroupSpec": { "template": { "metadata": { "labels": { "upgraded": "yes" } } } } },
+        } });
+        patch(platform, service, upgraded).await;
+        says("good evening").await;
+        let is_upgraded =
+            |service: &Value| service["status"]["activeServiceStatus"]["rayClusterName"] != first;
+        platform.wait(service, "upgraded", is_upgraded).await;
+        let clusters = platform.objects("ray.io/v1", "RayCluster").await;
+        eventually("the end of the first cluster", async || {
+            let old = pods(platform, &format!("ray.io/cluster={}", first.as_str().unwrap())).await;
+            let is_gone = clusters.get_opt(first.as_str().unwrap()).await.unwrap().is_none();
+            (is_gone && old.is_empty()).then_some(())
+        })
+        .await;
+        says("good evening").await;
+    };
+    no_request_fails_during(&url, changes).await;
+}
+
+/// Sends requests, one after the other, until `changes` are over.
+async fn no_request_fails_during(url: &str, changes: impl Future<Output = ()>) {
+    let mut count = 0;
+    let requests = async {
+        loop {
+            curl(&[url]).await.unwrap_or_else(|error| panic!("request {count} failed: {error}"));
+            count += 1;
+        }
+    };
+    tokio::select! {
+        () = requests => {}
+        () = changes => {}
+    }
+    println!("{count} requests");
 }

@@ -30,12 +30,16 @@ featureGates:
 queue:
   integrations:
     frameworks: [batch/job, ray.io/raycluster, ray.io/rayjob, workload.codeflare.dev/appwrapper]
+  multiKueue:
+    workerLostTimeout: 3s
 node:
   images:
   - image: moto
     runtime: {python: {packages: ['moto[server]==5.2.5']}}
   - image: codeflare-sdk
     runtime: {python: {packages: ['codeflare-sdk==0.33.1']}}
+  - image: kubernetes-client
+    runtime: {python: {packages: ['kubernetes==36.0.3']}}
   - image: model-registry-client
     runtime: {python: {packages: ['model-registry=={version}']}}
 ";
@@ -126,6 +130,21 @@ impl Platform {
         let before = Traces::look(&directory, &program.path);
         let (up, namespace) = (Cell::new(None), Cell::new(0));
         Self { up, program, directory, is_temporary: true, configuration: None, before, namespace }
+    }
+
+    /// Another platform beside this one, which does not run yet: with the same configuration and Python environments, and
+    /// the same name for the namespace of the case. It has a copy of the program, to tell processes apart.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        let directory = temporary(name);
+        std::fs::create_dir_all(directory.join("node")).unwrap();
+        let environments = self.directory.join("node/environments").canonicalize().unwrap();
+        std::os::unix::fs::symlink(environments, directory.join("node/environments")).unwrap();
+        let path = directory.join("quintet");
+        std::fs::copy(&self.program.path, &path).unwrap();
+        let mut other = Self::new(directory, Program { path, user: None });
+        other.configuration.clone_from(&self.configuration);
+        other.namespace.set(self.namespace.get());
+        other
     }
 
     /// The same platform, running.
@@ -240,7 +259,9 @@ impl Platform {
         let _ = mlflows.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
         self.delete_namespace(crate::mlflow::NAMESPACE).await;
         self.delete_namespace(&self.namespace()).await;
-        for kind in ["ClusterQueue", "ResourceFlavor"] {
+        for kind in
+            ["ClusterQueue", "ResourceFlavor", "AdmissionCheck", "MultiKueueConfig", "MultiKueueCluster"]
+        {
             let queues: Api<DynamicObject> =
                 Api::all_with(self.client().await, &resource("kueue.x-k8s.io/v1beta2", kind));
             let _ = queues.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
@@ -362,6 +383,15 @@ impl Platform {
         let of_pod: Vec<&String> = pids.iter().filter(is_of_pod).collect();
         assert!(!of_pod.is_empty(), "no process of the pod {uid}");
         Command::new("kill").arg("-9").args(of_pod).status().unwrap();
+    }
+
+    /// Applies an object in another namespace.
+    pub(crate) async fn apply_to(&self, namespace: &str, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let (api_version, kind) = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client().await, namespace, &resource(api_version, kind));
+        api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(object)).await.unwrap();
     }
 
     async fn api(&self, object: &Value) -> Api<DynamicObject> {
