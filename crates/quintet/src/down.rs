@@ -35,17 +35,20 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let stopped = block_on(stop_all(&data_dir))??;
+    let mut pods = 0;
     for node in ["node", "node-in-memory"].map(|name| data_dir.join(name)) {
         if let Entered::Ended(code) = rootless::enter_to_clear(&node)?
             && code != ExitCode::SUCCESS
         {
             return Ok(code);
         }
-        block_on(quintet_kubelet::clear(&node))?.context("cannot stop all pods; run 'quintet down' again")?;
+        let cleared = block_on(quintet_kubelet::clear(&node))?;
+        pods += cleared.context("cannot stop all pods; run 'quintet down' again")?;
     }
     // One that was started again to clear speaks through the one that started it.
     if !rootless::is_inside() {
         match &stopped[..] {
+            [] if pods > 0 => output::print(&format!("No quintet up runs; its pods are stopped: {pods}.\n"))?,
             [] => output::print("No quintet up runs; what it may have left is removed.\n")?,
             stopped => output::print(&format!("Stopped {} and its pods.\n", stopped.join(" and ")))?,
         }

@@ -80,6 +80,11 @@ impl Held {
 }
 
 impl Session {
+    /// Whether this is the address of its API.
+    fn is_at(&self, address: &str) -> bool {
+        self.url.trim_end_matches('/') == address.trim_end_matches('/')
+    }
+
     /// The `quintet up` that runs on a data directory: the one whose objects are on disk, otherwise the one in memory.
     pub(crate) fn find(data_dir: &Path) -> anyhow::Result<Option<(Self, bool)>> {
         for in_memory in [false, true] {
@@ -120,11 +125,17 @@ pub(crate) struct PlaceArguments {
 impl PlaceArguments {
     /// Connects to the cluster that the user names; otherwise to `quintet up` of this machine, if it runs.
     pub(crate) async fn connect(self) -> anyhow::Result<(Cluster, Option<Session>)> {
-        if !self.cluster.is_default() {
-            return Ok((self.cluster.connect().await?, None));
-        }
         let is_named = self.data_dir.is_some();
-        let data_dir = self.data_dir.map_or_else(default_data_dir, Ok)?;
+        let data_dir = self.data_dir.map_or_else(default_data_dir, Ok);
+        if !self.cluster.is_default() {
+            let cluster = self.cluster.connect().await?;
+            // The kubeconfig may be that of the one that runs here.
+            let session = data_dir.and_then(|data_dir| Session::find(&data_dir)).ok().flatten();
+            let session =
+                session.map(|(session, _)| session).filter(|session| session.is_at(&cluster.address));
+            return Ok((cluster, session));
+        }
+        let data_dir = data_dir?;
         if let Some((session, _)) = Session::find(&data_dir)? {
             return Ok((ClusterArguments::of(&session.kubeconfig).connect().await?, Some(session)));
         }
@@ -177,6 +188,12 @@ mod tests {
         drop(held);
         assert_eq!(Session::find(&directory).unwrap(), None, "what is left of it is stale");
         std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_session_is_known_by_its_address() {
+        assert!(session().is_at("https://127.0.0.1:6443/"));
+        assert!(!session().is_at("https://127.0.0.1:7443"));
     }
 
     #[test]

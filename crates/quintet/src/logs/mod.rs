@@ -61,13 +61,14 @@ fn object(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) fn run(arguments: Arguments, catalog: &Catalog) -> anyhow::Result<()> {
-    let Arguments { object: (kind, name), namespace, follow, container, tail, history, place } = arguments;
+    let Arguments { object: (named, name), namespace, follow, container, tail, history, place } = arguments;
     let kinds = kinds(catalog);
     let is_known =
-        |one: &ApiResource| one.kind.eq_ignore_ascii_case(&kind) || one.plural.eq_ignore_ascii_case(&kind);
+        |one: &ApiResource| one.kind.eq_ignore_ascii_case(&named) || one.plural.eq_ignore_ascii_case(&named);
     let kind = kinds.iter().find(|one| is_known(one)).cloned();
-    let kind =
-        kind.context("unknown kind; try pod, job, deployment, or one that 'quintet components' lists")?;
+    let kind = kind.with_context(|| {
+        format!("unknown kind \"{named}\"; try pod, job, deployment, or one that 'quintet components' lists")
+    })?;
     cluster::block_on(async move {
         let cluster = match place.connect().await {
             Ok((cluster, _)) => Some(cluster),

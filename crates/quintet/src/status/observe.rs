@@ -97,12 +97,12 @@ where
     }
 }
 
-/// One version of each kind: the last one of the list.
+/// One version of each kind: the first one of the list, which is the one that is stored.
 fn newest(kinds: &[Kind]) -> Vec<&Kind> {
-    let is_last = |(index, kind): &(usize, &Kind)| {
-        kinds.iter().skip(index + 1).all(|later| (group(later), later.name) != (group(kind), kind.name))
+    let is_first = |(index, kind): &(usize, &Kind)| {
+        kinds.iter().take(*index).all(|earlier| (group(earlier), earlier.name) != (group(kind), kind.name))
     };
-    kinds.iter().enumerate().filter(is_last).map(|(_, kind)| kind).collect()
+    kinds.iter().enumerate().filter(is_first).map(|(_, kind)| kind).collect()
 }
 
 fn group(kind: &Kind) -> &str {
@@ -121,5 +121,18 @@ async fn table(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> anyho
         Ok(table) => Ok(Some(table)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot list {}", kind.plural)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_shown_in_their_stored_version() {
+        let kinds = quintet_ray::component().kinds();
+        let shown: Vec<_> = newest(&kinds).iter().map(|kind| (kind.name, kind.api_version)).collect();
+        let expected = ["RayCluster", "RayJob", "RayService", "RayCronJob"].map(|kind| (kind, "ray.io/v1"));
+        assert_eq!(shown, expected);
     }
 }

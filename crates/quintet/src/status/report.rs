@@ -177,6 +177,12 @@ fn cell(value: &Value) -> String {
 /// pod behind one that has none.
 fn addresses(service: &Service, pods: &[Pod]) -> Vec<Address> {
     let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+    // The API and what belongs to the cluster itself are not for browsers.
+    if namespace == "kube-system"
+        || (namespace, service.metadata.name.as_deref()) == ("default", Some("kubernetes"))
+    {
+        return Vec::new();
+    }
     let Some(spec) = &service.spec else { return Vec::new() };
     let own = spec.cluster_ip.clone().filter(|ip| ip != "None" && !ip.is_empty());
     let is_headless = own.is_none();
@@ -189,10 +195,11 @@ fn addresses(service: &Service, pods: &[Pod]) -> Vec<Address> {
         Some(owner) => format!("{namespace}/{}/{}", owner.kind.to_ascii_lowercase(), owner.name),
         None => format!("{namespace}/service/{}", service.metadata.name.as_deref().unwrap_or_default()),
     };
-    let named = spec.ports.iter().flatten().filter(|port| {
-        matches!(port.name.as_deref(), Some("dashboard" | "http" | "https" | "serve"))
-            && namespace != "kube-system"
-    });
+    let named = spec
+        .ports
+        .iter()
+        .flatten()
+        .filter(|port| matches!(port.name.as_deref(), Some("dashboard" | "http" | "https" | "serve")));
     let address = |port: &ServicePort| {
         let target = match (&port.target_port, is_headless) {
             (Some(IntOrString::Int(target)), true) => *target,
@@ -309,8 +316,11 @@ mod tests {
                 { "apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "c", "uid": "u", "controller": true }] },
             "spec": { "clusterIP": "None", "selector": { "ray.io/node-type": "head" }, "ports": [
                 { "name": "dashboard", "port": 8265, "targetPort": 8265 }, { "name": "gcs", "port": 6379 }] } });
+        let api = json!({
+            "metadata": { "name": "kubernetes", "namespace": "default" },
+            "spec": { "clusterIP": "10.96.0.1", "ports": [{ "name": "https", "port": 443 }] } });
         Observed {
-            services: vec![serde_json::from_value(service).unwrap()],
+            services: [service, api].map(|one| serde_json::from_value(one).unwrap()).into(),
             nodes: vec![serde_json::from_value(node).unwrap()],
             pods: vec![serde_json::from_value(pod).unwrap()],
             warnings: Vec::new(),

@@ -148,6 +148,7 @@ async fn up(
     let config = cluster.kubeconfig().context("cannot make the kubeconfig")?;
     write_private(&path, config.as_bytes())?;
     screen.done(&cluster.url());
+    let has_pods = matches!(node, Some(NodeSettings::Processes(_)));
     let parts = Parts { has_operators: !arguments.no_operator, node, removes_pods: in_memory };
     let platform = Platform::start(&cluster, parts, &configuration, &catalog, &mut screen).await?;
     cluster.api().set_ready(true);
@@ -158,11 +159,13 @@ async fn up(
         started_at: Clock::system().now(),
     })?;
     let kept = if in_memory { "in memory only".to_owned() } else { format!("in {}", data_dir.display()) };
+    let keeps_pods = has_pods && !in_memory;
     output::print(&format!(
-        "Quintet is up at {} after {} ms; objects are kept {kept}\n\n  export KUBECONFIG={}\n  kubectl api-resources\n\nPress ctrl-c to stop.\n",
+        "Quintet is up at {} after {} ms; objects are kept {kept}\n\n  export KUBECONFIG={}\n  kubectl get nodes\n  quintet status\n\nPress ctrl-c to stop{}.\n",
         cluster.url(),
         screen.elapsed().as_millis(),
-        path.display()
+        path.display(),
+        if keeps_pods { " and leave pods running; 'quintet down' stops them, too" } else { "" },
     ))?;
     platform.run(&cluster, &mut signals).await;
     output::print("\nStopping.\n")?;
