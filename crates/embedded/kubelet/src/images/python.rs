@@ -93,11 +93,15 @@ impl Environments {
     }
 }
 
-/// Requirements for an image. A requirement of a version that the image does not name stands without it.
+/// Requirements for an image. A requirement of the version that the image does not name stands without it; versions that the
+/// mapping names stay.
 pub(super) fn requirements(packages: &[String], image: &Reference) -> Vec<String> {
     let resolve = |package: &String| match image.version() {
         Some(version) => package.replace("{version}", version).replace("{tag}", &image.tag),
-        None => package.split_once("==").map_or(package.as_str(), |(name, _)| name).to_owned(),
+        None if package.contains("{version}") || package.contains("{tag}") => {
+            package.split_once("==").map_or(package.as_str(), |(name, _)| name).to_owned()
+        }
+        None => package.clone(),
     };
     packages.iter().map(resolve).collect()
 }
@@ -181,10 +185,11 @@ mod tests {
 
     #[test]
     fn requirements_take_the_version_of_the_image() {
-        let packages = ["ray[default]=={version}".to_owned(), "wheel".to_owned()];
+        let packages = ["ray[default]=={version}", "wheel", "torch==2.9.0"].map(str::to_owned);
         let of = |image: &str| requirements(&packages, &Reference::parse(image).unwrap());
-        assert_eq!(of("rayproject/ray:2.52.0-py311"), ["ray[default]==2.52.0", "wheel"]);
-        assert_eq!(of("rayproject/ray:nightly"), ["ray[default]", "wheel"]);
+        assert_eq!(of("rayproject/ray:2.52.0-py311"), ["ray[default]==2.52.0", "wheel", "torch==2.9.0"]);
+        assert_eq!(of("rayproject/ray:nightly"), ["ray[default]", "wheel", "torch==2.9.0"]);
+        assert_eq!(of("rayproject/ray"), ["ray[default]", "wheel", "torch==2.9.0"]);
     }
 
     #[tokio::test]
