@@ -97,8 +97,7 @@ impl Node {
     async fn report(&self, is_due: bool) -> Result<Reported, Error> {
         let Some(text) = self.api.get(&kind(), &self.key()).await? else { return Ok(Reported::Missing) };
         let node = self.parse(&text)?;
-        let old = node["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-        let status = self.description.status(old, self.free(), self.clock.now());
+        let status = self.description.status(&node["status"], self.free(), self.clock.now());
         let ours: Value = status
             .as_object()
             .into_iter()
@@ -109,7 +108,7 @@ impl Node {
         if !is_due && !object::differs(&ours, &status) {
             return Ok(Reported::Unchanged);
         }
-        let patch = json!({ "status": status });
+        let patch = json!({ "status": object::patch(&ours, &status) });
         self.api.patch(&kind(), &self.key(), Some("status"), &PatchKind::Merge, &patch).await?;
         Ok(Reported::Written)
     }

@@ -35,7 +35,7 @@ impl Description {
             "apiVersion": "v1", "kind": "Node",
             "metadata": { "name": self.name, "labels": self.all_labels() },
             "spec": { "podCIDR": self.pod_cidr, "podCIDRs": [self.pod_cidr] },
-            "status": self.status(&[], free, now),
+            "status": self.status(&Value::Null, free, now),
         })
     }
 
@@ -78,12 +78,18 @@ impl Description {
         amounts
     }
 
-    /// The status. Conditions that stay as they were in `old` keep the time of their change; conditions of other owners stay.
-    pub(crate) fn status(&self, old: &[Value], free: Free, now: Timestamp) -> Value {
+    /// The status. Conditions that stay as they were in `old` keep the time of their change; conditions and extended
+    /// resources of other owners stay.
+    pub(crate) fn status(&self, old: &Value, free: Free, now: Timestamp) -> Value {
         let machine = &self.machine;
+        let extended = extended_of_others(&old["capacity"]);
+        let with_extended = |own: BTreeMap<String, String>| -> BTreeMap<_, _> {
+            extended.clone().into_iter().chain(own).collect()
+        };
+        let old = old["conditions"].as_array().map_or(&[][..], Vec::as_slice);
         json!({
-            "capacity": self.capacity(),
-            "allocatable": self.allocatable(),
+            "capacity": with_extended(self.capacity()),
+            "allocatable": with_extended(self.allocatable()),
             "addresses": [
                 { "type": "InternalIP", "address": self.address },
                 { "type": "Hostname", "address": self.name },
@@ -100,6 +106,13 @@ impl Description {
             },
         })
     }
+}
+
+/// Resources that users advertise for the node, all of which pods can have.
+fn extended_of_others(capacity: &Value) -> BTreeMap<String, String> {
+    let amounts = capacity.as_object().into_iter().flatten();
+    let extended = amounts.filter(|(name, _)| name.contains('/') && *name != GPU);
+    extended.filter_map(|(name, amount)| Some((name.clone(), amount.as_str()?.to_owned()))).collect()
 }
 
 fn conditions(old: &[Value], free: Free, now: Timestamp) -> Vec<Value> {
@@ -147,6 +160,19 @@ pub(crate) fn differs(old: &Value, new: &Value) -> bool {
         status
     };
     without_heartbeats(old) != without_heartbeats(new)
+}
+
+/// The merge patch from one status to another: resources that are gone are removed.
+pub(crate) fn patch(old: &Value, new: &Value) -> Value {
+    let mut patch = new.clone();
+    for kind in ["capacity", "allocatable"] {
+        for (name, _) in old[kind].as_object().into_iter().flatten() {
+            if new[kind].get(name).is_none() {
+                patch[kind][name] = Value::Null;
+            }
+        }
+    }
+    patch
 }
 
 fn whole_seconds(time: Timestamp) -> Timestamp {
@@ -217,9 +243,22 @@ mod tests {
     #[test]
     fn a_heartbeat_alone_is_no_difference() {
         let description = description();
-        let old = description.status(&[], PLENTY, at(1));
-        let conditions = old["conditions"].as_array().unwrap();
-        assert!(!differs(&old, &description.status(conditions, PLENTY, at(9))));
-        assert!(differs(&old, &description.status(conditions, Free { memory: 1, ..PLENTY }, at(9))));
+        let old = description.status(&Value::Null, PLENTY, at(1));
+        assert!(!differs(&old, &description.status(&old, PLENTY, at(9))));
+        assert!(differs(&old, &description.status(&old, Free { memory: 1, ..PLENTY }, at(9))));
+    }
+
+    #[test]
+    fn extended_resources_of_users_stay_and_pretended_processors_go() {
+        let pretended = Description { gpus: 4, ..description() };
+        let mut old = pretended.status(&Value::Null, PLENTY, at(1));
+        old["capacity"]["example.com/dongle"] = json!("3");
+        let new = description().status(&old, PLENTY, at(1));
+        for kind in ["capacity", "allocatable"] {
+            assert_eq!((&new[kind]["example.com/dongle"], &new[kind][GPU]), (&json!("3"), &Value::Null));
+            assert_eq!(patch(&old, &new)[kind].get(GPU), Some(&Value::Null), "it is removed");
+        }
+        assert!(!differs(&new, &description().status(&new, PLENTY, at(2))));
+        assert_eq!(patch(&new, &new), new);
     }
 }
