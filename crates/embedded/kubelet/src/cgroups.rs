@@ -91,6 +91,18 @@ impl Cgroups {
         }
     }
 
+    /// Gives pods together the weight of all processors, as the kubelet does for its group of pods: without it, they have
+    /// that of one process of this machine.
+    pub fn weigh(&self, processors: u64) -> io::Result<()> {
+        let millis = i64::try_from(processors).unwrap_or(i64::MAX).saturating_mul(1000);
+        let shares = shares(Limits { cpu: Some(millis), ..Limits::default() });
+        match self {
+            Self::V2(ours) => write_all(ours, &vec![("cpu.weight", weight(shares).to_string())]),
+            Self::V1 { cpu: Some(ours), .. } => write_all(ours, &vec![("cpu.shares", shares.to_string())]),
+            Self::V1 { .. } | Self::None => Ok(()),
+        }
+    }
+
     /// Makes the groups of a container; returns the directories it has to join. `name` is unique on this machine.
     pub fn create(&self, name: &str, limits: Limits) -> io::Result<Vec<PathBuf>> {
         match self {
@@ -99,6 +111,7 @@ impl Cgroups {
                 let group = ours.join(name);
                 fs::create_dir_all(&group)?;
                 write_all(&group, &v2_settings(limits))?;
+                forbid_swap(&group)?;
                 Ok(vec![group])
             }
             Self::V1 { memory, cpu, pids, accounting } => {
@@ -234,6 +247,15 @@ fn prepare_v2(root: &Path, ours: &Path) -> io::Result<()> {
     fs::write(ours.join("cgroup.subtree_control"), "+cpu +memory +pids")
 }
 
+/// As on a node without swap: a limit of memory would only make a container slow otherwise. Kernels that do not count swap
+/// have no such file.
+fn forbid_swap(group: &Path) -> io::Result<()> {
+    if !group.join("memory.swap.max").exists() {
+        return Ok(());
+    }
+    write_all(group, &vec![("memory.swap.max", "0".to_owned())])
+}
+
 type Settings = Vec<(&'static str, String)>;
 
 fn v2_settings(limits: Limits) -> Settings {
@@ -265,7 +287,7 @@ fn v1_cpu(limits: Limits) -> Settings {
 /// As the kubelet computes it: 1024 for a processor, at least 2. A container without a request gets that of its limit.
 fn shares(limits: Limits) -> i64 {
     let millis = if limits.cpu_request > 0 { limits.cpu_request } else { limits.cpu.unwrap_or_default() };
-    (millis * 1024 / 1000).clamp(2, 262_144)
+    (millis.saturating_mul(1024) / 1000).clamp(2, 262_144)
 }
 
 /// Shares of the first version in the range of the second.
@@ -338,6 +360,31 @@ mod tests {
             Cgroups::V1 { memory: place("memory"), cpu: None, pids: None, accounting: place("cpuacct") };
         assert_eq!(one.usage("c"), Some(Usage { cpu_nanos: 7000, memory: 700 }));
         assert_eq!((one.usage("gone"), Cgroups::None.usage("c")), (None, None));
+    }
+
+    #[test]
+    fn pods_together_have_the_weight_of_all_processors() {
+        let root = tempfile::tempdir().unwrap();
+        let groups = Cgroups::V2(root.path().to_owned());
+        groups.weigh(4).unwrap();
+        assert_eq!(fs::read_to_string(root.path().join("cpu.weight")).unwrap(), weight(4096).to_string());
+        let cpu = Some(root.path().to_owned());
+        Cgroups::V1 { memory: None, cpu, pids: None, accounting: None }.weigh(4).unwrap();
+        assert_eq!(fs::read_to_string(root.path().join("cpu.shares")).unwrap(), "4096");
+        Cgroups::None.weigh(4).unwrap();
+    }
+
+    #[test]
+    fn containers_have_no_swap_where_that_is_counted() {
+        let root = tempfile::tempdir().unwrap();
+        let groups = Cgroups::V2(root.path().to_owned());
+        let swap = |name: &str| root.path().join(name).join("memory.swap.max");
+        groups.create("uncounted", Limits::default()).unwrap();
+        assert!(!swap("uncounted").exists());
+        fs::create_dir(root.path().join("counted")).unwrap();
+        fs::write(swap("counted"), "max").unwrap();
+        groups.create("counted", Limits::default()).unwrap();
+        assert_eq!(fs::read_to_string(swap("counted")).unwrap(), "0");
     }
 
     #[test]

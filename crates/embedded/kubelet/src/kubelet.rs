@@ -156,6 +156,10 @@ pub async fn start(client: kube::Client, clock: &Clock, settings: Settings) -> R
     let services = caches.watch(WatchSpec::typed())?;
     services.synced().await;
     let environments = Environments::new(directory.join("environments"), settings.offline);
+    let cgroups = Cgroups::detect();
+    if let Err(error) = cgroups.weigh(description.machine.processors) {
+        tracing::warn!("pods have the weight of a single process: {error}");
+    }
     let context = Context {
         recorder: Recorder::start(api.clone(), clock.clone(), metrics, &tasks, &settings.node_name),
         api,
@@ -168,7 +172,7 @@ pub async fn start(client: kube::Client, clock: &Clock, settings: Settings) -> R
             directory.join("images"),
             settings.program.clone(),
         ),
-        cgroups: Cgroups::detect(),
+        cgroups,
         ids: Ids::read(),
         network: network.clone(),
         services,
