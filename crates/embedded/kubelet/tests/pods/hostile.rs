@@ -89,6 +89,33 @@ async fn processes_of_other_pods_cannot_be_signalled_or_seen() {
 }
 
 #[tokio::test]
+async fn processes_of_other_pods_and_of_the_machine_cannot_be_traced() {
+    needs_root!();
+    let bed = Bed::new().await;
+    let victim = bed.pod("victim", json!({ "containers": [shell("main", "exec sleep 1000")] })).await;
+    let before = bed.ready("victim").await;
+    let states =
+        quintet_kubelet::shim::Shim::of(&bed.directory().join("pods").join(victim.metadata.uid.unwrap()));
+    let pid = states.status().await.unwrap()["main"].pid;
+    // PTRACE_ATTACH, and the memory of the process.
+    let tracer = format!(
+        "import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+for pid in [{pid}, {}]:
+    print(pid, libc.ptrace(16, pid, None, None), os.path.exists(f'/proc/{{pid}}/mem'))
+print('done')",
+        std::process::id()
+    );
+    let mut main = json!({ "name": "main", "image": "busybox", "command": ["python3", "-c", tracer] });
+    main["securityContext"] = json!({ "runAsUser": 0 });
+    bed.pod("tracer", json!({ "restartPolicy": "Never", "containers": [main] })).await;
+    let output = bed.output("tracer").await;
+    assert_eq!(output, format!("{pid} -1 False\n{} -1 False\ndone\n", std::process::id()));
+    assert_eq!(container(&bed.ready("victim").await, "main"), container(&before, "main"));
+    bed.end().await;
+}
+
+#[tokio::test]
 async fn the_port_of_the_api_is_not_taken() {
     needs_root!();
     let bed = Bed::new().await;
