@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
@@ -80,6 +80,11 @@ impl Held {
 }
 
 impl Session {
+    /// Whether the root user runs it, whose pods are reached from this machine by their addresses.
+    pub(crate) fn is_of_root(&self) -> bool {
+        std::fs::metadata(&self.kubeconfig).is_ok_and(|file| file.uid() == 0)
+    }
+
     /// Whether this is the address of its API.
     fn is_at(&self, address: &str) -> bool {
         self.url.trim_end_matches('/') == address.trim_end_matches('/')

@@ -61,16 +61,24 @@ struct Address {
     object: String,
     port: String,
     url: String,
+    /// What makes it reachable from this machine: pods of an ordinary user are in a network of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forward: Option<String>,
 }
 
 pub(super) fn report(observed: &Observed, api: &str, session: Option<&Session>, now: Timestamp) -> Report {
+    let is_direct = session.is_none_or(Session::is_of_root);
     Report {
         api: api.trim_end_matches('/').to_owned(),
         up_since: session.map(|session| session.started_at),
         kubeconfig: session.map(|session| session.kubeconfig.display().to_string()),
         nodes: observed.nodes.iter().map(|node| of_node(node, &observed.pods)).collect(),
         kinds: observed.kinds.iter().filter(|kind| !kind.table.rows.is_empty()).map(of_kind).collect(),
-        addresses: observed.services.iter().flat_map(|service| addresses(service, &observed.pods)).collect(),
+        addresses: observed
+            .services
+            .iter()
+            .flat_map(|one| addresses(one, &observed.pods, is_direct))
+            .collect(),
         problems: problems(observed, now),
     }
 }
@@ -175,12 +183,11 @@ fn cell(value: &Value) -> String {
 
 /// Ports of Services that are made for browsers, by their names: at the address of the Service, or at that of a running
 /// pod behind one that has none.
-fn addresses(service: &Service, pods: &[Pod]) -> Vec<Address> {
+fn addresses(service: &Service, pods: &[Pod], is_direct: bool) -> Vec<Address> {
     let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+    let own_name = service.metadata.name.as_deref().unwrap_or_default();
     // The API and what belongs to the cluster itself are not for browsers.
-    if namespace == "kube-system"
-        || (namespace, service.metadata.name.as_deref()) == ("default", Some("kubernetes"))
-    {
+    if namespace == "kube-system" || (namespace, own_name) == ("default", "kubernetes") {
         return Vec::new();
     }
     let Some(spec) = &service.spec else { return Vec::new() };
@@ -193,7 +200,7 @@ fn addresses(service: &Service, pods: &[Pod]) -> Vec<Address> {
         service.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
     let object = match owner {
         Some(owner) => format!("{namespace}/{}/{}", owner.kind.to_ascii_lowercase(), owner.name),
-        None => format!("{namespace}/service/{}", service.metadata.name.as_deref().unwrap_or_default()),
+        None => format!("{namespace}/service/{own_name}"),
     };
     let named = spec
         .ports
@@ -207,7 +214,13 @@ fn addresses(service: &Service, pods: &[Pod]) -> Vec<Address> {
         };
         let name = port.name.clone().unwrap_or_default();
         let scheme = if name == "https" { "https" } else { "http" };
-        Address { object: object.clone(), url: format!("{scheme}://{ip}:{target}"), port: name }
+        let forward = format!("kubectl port-forward -n {namespace} service/{own_name} {}", port.port);
+        Address {
+            object: object.clone(),
+            url: format!("{scheme}://{ip}:{target}"),
+            port: name,
+            forward: (!is_direct).then_some(forward),
+        }
     };
     named.filter(|port| port.name.as_deref() != Some("serve") || !is_headless).map(address).collect()
 }
@@ -243,10 +256,14 @@ impl Report {
             text += "\nNo objects of any component; 'quintet components' lists their kinds.\n";
         }
         if !self.addresses.is_empty() {
-            let row =
-                |address: &Address| vec![address.object.clone(), address.port.clone(), address.url.clone()];
+            let row = |address: &Address| {
+                let way = address.forward.as_ref().unwrap_or(&address.url);
+                vec![address.object.clone(), address.port.clone(), way.clone()]
+            };
             let rows: Vec<_> = self.addresses.iter().map(row).collect();
-            section(&mut text, "To open", &table(&["OBJECT", "PORT", "ADDRESS"], &rows));
+            let is_forwarded = self.addresses.iter().any(|address| address.forward.is_some());
+            let way = if is_forwarded { "AT 127.0.0.1 AFTER" } else { "ADDRESS" };
+            section(&mut text, "To open", &table(&["OBJECT", "PORT", way], &rows));
         }
         if self.problems.is_empty() {
             text += "\nNothing is unwell.\n";
@@ -349,6 +366,20 @@ To open
 Nothing is unwell.
 ";
         assert_eq!(report.text(), expected);
+    }
+
+    #[test]
+    fn ordinary_users_are_told_how_to_reach_their_pods() {
+        let observed = observed();
+        let addresses: Vec<_> =
+            observed.services.iter().flat_map(|one| addresses(one, &observed.pods, false)).collect();
+        let forward = "kubectl port-forward -n team service/c-head-svc 8265";
+        assert_eq!(addresses.iter().map(|one| one.forward.as_deref()).collect::<Vec<_>>(), [Some(forward)]);
+        let mut report = report(&observed, "https://a", None, Timestamp::UNIX_EPOCH);
+        report.addresses = addresses;
+        let line = format!("team/raycluster/c   dashboard   {forward}");
+        let text = report.text();
+        assert!(text.contains("AT 127.0.0.1 AFTER") && text.contains(&line), "{text}");
     }
 
     #[test]
