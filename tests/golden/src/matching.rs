@@ -9,9 +9,16 @@ const MARKER: &str = concat!(
     r"|script: [^<>]*|x509 [^<>]*|\d+ (?:base64 )?characters)>"
 );
 
-/// Fields of metadata that say nothing about behaviour.
-const BOOKKEEPING: [&str; 6] =
-    ["uid", "resourceVersion", "generation", "managedFields", "creationTimestamp", "selfLink"];
+/// Fields of metadata that say nothing about behaviour, or that the API server of the recordings did not set.
+const BOOKKEEPING: [&str; 7] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "managedFields",
+    "creationTimestamp",
+    "selfLink",
+    "deletionGracePeriodSeconds",
+];
 
 /// Times of conditions.
 const TIMES: [&str; 5] =
