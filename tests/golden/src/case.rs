@@ -12,6 +12,9 @@ pub struct Case {
     /// Its name, also that of the file.
     #[serde(rename = "case")]
     pub name: String,
+    /// The operator that was recorded.
+    #[serde(default)]
+    pub operator: String,
     /// What is special about it.
     pub about: Option<String>,
     /// How the webhooks were asked, if not through an API server.

@@ -22,8 +22,10 @@ pub(crate) fn invalid(path: &str, value: &Value, why: &str) -> String {
     format!("{path}: Invalid value: {text}: {why}")
 }
 
-/// All errors as one message, as an aggregate prints them; `None` if there are none.
-pub(crate) fn aggregate(errors: Vec<String>) -> Option<String> {
+/// All errors as one message, each once, as an aggregate prints them; `None` if there are none.
+pub(crate) fn aggregate(mut errors: Vec<String>) -> Option<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    errors.retain(|error| seen.insert(error.clone()));
     match errors.len() {
         0 => None,
         1 => errors.into_iter().next(),

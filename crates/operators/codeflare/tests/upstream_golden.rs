@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const WRAPPED: [&str; 3] = ["JobSet", "LeaderWorkerSet", "PyTorchJob"];
 
 fn is_of_appwrapper(case: &Case) -> bool {
-    case.environment.operator_namespace.as_deref() != Some("openshift-operators")
+    case.operator != "codeflare-operator"
 }
 
 /// The configuration is a ConfigMap upstream, and a file here. An empty document does not say whose it is.

@@ -46,9 +46,27 @@ fn annotated(pod_set: AppWrapperPodSet, annotations: &[(&str, &str)]) -> AppWrap
 
 /// A count at a path; `default` if it is not there. Anything but an integer is an error.
 fn count(template: &Value, path: &str, default: i32) -> Result<i32, String> {
-    let Ok(value) = at_path(template, path) else { return Ok(default) };
-    let wrong = || format!("at path position '{path}' non-int value {value}");
+    let Some(value) = at_path(template, path).ok().filter(|value| !value.is_null()) else {
+        return Ok(default);
+    };
+    let wrong = || format!("at path position '{path}' non-int value {}", printed(value));
     value.as_i64().and_then(|number| i32::try_from(number).ok()).ok_or_else(wrong)
+}
+
+/// A value as Go's `%v` prints it.
+fn printed(value: &Value) -> String {
+    let joined = |parts: Vec<String>| parts.join(" ");
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", joined(items.iter().map(printed).collect())),
+        Value::Object(fields) => {
+            let sorted: BTreeMap<_, _> = fields.iter().collect();
+            let fields = sorted.into_iter().map(|(name, value)| format!("{name}:{}", printed(value)));
+            format!("map[{}]", joined(fields.collect()))
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
 }
 
 fn deployment(template: &Value) -> Result<Vec<AppWrapperPodSet>, String> {
@@ -84,7 +102,10 @@ fn job_set(template: &Value) -> Vec<AppWrapperPodSet> {
         ];
         annotated(pod_set(format!("{job}.template.spec.template"), pods), &annotations)
     };
-    (0..jobs.map_or(0, Vec::len)).map(of_job).collect()
+    let has_template = |number: &usize| {
+        at_path(template, &format!("template.spec.replicatedJobs[{number}].template")).is_ok()
+    };
+    (0..jobs.map_or(0, Vec::len)).filter(has_template).map(of_job).collect()
 }
 
 fn pytorch_job(template: &Value) -> Result<Vec<AppWrapperPodSet>, String> {
@@ -107,8 +128,11 @@ fn ray_cluster(template: &Value, spec: &str) -> Result<Vec<AppWrapperPodSet>, St
     let groups = at_path(template, &format!("{spec}workerGroupSpecs")).ok().and_then(Value::as_array);
     for number in 0..groups.map_or(0, Vec::len) {
         let group = format!("{spec}workerGroupSpecs[{number}]");
-        let replicas = count(template, &format!("{group}.replicas"), 0)?;
-        pod_sets.push(pod_set(format!("{group}.template"), replicas));
+        let path = format!("{group}.template");
+        if at_path(template, &path).is_ok() {
+            let replicas = count(template, &format!("{group}.replicas"), 0)?;
+            pod_sets.push(pod_set(path, replicas));
+        }
     }
     Ok(pod_sets)
 }

@@ -8,7 +8,7 @@ const ROOT: &str = "template";
 /// One step of a path.
 enum Element<'a> {
     Field(&'a str),
-    Index(usize),
+    Index(i64),
 }
 
 /// The value at a path.
@@ -18,7 +18,7 @@ enum Element<'a> {
 /// Names the position that the path does not lead beyond.
 pub fn at_path<'a>(template: &'a Value, path: &str) -> Result<&'a Value, String> {
     let mut cursor = template;
-    walk(path, |position, element| {
+    walk(path, |position, element| -> Result<(), String> {
         cursor = match element {
             Element::Field(name) => {
                 let fields = cursor.as_object();
@@ -31,8 +31,9 @@ pub fn at_path<'a>(template: &'a Value, path: &str) -> Result<&'a Value, String>
                 let items = cursor.as_array();
                 let items =
                     items.ok_or_else(|| format!("at path position '{position}' found non-array value"))?;
-                items
-                    .get(index)
+                usize::try_from(index)
+                    .ok()
+                    .and_then(|index| items.get(index))
                     .ok_or_else(|| format!("at path position '{position}' out of bounds index '{index}'"))?
             }
         };
@@ -58,36 +59,41 @@ pub fn at_path_mut<'a>(template: &'a mut Value, path: &str) -> Option<&'a mut Va
     template.pointer_mut(&pointer)
 }
 
-/// Calls `visit` with the position and every element after the root.
+/// Calls `visit` with the position and every element after the root. Elements end where upstream's `getValueAtPath` lets
+/// them end, and positions are as it prints them: without the brackets that close an index.
 fn walk<'a>(
     path: &'a str,
-    mut visit: impl FnMut(&'a str, Element<'a>) -> Result<(), String>,
+    mut visit: impl FnMut(&str, Element<'a>) -> Result<(), String>,
 ) -> Result<(), String> {
     let not_a_template = || "first element of the path must be 'template'".to_owned();
     let mut rest = path.strip_prefix(ROOT).ok_or_else(not_a_template)?;
-    // What was read so far, always a prefix of the path.
-    let position = |rest: &str| path.get(..path.len() - rest.len()).unwrap_or(path);
+    let mut position = ROOT.to_owned();
     while !rest.is_empty() {
-        let here = position(rest);
         if let Some(expression) = rest.strip_prefix('[') {
             let (text, after) = expression
                 .split_once(']')
-                .ok_or_else(|| format!("at path position '{here}' invalid array index '{rest}'"))?;
-            let index: i64 = text
+                .ok_or_else(|| format!("at path position '{position}' invalid array index '{rest}'"))?;
+            let index = text
                 .parse()
-                .map_err(|_| format!("at path position '{here}' invalid index expression '{text}'"))?;
-            let index = usize::try_from(index)
-                .map_err(|_| format!("at path position '{here}' out of bounds index '{index}'"))?;
-            visit(here, Element::Index(index))?;
+                .map_err(|_| format!("at path position '{position}' invalid index expression '{text}'"))?;
+            visit(&position, Element::Index(index))?;
+            position.extend(["[", text]);
             rest = after;
-        } else if let Some(name) = rest.strip_prefix('.') {
-            let end = name.find(['.', '[']).unwrap_or(name.len());
-            let (name, after) = name.split_at(end);
-            visit(path.get(..=here.len()).unwrap_or(path), Element::Field(name))?;
+        } else if let Some(field) = rest.strip_prefix('.') {
+            position.push('.');
+            let (name, after) = field.split_at(end_of_field(field));
+            visit(&position, Element::Field(name))?;
+            position.push_str(name);
             rest = after;
         } else {
-            return Err(format!("at path position '{here}' invalid path element '{rest}'"));
+            return Err(format!("at path position '{position}' invalid path element '{rest}'"));
         }
     }
     Ok(())
+}
+
+/// A field ends before the first dot or bracket that is not its first character.
+fn end_of_field(field: &str) -> usize {
+    let first = |sign: char| field.find(sign).filter(|at| *at > 0).unwrap_or(field.len());
+    first('.').min(first('['))
 }

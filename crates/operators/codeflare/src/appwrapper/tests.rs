@@ -245,7 +245,10 @@ fn components_are_recorded_before_they_are_created() {
     assert_eq!((adopted.steps.len(), adopted.phase()), (0, "Running"), "the response was lost");
     let foreign = fresh(initiated.clone()).live(present(|live| live.controller = None)).outcome();
     assert_eq!(foreign.phase(), "Failed");
-    assert_eq!(foreign.events, ["CreateFailed: error creating components: pods \"p\" already exists"]);
+    assert_eq!(
+        foreign.events,
+        ["CreateFailed: error creating components: resource p exists, but is not controlled by appwrapper"]
+    );
     let dying = fresh(initiated.clone()).live(present(|live| live.deleting = true)).outcome();
     assert_eq!((dying.steps.len(), dying.phase(), dying.next), (0, "", after(1)));
     let mut unknown = fresh(initiated);
@@ -254,6 +257,7 @@ fn components_are_recorded_before_they_are_created() {
     assert_eq!(outcome.phase(), "Failed");
     assert_eq!(outcome.condition("Unhealthy"), "True/CreateFailed");
     assert!(outcome.events[0].ends_with("no matches for kind \"Pod\" in version \"v1\""));
+    assert_eq!(outcome.component(), "False/ComponentCreationErrored", "as if its creation had been tried");
 }
 
 #[test]

@@ -49,7 +49,11 @@ pub(super) fn render(
     match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
         "" => {}
         own if own == namespace => {}
-        own => return Err(format!("component namespace \"{own}\" is different from appwrapper namespace")),
+        own => {
+            return Err(format!(
+                "component namespace \"{own}\" is different from appwrapper namespace \"{namespace}\""
+            ));
+        }
     }
     metadata.insert("namespace".to_owned(), namespace.into());
     metadata.insert("name".to_owned(), name.into());

@@ -34,8 +34,11 @@ pub(super) fn resuming(observed: &Observed) -> Plan {
     }
     let (pending, fatal) = pending(observed);
     if pending.is_empty() {
-        if let Some(problem) = fatal {
-            return give_up(draft, &problem);
+        if let Some(fatal) = fatal {
+            if let Some(unknown) = fatal.unknown_kind {
+                record_unknown(&mut draft, unknown, observed);
+            }
+            return give_up(draft, &fatal.problem);
         }
         draft.set_phase(Phase::Running);
         return write(draft);
@@ -51,7 +54,7 @@ pub(super) fn resuming(observed: &Observed) -> Plan {
                 steps.push(Step::from(Action::create(one.kind.clone(), &one.object)).sequential());
             }
             Live::Present(live) if !observed.owns(live) => {
-                return give_up(draft, &exists(one.kind, &one.observed.name));
+                return give_up(draft, &exists(&one.observed.name));
             }
             Live::Present(live) if live.deleting => {
                 let problem = format!("{} is being deleted", named(one.kind, &one.observed.name));
@@ -68,8 +71,21 @@ pub(super) fn resuming(observed: &Observed) -> Plan {
     Plan { steps, ..write(draft) }
 }
 
+/// Why a component can never be created.
+struct Fatal {
+    problem: String,
+    /// The number of a component whose kind the cluster does not serve.
+    unknown_kind: Option<usize>,
+}
+
+impl From<String> for Fatal {
+    fn from(problem: String) -> Self {
+        Self { problem, unknown_kind: None }
+    }
+}
+
 /// Components to create, in order, up to the first that never can be; and why that is.
-fn pending(observed: &Observed) -> (Vec<Pending<'_>>, Option<String>) {
+fn pending(observed: &Observed) -> (Vec<Pending<'_>>, Option<Fatal>) {
     let appwrapper = &observed.appwrapper.object;
     let mut pending = Vec::new();
     for (number, component) in observed.components.iter().enumerate() {
@@ -78,16 +94,22 @@ fn pending(observed: &Observed) -> (Vec<Pending<'_>>, Option<String>) {
             continue;
         }
         let Some((spec, status)) = appwrapper.spec.components.get(number).zip(status) else {
-            return (pending, Some("status.componentStatus does not match spec.components".to_owned()));
+            let problem = "status.componentStatus does not match spec.components".to_owned();
+            return (pending, Some(problem.into()));
         };
         let kind = match &component.kind {
             Some(kind) if kind.namespaced => kind,
-            Some(kind) => return (pending, Some(format!("cluster-scoped kind {kind} cannot be wrapped"))),
-            None => return (pending, Some(no_match(&spec.template))),
+            Some(kind) => {
+                return (pending, Some(format!("cluster-scoped kind {kind} cannot be wrapped").into()));
+            }
+            None => {
+                let problem = no_match(&spec.template);
+                return (pending, Some(Fatal { problem, unknown_kind: Some(number) }));
+            }
         };
         match objects::render(appwrapper, spec, &status.pod_sets, &component.name, &observed.config) {
             Ok(object) => pending.push(Pending { number, kind, observed: component, object }),
-            Err(problem) => return (pending, Some(problem)),
+            Err(problem) => return (pending, Some(problem.into())),
         }
     }
     (pending, None)
@@ -132,6 +154,21 @@ fn record(draft: &mut Draft<'_>, pending: &[Pending<'_>]) {
     }
 }
 
+/// As upstream, a component of an unknown kind is one whose creation was tried.
+fn record_unknown(draft: &mut Draft<'_>, number: usize, observed: &Observed) {
+    let template =
+        observed.appwrapper.object.spec.components.get(number).map(|component| &component.template);
+    let text =
+        |field: &str| template.and_then(|template| template[field].as_str()).unwrap_or_default().to_owned();
+    if let Some(status) = draft.component(number) {
+        if let Some(component) = observed.components.get(number) {
+            status.name.clone_from(&component.name);
+        }
+        (status.kind, status.api_version) = (text("kind"), text("apiVersion"));
+    }
+    draft.set_component(number, Some(false), reasons::COMPONENT_CREATION_ERRORED);
+}
+
 /// The message of a client that looks for a kind.
 fn no_match(template: &Value) -> String {
     let text = |field: &str| template[field].as_str().unwrap_or_default();
@@ -144,8 +181,8 @@ fn named(kind: &ApiKind, name: &str) -> String {
     format!("{}{group} {name:?}", kind.plural)
 }
 
-fn exists(kind: &ApiKind, name: &str) -> String {
-    format!("{} already exists", named(kind, name))
+fn exists(name: &str) -> String {
+    format!("resource {name} exists, but is not controlled by appwrapper")
 }
 
 /// Says that components cannot be created.

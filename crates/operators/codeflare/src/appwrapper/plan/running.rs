@@ -165,7 +165,10 @@ fn check_readiness(observed: &Observed, mut draft: Draft<'_>, pods: &Pods) -> Pl
         draft.set(PODS_READY, true, reasons::SUFFICIENT_PODS_READY, &message);
         return Plan { next: Next::After(READY_POLL), ..write(draft) };
     }
-    draft.clear(PODS_READY, reasons::INSUFFICIENT_PODS_READY);
+    let message = format!("{pending} pods pending; {running} pods running; {succeeded} pods succeeded");
+    if draft.is_true(PODS_READY) {
+        draft.set(PODS_READY, false, reasons::INSUFFICIENT_PODS_READY, &message);
+    }
     let all_exist = pending + running + succeeded >= expected;
     let options = observed.options();
     let grace = if all_exist { options.warmup_grace() } else { options.admission_grace() };
@@ -176,7 +179,6 @@ fn check_readiness(observed: &Observed, mut draft: Draft<'_>, pods: &Pods) -> Pl
         let awaits = vec![format!("{} of {expected} pods to run", expected - running - succeeded)];
         return Plan { next: Next::After(left.min(WARMUP_POLL)), awaits, ..write(draft) };
     }
-    let message = format!("{pending} pods pending; {running} pods running; {succeeded} pods succeeded");
     unhealthy(observed, draft, reasons::INSUFFICIENT_PODS_READY, &message, |observed, draft| {
         reset_or_fail(observed, draft, pods.is_terminal, 1);
     })

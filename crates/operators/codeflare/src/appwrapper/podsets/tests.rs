@@ -33,6 +33,7 @@ fn known_kinds_have_pod_sets() {
     let jobs = json!({"replicatedJobs": [
         {"replicas": 2, "template": {"spec": {"parallelism": 3, "template": template}}},
         {"template": {"spec": {"template": template}}},
+        {"replicas": 2},
     ]});
     let job = |number: usize| format!("template.spec.replicatedJobs[{number}].template.spec.template");
     assert_eq!(of("jobset.x-k8s.io/v1alpha2", "JobSet", jobs), [(job(0), 6), (job(1), 1)]);
@@ -42,7 +43,7 @@ fn known_kinds_have_pod_sets() {
     assert_eq!(of("kubeflow.org/v1", "PyTorchJob", replicas), [(worker, 2)]);
     let cluster = json!({
         "headGroupSpec": {"template": template},
-        "workerGroupSpecs": [{"replicas": 2, "template": template}, {"template": template}],
+        "workerGroupSpecs": [{"replicas": 2, "template": template}, {"template": template}, {}],
     });
     let expected = |prefix: &str| {
         [
@@ -76,7 +77,11 @@ fn mistakes_in_templates_are_named() {
     let deployment =
         |spec: Value| infer(&json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}));
     let error = deployment(json!({"replicas": "two", "template": {"spec": pod()}})).unwrap_err();
-    assert_eq!(error, "at path position 'template.spec.replicas' non-int value \"two\"");
+    assert_eq!(error, "at path position 'template.spec.replicas' non-int value two");
+    let error = deployment(json!({"replicas": {"b": [1, "x"], "a": true}, "template": {"spec": pod()}}));
+    let expected = "at path position 'template.spec.replicas' non-int value map[a:true b:[1 x]]";
+    assert_eq!(error.unwrap_err(), expected);
+    assert!(deployment(json!({"replicas": null, "template": {"spec": pod()}})).is_ok());
     let mut spec = pod();
     spec["containers"][0]["nonsense"] = json!(1);
     spec["other"] = json!({});
@@ -118,8 +123,17 @@ fn paths_that_lead_nowhere_say_where_they_end() {
         ("template.spec]]", "at path position 'template.' missing field 'spec]]'"),
         (
             "template.spec.containers[0]]",
-            "at path position 'template.spec.containers[0]' invalid path element ']'",
+            "at path position 'template.spec.containers[0' invalid path element ']'",
         ),
+        (
+            "template.spec.containers[0].x.y",
+            "at path position 'template.spec.containers[0.' missing field 'x'",
+        ),
+        ("template..spec", "at path position 'template.' missing field '.spec'"),
+        ("template.[0]", "at path position 'template.' missing field '[0]'"),
+        ("template.spec.", "at path position 'template.spec.' missing field ''"),
+        ("template.spec.text[-1]", "at path position 'template.spec.text' found non-array value"),
+        ("templates", "at path position 'template' invalid path element 's'"),
     ];
     for (path, error) in rows {
         assert_eq!(at_path(&template, path).unwrap_err(), error, "{path}");

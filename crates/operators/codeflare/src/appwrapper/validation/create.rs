@@ -55,14 +55,21 @@ pub(crate) fn check_creation(appwrapper: &AppWrapper, denied: &[Option<String>])
                 errors.push(invalid(&path, &json!(pod_set.path), &why));
             }
         }
-        let inferred = podsets::infer(template).unwrap_or_else(|problem| {
-            errors.push(invalid(&template_path, template, &format!("error inferring PodSets: {problem}")));
-            Vec::new()
-        });
-        if let Err(why) = podsets::check_declared(declared, &inferred) {
-            errors.push(invalid(&format!("{path}.podSets"), &json!(declared), &why));
+        match podsets::infer(template) {
+            Ok(inferred) => {
+                pod_sets += declared.len().max(inferred.len());
+                if let Err(why) = podsets::check_declared(declared, &inferred) {
+                    errors.push(invalid(&format!("{path}.podSets"), &json!(declared), &why));
+                }
+            }
+            Err(problem) => {
+                errors.push(invalid(
+                    &template_path,
+                    template,
+                    &format!("error inferring PodSets: {problem}"),
+                ));
+            }
         }
-        pod_sets += declared.len().max(inferred.len());
     }
     let components = || json!(appwrapper.spec.components);
     if pod_sets == 0 {

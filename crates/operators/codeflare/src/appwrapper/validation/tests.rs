@@ -67,6 +67,25 @@ fn long_values_are_cut() {
 }
 
 #[test]
+fn a_component_whose_pod_sets_cannot_be_inferred_has_none() {
+    let mut wrong = pod("a");
+    wrong["template"]["spec"]["nonsense"] = json!(1);
+    wrong["podSets"] = json!([{"path": "template"}]);
+    let error = creation(&[wrong]);
+    assert!(error.ends_with("components contains no podspecs]"), "{error}");
+}
+
+#[test]
+fn an_empty_label_of_the_user_may_go() {
+    let with = |labels: &Value| {
+        let object = json!({"metadata": {"name": "w", "labels": labels}, "spec": {"components": [pod("a")]}});
+        serde_json::from_value(object).unwrap()
+    };
+    let (user, id) = ("workload.codeflare.dev/user", "workload.codeflare.dev/userid");
+    assert!(check_update(&with(&json!({user: "u", id: ""})), &with(&json!({user: "u"}))).is_empty());
+}
+
+#[test]
 fn only_what_kueue_assigns_may_change() {
     let change = |change: fn(&mut Value)| {
         let mut deployment = pod("a");
@@ -81,7 +100,7 @@ fn only_what_kueue_assigns_may_change() {
         let [old, new] = [old, new].map(|object| serde_json::from_value(object).unwrap());
         aggregate(check_update(&old, &new)).unwrap_or_default()
     };
-    let rows: [Row; 12] = [
+    let rows: [Row; 13] = [
         (|new| new["spec"]["suspend"] = json!(true), ""),
         (|new| new["spec"]["components"][0]["podSetInfos"] = json!([{}]), ""),
         (|new| new["spec"]["components"][0]["annotations"] = json!({"a": "b"}), ""),
@@ -102,6 +121,13 @@ fn only_what_kueue_assigns_may_change() {
             "spec.components[0].podsets[0].path",
         ),
         (|new| new["metadata"]["labels"] = json!({}), "metadata.labels[workload.codeflare.dev/user]"),
+        (
+            |new| {
+                new["spec"]["components"] = json!([]);
+                new["spec"]["managedBy"] = Value::Null;
+            },
+            "spec.components",
+        ),
         (|new| new["spec"]["managedBy"] = Value::Null, "spec.managedBy"),
     ];
     for (number, (make, path)) in rows.into_iter().enumerate() {

@@ -109,11 +109,11 @@ impl Reviewer {
         });
         let resource = kind.as_ref().map_or("*", |kind| &*kind.plural);
         // Rights in a namespace say nothing about objects that are in none.
-        let namespace = match &kind {
+        let place = match &kind {
             Some(kind) if !kind.namespaced => "",
             _ => namespace,
         };
-        let review = review(user, namespace, &wrapped.api_version, resource);
+        let review = review(user, place, &wrapped.api_version, resource);
         let kind = ApiKind::of::<SubjectAccessReview>();
         let answer = self.api.create(&kind, &ObjectKey::cluster(""), &review).await?;
         let allowed =

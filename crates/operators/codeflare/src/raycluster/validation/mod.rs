@@ -94,24 +94,27 @@ fn check_mtls(cluster: &Value, hardening: &Hardening, domain: &str, errors: &mut
             "RAY_TLS related environment variables are immutable",
         ));
     }
-    for (path, spec, _) in &pods {
-        errors.extend(check(
-            &spec["volumes"],
-            &pods::tls_volumes(&names),
-            &format!("{path}.volumes"),
-            "ca-vol and server-cert Secret volumes are immutable",
-        ));
+    for volume in pods::tls_volumes(&names) {
+        for (path, spec, _) in &pods {
+            errors.extend(check(
+                &spec["volumes"],
+                std::slice::from_ref(&volume),
+                &format!("{path}.volumes"),
+                "ca-vol and server-cert Secret volumes are immutable",
+            ));
+        }
     }
 }
 
-/// Whether a list has these elements, by name; the error is about the first that is missing or differs.
-fn check(list: &Value, expected: &[Value], path: &str, why: &str) -> Option<String> {
-    expected.iter().find_map(|expected| {
+/// Whether a list has these elements, by name; an error for each that is missing or differs.
+fn check(list: &Value, expected: &[Value], path: &str, why: &str) -> Vec<String> {
+    let problem = |expected: &Value| {
         let live = list.as_array().into_iter().flatten().find(|live| live["name"] == expected["name"]);
         match live {
             None => Some(required(path, why)),
             Some(live) if !is_derivative(expected, live) => Some(invalid(path, live, why)),
             Some(_) => None,
         }
-    })
+    };
+    expected.iter().filter_map(problem).collect()
 }

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::field_errors::aggregate;
 use crate::raycluster::inject::inject;
 use crate::raycluster::tests::hardening;
 
@@ -69,14 +70,36 @@ fn every_injected_part_is_immutable() {
         ),
     ];
     for (number, (change, expected)) in rows.into_iter().enumerate() {
-        let errors = update(change);
-        assert!(errors.len() == 1 && errors[0].contains(expected), "row {number}: {errors:?}");
+        let error = aggregate(update(change)).unwrap_or_default();
+        assert!(!error.starts_with('[') && error.contains(expected), "row {number}: {error}");
     }
     let deleted = update(|new| {
         new["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         head(new)["containers"] = json!([]);
     });
     assert_eq!(deleted, Vec::<String>::new(), "finalizers have to be removed");
+}
+
+#[test]
+fn every_changed_variable_and_volume_is_named() {
+    let errors = update(|new| {
+        head(new)["containers"][0]["env"][1]["value"] = json!("0");
+        head(new)["containers"][0]["env"][2]["value"] = json!("x");
+        head(new)["containers"][0]["env"].as_array_mut().unwrap().truncate(3);
+    });
+    let of = |kind: &str| errors.iter().filter(|error| error.contains(kind)).count();
+    assert_eq!((of("env: Invalid value"), of("env: Required value")), (2, 2), "{errors:?}");
+    let volumes = update(|new| {
+        head(new)["volumes"].as_array_mut().unwrap().remove(1);
+        worker(new)["volumes"] = json!([]);
+    });
+    let path = "template.spec.volumes: Required value: ca-vol and server-cert Secret volumes are immutable";
+    let expected = [
+        format!("spec.headGroupSpec.{path}"),
+        format!("spec.workerGroupSpecs.0.{path}"),
+        format!("spec.workerGroupSpecs.0.{path}"),
+    ];
+    assert_eq!(volumes, expected);
 }
 
 #[test]
