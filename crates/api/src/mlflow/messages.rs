@@ -9,9 +9,13 @@ pub const RECONCILE_COMPLETE: &str = "MLflow reconciliation completed successful
 /// `Ready` of an MLflowOperator, and `MLflowOperatorReady`.
 pub const MODULE_READY: &str = "MLflowOperator is ready to manage MLflow custom resources";
 
-/// A migration found another MLflow version in the image.
-pub const IMAGE_VERSION_MISMATCH: &str =
-    "the MLflow version of the image does not match the version supported by the operator";
+/// `MLflowOperatorReady`: there is no MLflowOperator.
+pub const MODULE_MISSING: &str =
+    "Waiting for MLflowOperator custom resource to be created before reconciling MLflow custom resources";
+/// `MLflowOperatorReady`: the MLflowOperator has no `Ready` condition.
+pub const MODULE_UNREPORTED: &str =
+    "Waiting for MLflowOperator to report Ready before reconciling MLflow custom resources";
+
 /// A migration found a backend store that is no database.
 pub const BACKEND_NOT_SQL: &str = "operator-managed migration only supports SQL backend store URIs";
 /// A migration found a registry store that is no database.
@@ -24,12 +28,58 @@ pub const REVISION_GRAPH_UNRESOLVED: &str =
     "migration failed because Alembic could not resolve the schema revision graph";
 /// A migration met an error that may pass.
 pub const RETRYABLE_FAILURE: &str = "migration failed due to a retryable database or migration error";
-/// A migration failed, and nothing says why.
-pub const UNKNOWN_FAILURE: &str = "migration Job failed";
 
 /// `Available`: some replicas are not ready.
 pub fn deployment_not_ready(ready: i32, desired: i32) -> String {
     format!("MLflow deployment not ready: {ready}/{desired} replicas ready")
+}
+
+/// `Available`: the ConfigMap with CA certificates does not exist.
+pub fn ca_bundle_not_found(config_map: &str, namespace: &str) -> String {
+    format!("CA bundle ConfigMap {config_map:?} not found in namespace {namespace:?}")
+}
+
+/// `Available` and `Progressing`: the spec cannot be rendered.
+pub fn render_failed(error: &str) -> String {
+    format!("Failed to render Helm chart: {error}")
+}
+
+/// `MLflowOperatorReady`: the status of the MLflowOperator is older than `generation`.
+pub fn module_stale(generation: i64) -> String {
+    format!(
+        "Waiting for MLflowOperator status to observe generation {generation} before reconciling MLflow custom \
+         resources"
+    )
+}
+
+/// `MLflowOperatorReady`: the `Ready` condition of the MLflowOperator is not true, and says `message`.
+pub fn module_not_ready(message: &str) -> String {
+    let waiting = "Waiting for MLflowOperator to become ready before reconciling MLflow custom resources";
+    if message.is_empty() { waiting.to_owned() } else { format!("{waiting}: {message}") }
+}
+
+/// `Ready` of an MLflowOperator: fields of its spec are `missing`.
+pub fn module_config_pending(missing: &[String]) -> String {
+    let missing = missing.join(", ");
+    format!("Waiting for MLflowOperator spec fields before managing MLflow custom resources: {missing}")
+}
+
+/// `Ready` of an MLflowOperator: it cannot be deleted because of so many MLflows.
+pub fn mlflow_instances_present(count: usize) -> String {
+    format!("cannot delete MLflowOperator while {count} MLflow instance(s) still exist")
+}
+
+/// A migration found another MLflow version in the image than `supported`.
+pub fn image_version_mismatch(supported: &str) -> String {
+    format!("migration image reports an unexpected MLflow version; expected {supported}")
+}
+
+/// A migration failed after so many attempts, and nothing says why.
+pub fn unknown_failure(attempts: i32) -> String {
+    match attempts {
+        0 => "migration Job failed".to_owned(),
+        attempts => format!("migration Job failed after {attempts} attempt(s)"),
+    }
 }
 
 /// `Migration`: done.
@@ -39,6 +89,7 @@ pub fn migration_succeeded(generation: i64) -> String {
 
 /// A failed migration that needs the user, because of `cause`.
 pub fn migration_failed(cause: &str) -> String {
+    let cause = cause.strip_suffix('.').unwrap_or(cause);
     format!(
         "{cause}. After fixing the issue, add the {FORCE_MIGRATE} annotation to the MLflow resource to force a rerun."
     )

@@ -105,10 +105,12 @@ impl Settings {
         if let Some(title) = given(&module.section_title) {
             self.section_title = title;
         }
-        let domain = module.gateway.as_ref().and_then(|gateway| gateway.domain.as_deref()).map(str::trim);
+        let domain = module.gateway.as_ref().and_then(|gateway| gateway.domain.as_deref());
         if let Some(domain) = domain.filter(|domain| !domain.is_empty()) {
-            let has_scheme = domain.starts_with("https://") || domain.starts_with("http://");
-            self.url = if has_scheme { domain.to_owned() } else { format!("https://{domain}") };
+            let domain = domain.trim_end_matches('/').trim();
+            let is_complete =
+                domain.is_empty() || domain.starts_with("https://") || domain.starts_with("http://");
+            self.url = if is_complete { domain.to_owned() } else { format!("https://{domain}") };
             self.url_is_configured = true;
         }
         self
@@ -187,7 +189,8 @@ mod tests {
         let settings = Settings::default().overlaid(&domain(" x.example.com "));
         assert_eq!((settings.url.as_str(), settings.url_is_configured), ("https://x.example.com", true));
         assert_eq!((settings.gateway_name.as_str(), settings.section_title.as_str()), ("gw", "MLflow"));
-        assert_eq!(Settings::default().overlaid(&domain("http://x/")).url, "http://x/");
+        assert_eq!(Settings::default().overlaid(&domain("http://x/")).url, "http://x");
+        assert_eq!(Settings::default().overlaid(&domain("/")).url, "");
         assert_eq!(Settings::default().overlaid(&MLflowOperatorSpec::default()), Settings::default());
     }
 }

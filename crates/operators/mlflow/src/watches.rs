@@ -132,6 +132,8 @@ pub(crate) struct JobView {
     pub labels: BTreeMap<String, String>,
     /// Whether one of its pods has succeeded.
     pub succeeded: bool,
+    /// How many of its pods have failed.
+    pub failed_pods: i32,
     /// Whether it has ended, one way or the other.
     pub finished: bool,
     /// Why it failed, if it has.
@@ -156,6 +158,7 @@ impl JobView {
         #[serde(default)]
         struct Status {
             succeeded: i32,
+            failed: i32,
             conditions: JobConditions,
         }
         let Raw { metadata, status } = serde_json::from_str(text)?;
@@ -163,6 +166,7 @@ impl JobView {
         Ok(Self {
             labels: metadata.labels,
             succeeded: status.succeeded > 0,
+            failed_pods: status.failed,
             finished: end.is_some(),
             failure: end.filter(|end| end.failed),
         })
@@ -213,7 +217,6 @@ impl PodView {
         #[serde(rename_all = "camelCase", default)]
         struct Status {
             container_statuses: Vec<Container>,
-            init_container_statuses: Vec<Container>,
         }
         #[derive(Deserialize)]
         struct Container {
@@ -237,7 +240,6 @@ impl PodView {
         let terminated = status
             .container_statuses
             .into_iter()
-            .chain(status.init_container_statuses)
             .filter_map(|container| {
                 let Ended { exit_code, reason } = container.state.terminated?;
                 let reason = reason.unwrap_or_default();

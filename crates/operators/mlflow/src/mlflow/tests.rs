@@ -112,6 +112,14 @@ fn says(plan: &Plan, type_: &str, status: &str, reason: &str) {
     assert_eq!(condition(plan, type_), (status.to_owned(), reason.to_owned()), "{type_} of {plan:#?}");
 }
 
+/// The message of a condition.
+fn message(plan: &Plan, type_: &str) -> String {
+    let status = plan.status.as_ref().map(|status| status.status.clone()).unwrap_or_default();
+    let all = status["conditions"].as_array().cloned().unwrap_or_default();
+    let found = all.iter().find(|condition| condition["type"] == type_);
+    found.and_then(|condition| condition["message"].as_str()).unwrap_or_default().to_owned()
+}
+
 /// The replicas that the Deployment is applied with, if it is.
 fn replicas(plan: &Plan) -> Option<i64> {
     let applied = plan.steps.iter().find_map(|step| match &step.action {
@@ -296,6 +304,8 @@ fn bad_input_is_reported_and_nothing_is_made() {
     (bundle.custom_bundle_is_missing, bundle.bundles.custom) = (true, Some("ca".to_owned()));
     let bundle = plan(&bundle);
     says(&bundle, "Available", "False", "CABundleConfigMapError");
+    let expected = "CA bundle ConfigMap \"ca\" not found in namespace \"opendatahub\"";
+    assert_eq!(message(&bundle, "Available"), expected);
     assert!(bundle.steps.is_empty());
 }
 
@@ -317,7 +327,13 @@ fn a_rejected_write_is_reported_by_where_it_happened() {
     serving.apis = OptionalApis { console_links: true, http_routes: true, service_monitors: true };
     says(&rejected(&serving, "Deployment", 422), "Available", "False", "ApplyFailed");
     says(&rejected(&serving, "ConsoleLink", 403), "Available", "False", "ConsoleLinkFailed");
-    says(&rejected(&serving, "HTTPRoute", 422), "Available", "False", "HttpRouteFailed");
+    let route = rejected(&serving, "HTTPRoute", 422);
+    says(&route, "Available", "False", "HttpRouteFailed");
+    let available = |plan: &Plan| message(plan, "Available");
+    assert_eq!(available(&route), "Failed to reconcile HttpRoute: no");
+    assert_eq!(available(&first), "Failed to reconcile migration: apply Deployment/mlflow: no");
+    let deployment = rejected(&serving, "Deployment", 422);
+    assert_eq!(available(&deployment), "Failed to apply resources: apply Deployment/mlflow: no");
     for passing in [409, 429, 503] {
         assert!(rejected(&serving, "Deployment", passing).status.is_none(), "{passing}");
     }
@@ -333,15 +349,22 @@ fn the_module_has_to_be_ready() {
         let module: MLflowOperator = serde_json::from_value(module).unwrap();
         Entry::new(ObjectKey::cluster("default-mlflowoperator"), module)
     };
-    let ready = |status: &str, reason: &str| json!({"observedGeneration": 2, "conditions": [{"type": "Ready", "status": status, "reason": reason}]});
+    let ready = |status: &str, reason: &str| json!({"observedGeneration": 2, "conditions": [{"type": "Ready", "status": status, "reason": reason, "message": "why"}]});
     let cases = [
-        (json!({}), "MLflowOperatorNotReady"),
-        (json!({"observedGeneration": 1}), "MLflowOperatorStatusStale"),
-        (ready("False", "ConfigPending"), "ConfigPending"),
+        (json!({}), "MLflowOperatorNotReady", "MLflowOperator to report Ready"),
+        (
+            json!({"observedGeneration": 1}),
+            "MLflowOperatorStatusStale",
+            "MLflowOperator status to observe generation 2",
+        ),
+        (ready("False", "ConfigPending"), "ConfigPending", "MLflowOperator to become ready"),
     ];
-    for (status, reason) in cases {
+    for (status, reason, awaited) in cases {
         observed.module = Some(Arc::new(module(status)));
         let plan = plan(&observed);
+        let expected = format!("Waiting for {awaited} before reconciling MLflow custom resources");
+        let detail = if reason == "ConfigPending" { ": why" } else { "" };
+        assert_eq!(message(&plan, "Available"), expected + detail);
         says(&plan, "MLflowOperatorReady", "False", reason);
         says(&plan, "Available", "False", reason);
         assert!(plan.steps.is_empty());

@@ -26,33 +26,18 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         let finalizers = finalizers.into_iter().chain([MODULE_PROTECTION.to_owned()]).collect::<Vec<_>>();
         return Plan { steps: vec![set_finalizers(observed, &finalizers).into()], ..Plan::default() };
     }
-    let platform = observed.platform_version.as_deref().filter(|version| !version.is_empty());
-    if let Some(version) = platform.filter(|version| !is_semver(version)) {
-        return Plan::awaiting(format!(
-            "a platformVersion that is a semantic version instead of {version:?}"
-        ));
-    }
+    let platform = match platform_version(observed) {
+        Ok(platform) => platform,
+        Err(wait) => return Plan::awaiting(wait),
+    };
     let missing = missing_settings(observed);
     let ready = if missing.is_empty() {
         ready(observed, ConditionStatus::True, reasons::READY, messages::MODULE_READY)
     } else {
-        let message = format!("Waiting for required configuration: {}", missing.join(", "));
+        let message = messages::module_config_pending(&missing);
         ready(observed, ConditionStatus::False, reasons::CONFIG_PENDING, &message)
     };
-    let phase = if missing.is_empty() { "Ready" } else { "Progressing" };
-    let release = |name: &str, version: &str, repo_url: Option<&str>| ComponentRelease {
-        name: name.to_owned(),
-        version: Some(version.to_owned()),
-        repo_url: repo_url.map(str::to_owned),
-    };
-    let platform = platform.map(|version| release("platform", version, None));
-    let mlflow = release("MLflow", &observed.version, Some("https://github.com/mlflow/mlflow"));
-    let status = MLflowOperatorStatus {
-        phase: Some(phase.to_owned()),
-        releases: Some(platform.into_iter().chain([mlflow]).collect()),
-        ..with_ready(observed, ready)
-    };
-    Plan { awaits: missing, status: patch(observed, &status), ..Plan::default() }
+    Plan { awaits: missing, status: reported(observed, ready, platform), ..Plan::default() }
 }
 
 /// The module stays while an MLflow exists.
@@ -61,14 +46,45 @@ fn finalize(observed: &Observed, mut finalizers: Vec<String>) -> Plan {
         finalizers.retain(|finalizer| finalizer != MODULE_PROTECTION);
         return Plan { steps: vec![set_finalizers(observed, &finalizers).into()], ..Plan::default() };
     }
-    let message = "MLflowOperator cannot be deleted while MLflow resources exist";
-    let ready = ready(observed, ConditionStatus::False, reasons::MLFLOW_INSTANCES_PRESENT, message);
-    let status = with_ready(observed, ready);
+    let platform = match platform_version(observed) {
+        Ok(platform) => platform,
+        Err(wait) => return Plan::awaiting(wait),
+    };
+    let message = messages::mlflow_instances_present(observed.instances);
+    let ready = ready(observed, ConditionStatus::False, reasons::MLFLOW_INSTANCES_PRESENT, &message);
     Plan {
         awaits: vec!["the deletion of the MLflow".to_owned()],
-        status: patch(observed, &status),
+        status: reported(observed, ready, platform),
         ..Plan::default()
     }
+}
+
+/// The version of the platform, if its ConfigMap says one. The error is for the user to fix.
+fn platform_version(observed: &Observed) -> Result<Option<&str>, String> {
+    match observed.platform_version.as_deref().filter(|version| !version.is_empty()) {
+        Some(version) if !is_semver(version) => {
+            Err(format!("a platformVersion that is a semantic version instead of {version:?}"))
+        }
+        platform => Ok(platform),
+    }
+}
+
+/// The status with this `Ready` condition, if it differs.
+fn reported(observed: &Observed, ready: ComponentCondition, platform: Option<&str>) -> Option<StatusPatch> {
+    let release = |name: &str, version: &str, repo_url: Option<&str>| ComponentRelease {
+        name: name.to_owned(),
+        version: Some(version.to_owned()),
+        repo_url: repo_url.map(str::to_owned),
+    };
+    let phase = if ready.status == ConditionStatus::True { "Ready" } else { "Progressing" };
+    let platform = platform.map(|version| release("platform", version, None));
+    let mlflow = release("MLflow", &observed.version, Some("https://github.com/mlflow/mlflow"));
+    let status = MLflowOperatorStatus {
+        phase: Some(phase.to_owned()),
+        releases: Some(platform.into_iter().chain([mlflow]).collect()),
+        ..with_ready(observed, ready)
+    };
+    StatusPatch::between(&observed.module, &status_of(observed), &status)
 }
 
 fn missing_settings(observed: &Observed) -> Vec<String> {
@@ -113,10 +129,6 @@ fn with_ready(observed: &Observed, ready: ComponentCondition) -> MLflowOperatorS
     status
 }
 
-fn patch(observed: &Observed, status: &MLflowOperatorStatus) -> Option<StatusPatch> {
-    StatusPatch::between(&observed.module, &status_of(observed), status)
-}
-
 /// Changes the finalizers of the observed state, and of no other.
 fn set_finalizers(observed: &Observed, finalizers: &[String]) -> Action {
     let version = observed.module.version.to_string();
@@ -124,23 +136,22 @@ fn set_finalizers(observed: &Observed, finalizers: &[String]) -> Action {
     Action::merge(ApiKind::of::<MLflowOperator>(), observed.module.key.clone(), patch)
 }
 
-/// Whether a text is a semantic version (semver.org) of bounded length.
+/// Whether a text is a semantic version as Masterminds' `semver.NewVersion` takes it: with one to three numbers, also
+/// after a `v`, and of bounded length.
 fn is_semver(text: &str) -> bool {
-    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let plain = text.strip_prefix('v').unwrap_or(text);
+    let plain = plain.strip_prefix('v').unwrap_or(plain);
+    let (rest, build) = plain.split_once('+').map_or((plain, None), |(rest, build)| (rest, Some(build)));
     let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
-    let is_number = |part: &str| {
-        let is_plain = part == "0" || !part.starts_with('0');
-        is_plain && !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
-    };
+    let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let is_word = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
-    let is_pre =
-        |part: &str| is_word(part) && (is_number(part) || !part.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_pre = |part: &str| is_word(part) && (part == "0" || !part.starts_with('0') || !is_digits(part));
     let numbers: Vec<_> = core.split('.').collect();
     text.len() <= VERSION_LENGTH
-        && numbers.len() == 3
-        && numbers.into_iter().all(is_number)
+        && numbers.len() <= 3
+        && numbers.into_iter().all(|number| is_digits(number) && number.parse::<u64>().is_ok())
         && pre.is_none_or(|pre| pre.split('.').all(is_pre))
         && build.is_none_or(|build| build.split('.').all(is_word))
 }

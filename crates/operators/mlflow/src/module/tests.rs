@@ -43,7 +43,9 @@ fn missing_settings_are_named() {
     assert_eq!(status["phase"], "Progressing");
     let ready = &status["conditions"][0];
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("ConfigPending")));
-    assert!(ready["message"].as_str().unwrap().contains("spec.sectionTitle"), "{ready}");
+    let message =
+        "Waiting for MLflowOperator spec fields before managing MLflow custom resources: spec.sectionTitle";
+    assert_eq!(ready["message"], message);
 }
 
 #[test]
@@ -58,11 +60,21 @@ fn releases_name_the_platform_before_mlflow() {
 
 #[test]
 fn a_malformed_platform_version_changes_nothing() {
-    for version in ["not a version", "1.2", "01.2.3", "1.2.3-", "1.2.3+a..b", &"1".repeat(70)] {
+    for version in ["not a version", "1.2.3.4", "1.2.x", "1.2.3-", "1.2.3-01", "1.2.3+a..b", &"1".repeat(70)]
+    {
         let mut observed = protected(&json!({"gatewayName": "gw", "sectionTitle": "T"}));
         observed.platform_version = Some(version.to_owned());
         let plan = plan(&observed);
         assert!(plan.is_empty() && !plan.awaits.is_empty(), "{version}: {plan:?}");
+    }
+}
+
+#[test]
+fn platform_versions_may_be_short_and_begin_with_v() {
+    for version in ["1", "v2.31", "2.31.0-rc.1+build", "01.2.3"] {
+        let mut observed = protected(&json!({"gatewayName": "gw", "sectionTitle": "T"}));
+        observed.platform_version = Some(version.to_owned());
+        assert_eq!(status(&observed)["releases"][0]["version"], version);
     }
 }
 
@@ -87,7 +99,11 @@ fn deletion_waits_for_mlflows() {
     entry.deleting = true;
     observed.module = Arc::new(entry);
     observed.instances = 1;
-    assert_eq!(status(&observed)["conditions"][0]["reason"], "MLflowInstancesPresent");
+    let status = status(&observed);
+    assert_eq!((&status["phase"], &status["observedGeneration"]), (&json!("Progressing"), &json!(2)));
+    let ready = &status["conditions"][0];
+    assert_eq!(ready["reason"], "MLflowInstancesPresent");
+    assert_eq!(ready["message"], "cannot delete MLflowOperator while 1 MLflow instance(s) still exist");
     assert!(plan(&observed).steps.is_empty());
     observed.instances = 0;
     let plan = plan(&observed);

@@ -33,9 +33,9 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let mut viewers = allowed;
     viewers.extend(admins.iter().cloned());
     let binding = |name, role, groups, live: &Option<Arc<Entry<RoleBindingView>>>| {
-        bind(observed, owner, Binding { name, role, groups: unique(groups) }, live.as_ref())
+        bind(observed, owner, Binding { name, role, groups }, live.as_ref())
     };
-    let mut steps = binding(VIEW_BINDING, "view", viewers, &observed.view_binding);
+    let mut steps = binding(VIEW_BINDING, "view", unique(viewers), &observed.view_binding);
     steps.extend(binding(EDIT_BINDING, "edit", admins, &observed.edit_binding));
     Plan { steps, ..Plan::default() }
 }

@@ -79,14 +79,15 @@ pub(super) fn cron_job(pod: &PodInputs<'_>, archival: &TraceArchival) -> Action 
     environment.extend(ca::client_env(pod.inputs.bundles));
     environment.extend(server::own_env(pod));
     let mut mounts = gc::mounts(pod);
-    mounts.push(mount());
+    mounts.insert(1, mount());
     let container = Container {
         resources: Some(resources(archival.resources.as_ref(), gc::REQUESTS, gc::LIMITS)),
         volume_mounts: Some(mounts),
         ..pod.container(ARCHIVAL, &["python", "-c", run], environment)
     };
     let mut volumes = gc::volumes(pod);
-    volumes.push(server::archival_volume());
+    // Lists keep upstream's order, so that taking over changes nothing.
+    volumes.insert(1, server::archival_volume());
     let template = pod.pod(ARCHIVAL, ARCHIVAL_SERVICE_ACCOUNT, vec![container], volumes);
     let schedule = archival.schedule.as_deref().filter(|schedule| !schedule.is_empty());
     gc::periodic(pod.inputs, ARCHIVAL, schedule.unwrap_or(DEFAULT_SCHEDULE), template)

@@ -118,11 +118,11 @@ impl<'a> PodInputs<'a> {
     }
 }
 
-/// The image of all containers. The error is for the user to fix.
+/// The image of all containers: that of the spec, also if it is empty, which the API server rejects, as upstream. The
+/// error is for the user to fix.
 pub(super) fn image<'a>(inputs: &'a Inputs<'_>) -> Result<&'a str, String> {
     let own = inputs.mlflow.spec.image.as_ref().and_then(|image| image.image.as_deref());
-    own.filter(|image| !image.is_empty())
-        .or(inputs.settings.image.as_deref())
+    own.or(inputs.settings.image.as_deref())
         .ok_or_else(|| "set spec.image.image, or the operator's variable MLFLOW_IMAGE".to_owned())
 }
 

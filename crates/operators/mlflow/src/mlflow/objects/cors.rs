@@ -26,7 +26,10 @@ fn origin_of(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    (!scheme.is_empty() && !host.is_empty()).then(|| format!("{scheme}://{host}"))
+    // Go's `url.Parse` takes no other schemes, and writes them in lower case.
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|char| char.is_ascii_alphanumeric() || "+-.".contains(char));
+    (is_scheme && !host.is_empty()).then(|| format!("{}://{host}", scheme.to_ascii_lowercase()))
 }
 
 #[cfg(test)]
@@ -39,6 +42,8 @@ mod tests {
             ("https://gw.example.com:8443/path/", Some("https://gw.example.com:8443")),
             ("http://me:secret@host?x", Some("http://host")),
             ("host/path", None),
+            ("HTTPS://Host", Some("https://Host")),
+            ("1ttps://host", None),
             ("https:///path", None),
             ("://host", None),
             ("", None),

@@ -15,6 +15,7 @@ mod service;
 mod service_monitor;
 mod storage;
 mod stores;
+mod workspaces;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,6 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use quintet_api::mlflow::MLflow;
 use quintet_api::owners::controller_reference;
-use quintet_api::selector::{Requirement, Selector, Test};
 use quintet_controller::{Action, ApiKind, object::Scoped};
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,7 @@ impl Rendered {
 
 /// Renders everything but the migration Job and what is made after a migration. The error is for the user to fix.
 pub(super) fn render(inputs: &Inputs<'_>) -> Result<Rendered, String> {
-    let workspaces = workspace_selector(inputs)?;
+    let workspaces = workspaces::selector(inputs)?;
     let archival = archival::settings(inputs)?;
     let image = container::image(inputs)?;
     let pod = container::PodInputs {
@@ -111,23 +111,6 @@ pub(super) fn render(inputs: &Inputs<'_>) -> Result<Rendered, String> {
     // Upstream applies it last, so it is missing while the Deployment is rejected.
     after.push(network_policy::migration(inputs));
     Ok(Rendered { before, deployment: server::deployment(&pod), after })
-}
-
-/// The namespaces that are workspaces, in the form of `kubectl -l`, sorted as client-go does.
-fn workspace_selector(inputs: &Inputs<'_>) -> Result<Option<String>, String> {
-    let Some(given) = &inputs.mlflow.spec.workspace_label_selector else { return Ok(None) };
-    let selector =
-        Selector::try_from(given).map_err(|error| format!("invalid spec.workspaceLabelSelector: {error}"))?;
-    let mut requirements = selector.requirements().to_vec();
-    requirements.sort_by(|a, b| a.key.cmp(&b.key));
-    for Requirement { test, .. } in &mut requirements {
-        if let Test::In(values) | Test::NotIn(values) = test {
-            values.sort();
-            values.dedup();
-        }
-    }
-    let text = requirements.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    Ok((!text.is_empty()).then_some(text))
 }
 
 /// Applies a typed object.

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, ContainerPort, EnvVar, HTTPGetAction, PodTemplateSpec, Probe,
-    SecretVolumeSource, Volume, VolumeMount,
+    ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, PodTemplateSpec,
+    Probe, SecretVolumeSource, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -37,7 +37,7 @@ pub(super) fn deployment(pod: &PodInputs<'_>) -> Deployment {
 
 /// The service account of the server.
 pub(super) fn service_account(spec: &MLflowSpec) -> &str {
-    spec.service_account_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(SERVICE_ACCOUNT)
+    spec.service_account_name.as_deref().unwrap_or(SERVICE_ACCOUNT)
 }
 
 /// Two pods cannot share a volume of access mode ReadWriteOnce, nor SQLite's file.
@@ -92,7 +92,7 @@ fn arguments(pod: &PodInputs<'_>) -> Vec<String> {
     let spec = pod.spec();
     let mut arguments = vec!["server".to_owned()];
     if spec.serve_artifacts == Some(true) {
-        let destination = spec.artifacts_destination.as_deref().filter(|place| !place.is_empty());
+        let destination = spec.artifacts_destination.as_deref();
         arguments.push("--serve-artifacts".to_owned());
         arguments.push(format!("--artifacts-destination={}", destination.unwrap_or(DEFAULT_DESTINATION)));
     } else {
@@ -143,6 +143,11 @@ fn environment(pod: &PodInputs<'_>) -> Vec<EnvVar> {
 /// The variables of the spec, and on OpenShift the ciphers, unless the spec chooses them.
 pub(super) fn own_env(pod: &PodInputs<'_>) -> Vec<EnvVar> {
     let mut own = pod.spec().env.clone().unwrap_or_default();
+    for variable in &mut own {
+        // As upstream: a source counts more than a value, and an empty one is none.
+        variable.value_from = variable.value_from.take().filter(|source| *source != EnvVarSource::default());
+        variable.value = variable.value.take().filter(|_| variable.value_from.is_none());
+    }
     if pod.inputs.apis.console_links && !own.iter().any(|variable| variable.name == CIPHERS) {
         own.push(env(CIPHERS, "PROFILE=SYSTEM"));
     }

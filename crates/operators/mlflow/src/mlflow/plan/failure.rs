@@ -7,7 +7,7 @@ use quintet_api::mlflow::messages;
 use quintet_controller::cache::Entry;
 
 use crate::mlflow::objects::MIGRATION_CONTAINER;
-use crate::watches::{PodView, Terminated};
+use crate::watches::{JobView, PodView, Terminated};
 
 /// A failure, with its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,24 +19,29 @@ pub(super) enum Failure {
 }
 
 /// Classifies the failure of a Job by the exit code of its last pod. Termination messages do not count.
-pub(super) fn classify(job: &str, failed: &JobEnd, pods: &[Arc<Entry<PodView>>]) -> Failure {
-    let of_job = pods.iter().filter(|pod| pod.object.job == job);
+pub(super) fn classify(
+    job: &Entry<JobView>,
+    failed: &JobEnd,
+    pods: &[Arc<Entry<PodView>>],
+    supported: &str,
+) -> Failure {
+    let of_job = pods.iter().filter(|pod| pod.object.job == job.key.name());
     let newest = of_job.max_by_key(|pod| (pod.object.created, pod.key.clone()));
     let ended = newest.and_then(|pod| {
         let terminated = &pod.object.terminated;
         terminated.iter().find(|one| one.container == MIGRATION_CONTAINER).or_else(|| terminated.first())
     });
     if let Some(ended) = ended {
-        return by_exit_code(ended);
+        return by_exit_code(ended, supported);
     }
     let told = [&failed.message, &failed.reason].into_iter().find(|text| !text.is_empty());
-    Failure::Retryable(told.map_or_else(|| messages::UNKNOWN_FAILURE.to_owned(), Clone::clone))
+    Failure::Retryable(told.map_or_else(|| messages::unknown_failure(job.object.failed_pods), Clone::clone))
 }
 
 /// The exit codes are those of `scripts/migrate.py`.
-fn by_exit_code(ended: &Terminated) -> Failure {
+fn by_exit_code(ended: &Terminated, supported: &str) -> Failure {
     let terminal = match ended.exit_code {
-        10 => messages::IMAGE_VERSION_MISMATCH,
+        10 => return Failure::Terminal(messages::image_version_mismatch(supported)),
         11 => messages::BACKEND_NOT_SQL,
         12 => messages::REGISTRY_NOT_SQL,
         13 => messages::SCHEMA_NOT_AT_HEAD,
@@ -68,14 +73,20 @@ mod tests {
         Arc::new(Entry::new(ObjectKey::new("ns", name), view))
     }
 
+    fn classified(failed: &JobEnd, pods: &[Arc<Entry<PodView>>]) -> Failure {
+        let job = Entry::new(ObjectKey::new("ns", "j"), JobView::default());
+        classify(&job, failed, pods, "3.14.0")
+    }
+
     #[test]
     fn exit_codes_say_whether_repeating_can_help() {
-        for code in [10, 11, 12, 13, 14] {
-            let failure = classify("j", &JobEnd::default(), &[pod("a", 1, &[("db-migrate", code, "Error")])]);
-            assert!(matches!(failure, Failure::Terminal(_)), "{code}");
-        }
         let of =
-            |code, reason| classify("j", &JobEnd::default(), &[pod("a", 1, &[("db-migrate", code, reason)])]);
+            |code, reason| classified(&JobEnd::default(), &[pod("a", 1, &[("db-migrate", code, reason)])]);
+        let version = "migration image reports an unexpected MLflow version; expected 3.14.0";
+        assert_eq!(of(10, "Error"), Failure::Terminal(version.to_owned()));
+        for code in [11, 12, 13, 14] {
+            assert!(matches!(of(code, "Error"), Failure::Terminal(_)), "{code}");
+        }
         assert_eq!(of(15, "Error"), Failure::Retryable(messages::RETRYABLE_FAILURE.to_owned()));
         assert_eq!(of(137, "OOMKilled"), Failure::Retryable("OOMKilled".to_owned()));
         assert_eq!(of(3, ""), Failure::Retryable("migration Job container exited with code 3".to_owned()));
@@ -87,24 +98,25 @@ mod tests {
             pod("b", 1, &[("db-migrate", 11, "Error")]),
             pod("a", 2, &[("sidecar", 11, "Error"), ("db-migrate", 15, "Error")]),
         ];
-        assert!(matches!(classify("j", &JobEnd::default(), &pods), Failure::Retryable(_)));
+        assert!(matches!(classified(&JobEnd::default(), &pods), Failure::Retryable(_)));
         let other = [pod("a", 1, &[("sidecar", 11, "Error")])];
-        assert!(matches!(classify("j", &JobEnd::default(), &other), Failure::Terminal(_)));
+        assert!(matches!(classified(&JobEnd::default(), &other), Failure::Terminal(_)));
     }
 
     #[test]
     fn without_a_pod_the_job_tells() {
-        let failed = |reason: &str, message: &str| JobEnd {
-            failed: true,
-            at: None,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
+        let of = |reason: &str, message: &str, failed_pods: i32| {
+            let failed =
+                JobEnd { failed: true, at: None, reason: reason.to_owned(), message: message.to_owned() };
+            let view = JobView { failed_pods, ..JobView::default() };
+            let job = Entry::new(ObjectKey::new("ns", "j"), view);
+            match classify(&job, &failed, &[pod("other", 1, &[])], "3.14.0") {
+                Failure::Retryable(cause) | Failure::Terminal(cause) => cause,
+            }
         };
-        let of = |failed| match classify("j", &failed, &[pod("other", 1, &[])]) {
-            Failure::Retryable(cause) | Failure::Terminal(cause) => cause,
-        };
-        assert_eq!(of(failed("DeadlineExceeded", "too late")), "too late");
-        assert_eq!(of(failed("DeadlineExceeded", "")), "DeadlineExceeded");
-        assert_eq!(of(failed("", "")), messages::UNKNOWN_FAILURE);
+        assert_eq!(of("DeadlineExceeded", "too late", 0), "too late");
+        assert_eq!(of("DeadlineExceeded", "", 2), "DeadlineExceeded");
+        assert_eq!(of("", "", 2), "migration Job failed after 2 attempt(s)");
+        assert_eq!(of("", "", 0), "migration Job failed");
     }
 }

@@ -70,7 +70,7 @@ impl Trigger {
             ),
             Self::Bootstrap => "status.version is empty during bootstrap".to_owned(),
             Self::Version => format!(
-                "status.version {} does not match supported version {}",
+                "status.version={:?} does not match supported version {}",
                 observed.status().version.unwrap_or_default(),
                 settings.version
             ),
@@ -177,7 +177,13 @@ impl Migrating<'_> {
 
     /// A Job that is requested again is deleted first.
     fn restart(&self, job: &Entry<JobView>) -> Report {
-        let message = format!("Deleting migration Job {} because {}", job.key.name(), self.because());
+        let result = if job.object.succeeded { "completed" } else { "failed" };
+        let message = format!(
+            "Deleted {result} migration Job {} so the force-migrate annotation can create a fresh Job with the same \
+             generated name because {}",
+            job.key.name(),
+            self.because()
+        );
         let report = Report::new(reasons::FORCE_MIGRATION_RESTART_REQUESTED, message);
         Report { scales_down: false, deletes: Some(delete(job)), ..report }
     }
@@ -197,7 +203,7 @@ impl Migrating<'_> {
     }
 
     fn after_failure(&self, job: &Entry<JobView>, failed: &JobEnd) -> Report {
-        let cause = match failure::classify(job.key.name(), failed, &self.observed.pods) {
+        let cause = match failure::classify(job, failed, &self.observed.pods, &self.settings.version) {
             Failure::Terminal(cause) => return failed_for_good(messages::migration_failed(&cause)),
             Failure::Retryable(cause) => cause,
         };
@@ -241,7 +247,8 @@ impl Migrating<'_> {
         let name = job_name(self.observed, self.settings);
         let waiting = |name: &str| format!("Waiting for migration Job {name} to finish because {because}");
         if let Some(other) = unfinished_job(self.observed).filter(|_| job.is_none()) {
-            return Report::new(running, waiting(other.key.name()));
+            let other = format!("{} from a previous desired generation", other.key.name());
+            return Report::new(running, waiting(&other));
         }
         let report = Report::new(running, waiting(&name));
         Report { creates: job.is_none().then_some(name), ..report }

@@ -50,10 +50,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     }));
     if observed.custom_bundle_is_missing {
         let name = observed.bundles.custom.as_deref().unwrap_or_default();
-        let message = format!(
-            "ConfigMap {name} of spec.caBundleConfigMap not found in namespace {}",
-            settings.namespace
-        );
+        let message = messages::ca_bundle_not_found(name, &settings.namespace);
         draft.set(AVAILABLE, Some(false), reasons::CA_BUNDLE_CONFIG_MAP_ERROR, &message);
         return Plan { awaits: vec![message], status: draft.patch(), ..plan };
     }
@@ -61,7 +58,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let rendered = match objects::render(&inputs) {
         Ok(rendered) => rendered,
         Err(error) => {
-            let message = format!("Failed to render objects: {error}");
+            let message = messages::render_failed(&error);
             draft.unavailable(false, reasons::RENDER_FAILED, &message);
             return Plan { awaits: vec![error], status: draft.patch(), ..plan };
         }
@@ -113,8 +110,9 @@ fn serve(
     if apis.http_routes {
         plan.steps.push(objects::http_route(mlflow, settings).into());
     }
-    let is_reachable = apis.http_routes && settings.url_is_configured;
-    draft.set_url(is_reachable.then(|| format!("{}/mlflow", settings.url.trim_end_matches('/'))));
+    let url = settings.url.trim_end_matches('/');
+    let is_reachable = apis.http_routes && settings.url_is_configured && !url.is_empty();
+    draft.set_url(is_reachable.then(|| format!("{url}/mlflow")));
     // One that does not exist yet has a status after it was applied, and is reconciled then.
     if let Some(deployment) = &observed.deployment {
         draft.set_readiness(deployment.ready_replicas, desired);
@@ -166,7 +164,14 @@ pub(super) fn on_error(observed: &Observed, action: &Action, error: &Error) -> O
     let settings = effective_settings(observed);
     let mut draft = Draft::new(observed);
     draft.set_address(&settings);
-    let cause = format!("apply {}/{}: {}", kind.kind, target.name(), error.cause());
+    let cause = error.cause();
+    // As upstream: only of what it renders as a chart, the message says what it is.
+    let named = match action {
+        Action::Apply { .. } | Action::Create { accept_existing: true, .. } => {
+            format!("apply {}/{}: {cause}", kind.kind, target.name())
+        }
+        _ => cause.clone(),
+    };
     match (&*kind.kind, migration::decide(observed, &settings)) {
         ("ConsoleLink", _) => {
             let message = format!("Failed to reconcile ConsoleLink: {cause}");
@@ -178,11 +183,11 @@ pub(super) fn on_error(observed: &Observed, action: &Action, error: &Error) -> O
             draft.set(AVAILABLE, Some(false), reasons::HTTP_ROUTE_FAILED, &message);
         }
         (_, Some(_)) => {
-            let message = format!("Failed to reconcile migration: {cause}");
+            let message = format!("Failed to reconcile migration: {named}");
             draft.migrating(false, reasons::MIGRATION_ERROR, &message);
         }
         (_, None) => {
-            let message = format!("Failed to apply objects: {cause}");
+            let message = format!("Failed to apply resources: {named}");
             draft.unavailable(false, reasons::APPLY_FAILED, &message);
         }
     }
