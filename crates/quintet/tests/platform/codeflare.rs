@@ -88,3 +88,89 @@ pub(crate) async fn wrapped_jobs_wait_for_quota_together(platform: &Platform) {
         .await;
     leaves_nothing(platform, "wrapping").await;
 }
+
+/// A cluster does not end by itself, so the AppWrapper runs until it is deleted.
+pub(crate) async fn a_ray_cluster_and_a_job_wait_for_quota_together(platform: &Platform) {
+    make_queue(platform, "wrapping", "1100m").await;
+    let objects = [crate::ray::cluster("ray"), plain_job("job", "echo done")];
+    is_admitted_after_another_job(platform, "wrapping", &wrapped("wrapping", &objects)).await;
+    platform.wait(("batch/v1", "Job", "job"), "complete", is_complete).await;
+    crate::ray::dashboard(platform, "ray").await;
+    platform
+        .wait(WRAPPED, "ready", |wrapper| {
+            wrapper["status"]["phase"] == "Running" && condition(wrapper, "PodsReady")["status"] == "True"
+        })
+        .await;
+    leaves_nothing(platform, "wrapping").await;
+}
+
+/// The image of CodeFlare's SDK, which the configuration of the platform maps to a Python environment.
+pub(crate) const SDK_IMAGE: &str = "codeflare-sdk";
+
+/// What a user of the SDK does: a cluster in a queue, its details, a job, and the same in an AppWrapper.
+const SDK_PROGRAM: &str = r#"
+import time
+from codeflare_sdk import Cluster, ClusterConfiguration, RayJobClient
+
+def run(name, **options):
+    cluster = Cluster(ClusterConfiguration(
+        name=name, namespace="NAMESPACE", image="IMAGE", local_queue="sdk", num_workers=1,
+        head_cpu_requests="200m", head_cpu_limits=2, head_memory_requests=1, head_memory_limits=4,
+        worker_cpu_requests="200m", worker_cpu_limits=2, worker_memory_requests=1, worker_memory_limits=4, **options))
+    cluster.apply()
+    cluster.wait_ready(timeout=400, dashboard_check=False)
+    details = cluster.details()
+    print(f"{name}: {details.status.value}, {details.num_workers} worker")
+    jobs = RayJobClient(address=f"http://{name}-head-svc.NAMESPACE.svc:8265")
+    job = jobs.submit_job(entrypoint="python -c 'import ray; ray.init(); print(\"nodes:\", len(ray.nodes()))'")
+    while not jobs.get_job_status(job).is_terminal():
+        time.sleep(1)
+    print(f"{name}: job {jobs.get_job_status(job)}, {jobs.get_job_logs(job)}")
+    cluster.down()
+    while cluster.status(print_to_console=False)[1]:
+        time.sleep(1)
+    print(f"{name}: down")
+
+run("plain")
+run("wrapped", appwrapper=True)
+"#;
+
+/// Lets pods of the case's namespace do what the SDK does.
+async fn allow_sdk(platform: &Platform) {
+    let rbac = "rbac.authorization.k8s.io";
+    let metadata = json!({ "name": "sdk" });
+    let groups = ["ray.io", "workload.codeflare.dev", "kueue.x-k8s.io", "networking.k8s.io"];
+    let rules = json!([{ "apiGroups": groups, "resources": ["*"], "verbs": ["*"] }]);
+    platform
+        .apply(&json!({ "apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": rules }))
+        .await;
+    let subject = json!({ "kind": "ServiceAccount", "name": "default", "namespace": platform.namespace() });
+    platform
+        .apply(&json!({ "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": { "apiGroup": rbac, "kind": "Role", "name": "sdk" }, "subjects": [subject] }))
+        .await;
+}
+
+pub(crate) async fn the_sdk_runs_clusters_and_jobs(platform: &Platform) {
+    make_queue(platform, "sdk", "2").await;
+    allow_sdk(platform).await;
+    let program =
+        SDK_PROGRAM.replace("NAMESPACE", &platform.namespace()).replace("IMAGE", &crate::ray::image());
+    let container = json!({ "name": "main", "image": SDK_IMAGE, "command": ["python", "-u", "-c", program] });
+    let spec = json!({ "restartPolicy": "Never", "containers": [container] });
+    let pod = ("v1", "Pod", "sdk");
+    platform
+        .apply(&json!({ "apiVersion": pod.0, "kind": pod.1, "metadata": { "name": pod.2 }, "spec": spec }))
+        .await;
+    let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let over = platform.wait(pod, "over", is_over).await;
+    let log = platform.log(pod.2, None).await;
+    assert_eq!(over["status"]["phase"], "Succeeded", "{log}");
+    for name in ["plain", "wrapped"] {
+        for line in ["ready, 1 worker", "job SUCCEEDED", "down"] {
+            assert!(log.contains(&format!("{name}: {line}")), "{name}: {line}: {log}");
+        }
+    }
+    assert_eq!(log.matches("nodes: 2").count(), 2, "{log}");
+    assert_eq!(count_of_components(platform).await, 0, "{log}");
+}

@@ -52,6 +52,10 @@ impl Case {
                 Some(Needed::Ray)
             }
             Some("mlflow") => Some(Needed::Mlflow),
+            _ if self.name == "codeflare::the_sdk_runs_clusters_and_jobs" => Some(Needed::CodeFlareSdk),
+            _ if self.name == "codeflare::a_ray_cluster_and_a_job_wait_for_quota_together" => {
+                Some(Needed::Ray)
+            }
             Some("registry") => Some(Needed::Registry),
             _ => None,
         }
@@ -70,6 +74,7 @@ enum Needed {
     Ray,
     Mlflow,
     Registry,
+    CodeFlareSdk,
 }
 
 /// Cases that take minutes.
@@ -80,6 +85,8 @@ const SLOW: &[&str] = &[
     "mlflow::a_migration_that_the_database_refuses_is_retried",
     "mlflow::garbage_collection_deletes_what_users_have_deleted",
     "registry::a_registry_with_a_generated_database_serves_the_python_client",
+    "codeflare::a_ray_cluster_and_a_job_wait_for_quota_together",
+    "codeflare::the_sdk_runs_clusters_and_jobs",
     "history::a_job_is_read_back_from_a_directory",
     "history::a_job_is_read_back_from_s3",
     "queue::two_teams_share_ray_quota_and_the_owner_takes_it_back",
@@ -128,6 +135,8 @@ fn cases() -> Vec<Case> {
         queue::an_autoscaling_cluster_grows_as_far_as_there_is_quota,
         multikueue::jobs_of_a_platform_that_is_killed_finish_on_another,
         codeflare::wrapped_jobs_wait_for_quota_together,
+        codeflare::a_ray_cluster_and_a_job_wait_for_quota_together,
+        codeflare::the_sdk_runs_clusters_and_jobs,
         faults::pods_outlive_the_platform_and_are_found_again,
         bad_input::an_image_that_is_not_mapped,
         bad_input::a_command_that_does_not_exist,
@@ -173,6 +182,7 @@ async fn obstacle(needed: Needed, platform: &Platform) -> Option<String> {
         Needed::Ray => ray::obstacle(platform).await,
         Needed::Mlflow => mlflow::obstacle(platform).await,
         Needed::Registry => registry::obstacle(platform).await,
+        Needed::CodeFlareSdk => platform.image_obstacle(codeflare::SDK_IMAGE).await,
     };
     platform.clean().await;
     found
