@@ -9,10 +9,12 @@ use crate::settings::Settings;
 const TRAINER: &str = "trainer.kubeflow.org";
 const TRAIN_JOB: &str = "trainer.kubeflow.org/trainjob";
 const KUEUE: &str = "kueue.x-k8s.io";
+const DEVICES: &str = "resource.k8s.io";
 const AUTOSCALING: &str = "autoscaling.x-k8s.io";
 
 pub(crate) fn of(settings: &Settings) -> Permissions {
     let runtimes = settings.is_enabled(TRAIN_JOB).then_some(());
+    let devices = settings.scheduling.dra.then_some(());
     let with = |verbs: &[&'static str]| [READ, verbs].concat();
     let runs_elsewhere = settings.gates.multikueue.then_some(());
     Permissions {
@@ -43,6 +45,7 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
             let finalizers = kind.is_queued.then_some(finalizers);
             std::iter::once(rule(&kind.group, &[kind.plural.as_str()], &verbs)).chain(finalizers)
         }))
+        .chain(devices.map(|()| rule(DEVICES, &["resourceclaimtemplates"], READ)))
         .chain(runtimes.map(|()| rule(TRAINER, &["trainingruntimes"], READ)))
         .chain(runs_elsewhere.into_iter().flat_map(|()| status_of_jobs(settings)))
         .collect(),
@@ -69,6 +72,7 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
             rule("scheduling.k8s.io", &["priorityclasses"], READ),
         ]
         .into_iter()
+        .chain(devices.map(|()| rule(DEVICES, &["deviceclasses"], READ)))
         .chain(runtimes.map(|()| rule(TRAINER, &["clustertrainingruntimes"], READ)))
         .collect(),
     }

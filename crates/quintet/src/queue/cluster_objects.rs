@@ -29,6 +29,19 @@ where
     pages(Api::all(client.clone()), ListParams::default()).await
 }
 
+/// All objects of a kind that older versions of Kubernetes do not serve, and that not everyone may list.
+pub(super) async fn list_if_served<K>(client: &Client) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let first: Result<_, kube::Error> =
+        Api::<K>::all(client.clone()).list(&ListParams::default().limit(1)).await;
+    match first {
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(Vec::new()),
+        _ => list_all(client).await,
+    }
+}
+
 /// Those that a label selector and a field selector choose.
 pub(super) async fn select<K>(
     client: &Client,

@@ -8,6 +8,7 @@ use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
 use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
 use kube::Client;
 use quintet_api::config::kueue::{self, QueueConfiguration};
 use quintet_api::kueue::WorkloadLifecycle as _;
@@ -20,7 +21,7 @@ use quintet_queue_engine::names::WorkloadId;
 use quintet_queue_engine::settings::Gates;
 use quintet_queue_engine::time::Time;
 
-use super::cluster_objects::list_all;
+use super::cluster_objects::{list_all, list_if_served};
 use crate::catalog::Catalog;
 use crate::operator::ConfigurationArguments;
 use crate::output;
@@ -73,6 +74,12 @@ impl Snapshot {
         }
         for class in list_all::<RuntimeClass>(client).await? {
             engine.apply_runtime_class(&class);
+        }
+        for template in list_if_served::<ResourceClaimTemplate>(client).await? {
+            engine.apply_resource_claim_template(&template);
+        }
+        for class in list_if_served::<DeviceClass>(client).await? {
+            engine.apply_device_class(&class);
         }
         for topology in list_all::<Topology>(client).await? {
             engine.apply_topology(&topology, at);

@@ -100,6 +100,14 @@ gates! {
     quota_check_strategy = "QuotaCheckStrategy", true;
     /// Resource claims count as quota.
     dra = "KueueDRAIntegration", true;
+    /// Extended resources that a DeviceClass stands for count as its devices.
+    dra_extended_resources = "KueueDRAIntegrationExtendedResource", true;
+    /// Counters of devices count as quota.
+    dra_counters = "KueueDRAIntegrationPartitionableDevices", true;
+    /// Capacities of devices count as quota.
+    dra_capacity = "KueueDRAIntegrationConsumableCapacity", false;
+    /// Without the integration, Workloads with claims are rejected.
+    dra_reject_when_disabled = "KueueDRARejectWorkloadsWhenDRADisabled", true;
 }
 
 /// When a fair-sharing victim may be taken.

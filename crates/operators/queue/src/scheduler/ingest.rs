@@ -1,5 +1,6 @@
 //! Informer events to the engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -79,6 +80,23 @@ impl Scheduler {
                 };
                 or_left_out("LimitRange", &key, read);
                 self.evaluate_again(now, |workload| workload.key.namespace() == key.namespace());
+            }
+            Of::DeviceClass(update) => {
+                match update {
+                    Applied(entry) => engine.apply_device_class(&entry.object),
+                    Deleted(key) => engine.delete_device_class(key.name()),
+                }
+                self.evaluate_again(now, |workload| uses_extended_resources(&workload.object));
+            }
+            Of::ResourceClaimTemplate(update) => {
+                let key = update.key().clone();
+                match update {
+                    Applied(entry) => engine.apply_resource_claim_template(&entry.object),
+                    Deleted(key) => engine.delete_resource_claim_template(namespace_of(&key), key.name()),
+                }
+                self.evaluate_again(now, |workload| {
+                    workload.key.namespace() == key.namespace() && claims_by(&workload.object, key.name())
+                });
             }
             Of::RuntimeClass(update) => {
                 let class = update.key().name().to_owned();
@@ -197,6 +215,22 @@ fn uses_class(workload: &Workload, class: &str) -> bool {
     let sets = workload.spec.pod_sets.iter().flatten();
     let mut classes = sets.filter_map(|set| set.template.spec.as_ref()?.runtime_class_name.as_deref());
     classes.any(|own| own == class)
+}
+
+fn claims_by(workload: &Workload, template: &str) -> bool {
+    let sets = workload.spec.pod_sets.iter().flatten();
+    let mut claims = sets
+        .filter_map(|set| set.template.spec.as_ref())
+        .flat_map(|spec| spec.resource_claims.iter().flatten());
+    claims.any(|claim| claim.resource_claim_template_name.as_deref() == Some(template))
+}
+
+fn uses_extended_resources(workload: &Workload) -> bool {
+    let sets = workload.spec.pod_sets.iter().flatten().filter_map(|set| set.template.spec.as_ref());
+    let containers =
+        sets.flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+    let requests = containers.filter_map(|container| container.resources.as_ref()?.requests.as_ref());
+    requests.flat_map(BTreeMap::keys).any(|name| name.contains('/'))
 }
 
 /// An object that cannot be read is left out, and said so: the webhook and the schema refuse such objects, but may not

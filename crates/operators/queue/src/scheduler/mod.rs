@@ -23,6 +23,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
 use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
 use quintet_api::config::kueue::QueueConfiguration;
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
@@ -62,6 +63,8 @@ pub enum SchedulerEvent {
     ClusterQueue(Update<ClusterQueue>),
     /// Shared quotas.
     Cohort(Update<Cohort>),
+    /// What extended resources stand for.
+    DeviceClass(Update<DeviceClass>),
     /// Defaults of requests.
     LimitRange(Update<LimitRange>),
     /// Which Workloads go to which ClusterQueue.
@@ -72,6 +75,8 @@ pub enum SchedulerEvent {
     Node(Update<Node>),
     /// What pods use of their nodes.
     Pod(Update<PodView>),
+    /// The devices that pods claim.
+    ResourceClaimTemplate(Update<ResourceClaimTemplate>),
     /// Labels, taints and topology of a flavor.
     ResourceFlavor(Update<ResourceFlavor>),
     /// Overhead of pods.

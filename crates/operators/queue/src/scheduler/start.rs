@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
 use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
 use quintet_api::kueue::v1beta2::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload,
 };
@@ -20,6 +21,8 @@ pub struct SchedulerCaches {
     admission_checks: Cache<AdmissionCheck>,
     cluster_queues: Cache<ClusterQueue>,
     cohorts: Cache<Cohort>,
+    /// Watched for dynamic resource allocation only.
+    devices: Option<(Cache<ResourceClaimTemplate>, Cache<DeviceClass>)>,
     limit_ranges: Cache<LimitRange>,
     local_queues: Cache<LocalQueue>,
     namespaces: Cache<Namespace>,
@@ -39,6 +42,7 @@ impl SchedulerCaches {
             admission_checks: caches.watch(WatchSpec::typed())?,
             cluster_queues: caches.watch(watches::cluster_queues())?,
             cohorts: caches.watch(WatchSpec::typed())?,
+            devices: gates.dra.then(|| watch_devices(caches)).transpose()?,
             limit_ranges: caches.watch(WatchSpec::typed())?,
             local_queues: caches.watch(watches::local_queues())?,
             namespaces: caches.watch(WatchSpec::typed())?,
@@ -50,6 +54,12 @@ impl SchedulerCaches {
             workloads: caches.watch(watches::workloads())?,
         })
     }
+}
+
+/// Kubernetes before 1.34 does not serve them.
+fn watch_devices(caches: &Caches) -> Result<(Cache<ResourceClaimTemplate>, Cache<DeviceClass>), Error> {
+    let templates = caches.watch(WatchSpec::<ResourceClaimTemplate>::typed().optional())?;
+    Ok((templates, caches.watch(WatchSpec::<DeviceClass>::typed().optional())?))
 }
 
 /// Adds the scheduler to a runtime.
@@ -67,6 +77,12 @@ pub fn start(
         .feed(&caches.nodes, SchedulerEvent::Node);
     let setup = match &caches.pods {
         Some(pods) => setup.feed(pods, SchedulerEvent::Pod),
+        None => setup,
+    };
+    let setup = match &caches.devices {
+        Some((templates, classes)) => setup
+            .feed(templates, SchedulerEvent::ResourceClaimTemplate)
+            .feed(classes, SchedulerEvent::DeviceClass),
         None => setup,
     };
     setup

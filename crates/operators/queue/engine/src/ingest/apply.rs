@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod};
 use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
 use quintet_api::kueue::v1beta2;
 use serde_json::Value;
 
@@ -151,6 +152,26 @@ impl Engine {
         self.pod_defaults.delete_runtime_class(name);
     }
 
+    /// A ResourceClaimTemplate was created or changed. Pending Workloads that name it are to be applied again.
+    pub fn apply_resource_claim_template(&mut self, object: &ResourceClaimTemplate) {
+        self.pod_defaults.devices.apply_template(object);
+    }
+
+    /// A ResourceClaimTemplate was deleted. Pending Workloads that name it are to be applied again.
+    pub fn delete_resource_claim_template(&mut self, namespace: &str, name: &str) {
+        self.pod_defaults.devices.delete_template(namespace, name);
+    }
+
+    /// A DeviceClass was created or changed. Pending Workloads are to be applied again.
+    pub fn apply_device_class(&mut self, object: &DeviceClass) {
+        self.pod_defaults.devices.apply_class(object);
+    }
+
+    /// A DeviceClass was deleted. Pending Workloads are to be applied again.
+    pub fn delete_device_class(&mut self, name: &str) {
+        self.pod_defaults.devices.delete_class(name);
+    }
+
     /// Nodes were created or changed. Takes many at once, because all domains are counted again.
     pub fn apply_nodes<'n>(
         &mut self,
@@ -226,11 +247,15 @@ impl Engine {
             "AdmissionCheck" => self.apply_admission_check(&decode("AdmissionCheck", object)?, now),
             "ClusterQueue" => self.apply_cluster_queue(&decode("ClusterQueue", object)?, now)?,
             "Cohort" => self.apply_cohort(&decode("Cohort", object)?, now)?,
+            "DeviceClass" => self.apply_device_class(&decode("DeviceClass", object)?),
             "LimitRange" => self.apply_limit_range(&decode("LimitRange", object)?)?,
             "LocalQueue" => self.apply_local_queue(&decode("LocalQueue", object)?)?,
             "Namespace" => self.apply_namespace(&decode("Namespace", object)?, now),
             "Node" => self.apply_nodes([&decode("Node", object)?], now)?,
             "Pod" => self.apply_pod(&decode("Pod", object)?)?,
+            "ResourceClaimTemplate" => {
+                self.apply_resource_claim_template(&decode("ResourceClaimTemplate", object)?);
+            }
             "ResourceFlavor" => self.apply_resource_flavor(&decode("ResourceFlavor", object)?, now)?,
             "RuntimeClass" => self.apply_runtime_class(&decode("RuntimeClass", object)?),
             "Topology" => self.apply_topology(&decode("Topology", object)?, now),

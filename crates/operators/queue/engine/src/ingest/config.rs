@@ -1,12 +1,14 @@
 //! The manager configuration.
 
+use std::collections::BTreeMap;
+
 use quintet_api::config::kueue::{
     PreemptionStrategy, QueueConfiguration, QuotaCheckStrategy, RequeuingTimestamp as ApiTimestamp,
     TransformationStrategy,
 };
 use quintet_api::duration::GoDuration;
 
-use super::{RequestOptions, Transformation};
+use super::{DeviceQuota, RequestOptions, Transformation};
 use crate::engine::Engine;
 use crate::names::Names;
 use crate::settings::{AdmissionFairSharing, FairStrategy, Gates, QuotaCheck, RequeuingTimestamp, Settings};
@@ -77,5 +79,23 @@ fn request_options(config: &QueueConfiguration) -> RequestOptions {
         excluded_prefixes: config.resources.exclude_resource_prefixes.clone(),
         transformations: transformations.collect(),
         claims: Vec::new(),
+        device_classes: device_classes(config),
     }
+}
+
+/// The first mapping of a class counts.
+fn device_classes(config: &QueueConfiguration) -> BTreeMap<String, DeviceQuota> {
+    let mut classes = BTreeMap::new();
+    for mapping in &config.resources.device_class_mappings {
+        let sources = || mapping["sources"].as_array().into_iter().flatten();
+        let quota = DeviceQuota {
+            resource: mapping["name"].as_str().unwrap_or_default().to_owned(),
+            by_counters: sources().any(|source| !source["counter"].is_null()),
+            by_capacity: sources().any(|source| !source["capacity"].is_null()),
+        };
+        for class in mapping["deviceClassNames"].as_array().into_iter().flatten() {
+            classes.entry(class.as_str().unwrap_or_default().to_owned()).or_insert_with(|| quota.clone());
+        }
+    }
+    classes
 }

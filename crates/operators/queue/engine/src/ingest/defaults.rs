@@ -9,7 +9,7 @@ use quintet_api::kueue::v1beta2;
 
 use super::limits::{FieldError, LimitSummary, adjust_resources, validate_limits, validate_resources};
 use super::workload::{reservation, workload};
-use super::{IngestError, queues};
+use super::{Devices, IngestError, queues};
 use crate::model::Workload;
 use crate::names::Names;
 use crate::settings::Settings;
@@ -20,6 +20,8 @@ pub struct PodDefaults {
     limit_ranges: BTreeMap<String, BTreeMap<String, LimitRange>>,
     limits: BTreeMap<String, LimitSummary>,
     runtime_classes: BTreeMap<String, RuntimeClass>,
+    /// What pods claim.
+    pub(super) devices: Devices,
 }
 
 impl PodDefaults {
@@ -68,11 +70,20 @@ impl PodDefaults {
         let namespace = object.metadata.namespace.as_deref().unwrap_or("");
         let limits = self.limits.get(namespace).unwrap_or(&none);
         let mut object = Cow::Borrowed(object);
+        let mut options = Cow::Borrowed(&settings.requests);
+        let mut rejected = None;
         if reservation(&object).is_none() {
             adjust_resources(object.to_mut(), |name| self.runtime_classes.get(name), limits);
+            match self.devices.claims(&object, &settings.requests, &settings.gates)? {
+                Ok(claims) if claims.is_empty() => {}
+                Ok(claims) => options.to_mut().claims.extend(claims),
+                Err(why) => rejected = Some(why),
+            }
         }
-        let mut workload = workload(&object, &settings.requests, &settings.gates, names)?;
-        if let Some(invalid) = invalid(&object, limits, names)? {
+        let mut workload = workload(&object, &options, &settings.gates, names)?;
+        if let Some(invalid) =
+            rejected.map_or_else(|| invalid(&object, limits, names), |why| Ok(Some(why)))?
+        {
             workload.links.get_or_insert_default().invalid = Some(invalid);
         }
         Ok(workload)

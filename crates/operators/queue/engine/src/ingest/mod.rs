@@ -9,6 +9,7 @@ mod apply;
 mod cluster;
 mod config;
 mod defaults;
+mod devices;
 mod fingerprint;
 mod limits;
 mod pod;
@@ -19,6 +20,7 @@ mod workload;
 pub use cluster::{PodOnNode, namespace, node, pod_on_node};
 pub use config::settings;
 pub use defaults::PodDefaults;
+pub use devices::{DeviceQuota, Devices};
 pub use limits::{
     FieldError, LimitSummary, adjust_resources, limits_into_requests, validate_limits, validate_resources,
 };
@@ -26,7 +28,7 @@ pub use pod::{Quantities, ResourceList, pod_requests, pod_shape, quantities, req
 pub use pod_usage::PodUsage;
 pub use queues::{admission_check, cluster_queue, cohort, local_queue, resource_flavor, topology};
 pub use workload::{
-    MIN_COUNTS, RequestOptions, Transformation, is_owned_by_pod, time, topology_request, workload,
+    Claims, MIN_COUNTS, RequestOptions, Transformation, is_owned_by_pod, time, topology_request, workload,
 };
 
 use serde::de::DeserializeOwned;

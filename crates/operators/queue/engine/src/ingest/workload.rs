@@ -11,10 +11,10 @@ use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::metadata;
 use quintet_api::kueue::v1beta2::{self, DelayedTopologyRequestState, GatePosition};
 
-use super::IngestError;
 use super::fingerprint::{Fingerprint, fingerprint};
 use super::pod::{Quantities, add, labels, pod_requests, pod_shape, quantities, requests, tolerations};
 use super::queues::name;
+use super::{DeviceQuota, IngestError};
 use crate::model::{
     Admission, Check, Condition, ConditionReason, Delayed, Links, PodSet, PodSetAdmission, PodSetUpdate,
     ShapeHash, SliceLayer, TopologyRequest, Workload, WorkloadKey,
@@ -51,9 +51,14 @@ pub struct RequestOptions {
     pub excluded_prefixes: Vec<String>,
     /// Transformations.
     pub transformations: Vec<Transformation>,
-    /// Resources of claims, per pod set, with the extended resources they stand for.
-    pub claims: Vec<(String, Quantities, Vec<String>)>,
+    /// What pods claim.
+    pub claims: Vec<Claims>,
+    /// As what devices count, by their DeviceClass.
+    pub device_classes: BTreeMap<String, DeviceQuota>,
 }
+
+/// Resources of claims of a pod set, with the extended resources they stand for.
+pub type Claims = (String, Quantities, Vec<String>);
 
 impl RequestOptions {
     /// What one pod costs in quota.
@@ -104,7 +109,7 @@ pub fn time(time: &ApiTime) -> Time {
     i64::try_from(time.0.as_nanosecond()).map_or(Time::ZERO, Time::from_nanos)
 }
 
-fn pod_set_name(pod_set: &v1beta2::PodSet) -> &str {
+pub(super) fn pod_set_name(pod_set: &v1beta2::PodSet) -> &str {
     pod_set.name.as_deref().unwrap_or(DEFAULT_POD_SET)
 }
 
