@@ -11,12 +11,14 @@
 //! - [`jobs`] has the job framework, and one module per kind of job.
 //! - `topology` lets placed pods be scheduled, `node_failure` finds Workloads whose nodes have failed.
 //! - `failure_recovery` deletes pods that cannot end, `multikueue` lets Workloads run on other clusters.
+//! - `concurrent_admission` tries several flavors for a Workload at once.
 //! - `provisioning` asks the cluster autoscaler for nodes: the admission check of ProvisioningRequests.
 //! - `protection` keeps objects that others use, `priority_class` lets Workloads follow their class.
 //! - [`visibility`] is the API that lists pending Workloads.
 //! - [`validation`] and [`defaulting`] are the webhooks of Kueue's own kinds.
 
 mod component;
+mod concurrent_admission;
 mod configuration;
 pub mod custom_labels;
 pub mod defaulting;
@@ -90,6 +92,9 @@ pub fn add(context: &Context) -> Result<(), Error> {
     }
     if enables(names::WORKLOAD) {
         workload::add(context)?;
+        if context.settings.scheduling.concurrent_admission {
+            concurrent_admission::add(context)?;
+        }
     }
     if enables(names::PROTECTION) {
         protection::add(context)?;

@@ -23,9 +23,13 @@ const MAX_SHORT_PREFIX: usize = 57;
 /// The name of the Workload of an owner. As `GetWorkloadNameForOwnerWithGVK` of Kueue.
 pub(crate) fn workload_name(kind: &str, group: &str, name: &str, uid: &str, settings: &Settings) -> String {
     let prefix = format!("{}-{name}", kind.to_lowercase());
-    let max = if settings.gates.short_workload_names { MAX_SHORT_PREFIX } else { MAX_PREFIX };
     let hash = names::short_hash(&format!("{kind}\n{group}\n{name}\n{uid}"), 5);
-    format!("{}-{hash}", names::head(&prefix, max))
+    format!("{}-{hash}", names::head(&prefix, max_name_prefix(settings)))
+}
+
+/// How long the name of a Workload may be without its hash.
+pub(crate) fn max_name_prefix(settings: &Settings) -> usize {
+    if settings.gates.short_workload_names { MAX_SHORT_PREFIX } else { MAX_PREFIX }
 }
 
 /// The value of a label.

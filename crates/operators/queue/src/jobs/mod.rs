@@ -42,6 +42,7 @@ use serde_json::Value;
 use crate::Context;
 use crate::settings::{BATCH_JOB, LEADER_WORKER_SET, STATEFUL_SET, Settings};
 pub(crate) use ancestors::foreign_kinds;
+pub(crate) use compose::max_name_prefix;
 pub(crate) use equivalence::are_equivalent;
 use json::{JsonJob, JsonKind};
 pub use lifecycle::{Stop, StopReason};

@@ -15,6 +15,7 @@ use quintet_controller::cache::Entry;
 use quintet_queue_engine::{Engine, FlavorReport, QueueReport};
 
 use super::{Labels, Metric, QueueMetrics, QueueTree, Sample};
+use crate::concurrent_admission::parent_reference;
 
 const STATUSES: [&str; 2] = ["active", "inadmissible"];
 
@@ -260,7 +261,11 @@ impl Gauges<'_> {
                 if is_exposed {
                     count(Metric::LocalFinishedNow, &[&name, namespace]);
                 }
-            } else if observed && !entry.deleting && !workload.is_admitted() {
+            } else if observed
+                && !entry.deleting
+                && !workload.is_admitted()
+                && parent_reference(workload).is_none()
+            {
                 let (reason, cause) = waits_for(workload);
                 count(Metric::UnadmittedWorkloads, &[&queue, reason, cause]);
                 if is_exposed {

@@ -11,6 +11,10 @@ const ROOM: usize = 100;
 fn event(object: &Value, version: u64) -> SchedulerEvent {
     match object["kind"].as_str().unwrap() {
         "ClusterQueue" => SchedulerEvent::ClusterQueue(Update::Applied(entry_at(object, version))),
+        "DeviceClass" => SchedulerEvent::DeviceClass(Update::Applied(entry_at(object, version))),
+        "ResourceClaimTemplate" => {
+            SchedulerEvent::ResourceClaimTemplate(Update::Applied(entry_at(object, version)))
+        }
         "LimitRange" => SchedulerEvent::LimitRange(Update::Applied(entry_at(object, version))),
         "LocalQueue" => SchedulerEvent::LocalQueue(Update::Applied(entry_at(object, version))),
         "Namespace" => SchedulerEvent::Namespace(Update::Applied(entry_at(object, version))),
@@ -290,6 +294,64 @@ fn limits_of_a_namespace_change_what_pending_workloads_request() {
     scheduler.apply(SchedulerEvent::LimitRange(Update::Deleted(ObjectKey::new("ns", "l"))), NOW);
     let later = NOW + SignedDuration::from_secs(2);
     assert_eq!(admitted(&decide(&mut scheduler, later)), ["a"]);
+}
+
+#[test]
+fn claims_of_devices_count_as_soon_as_their_template_is_there() {
+    let claiming = |name: &str| {
+        let mut object = workload(name, "1", 0);
+        let spec = &mut object["spec"]["podSets"][0]["template"]["spec"];
+        spec["resourceClaims"] = json!([{ "name": "c", "resourceClaimTemplateName": "t" }]);
+        object
+    };
+    let mut configuration = QueueConfiguration::default();
+    configuration.resources.device_class_mappings =
+        vec![json!({ "name": "gpus", "deviceClassNames": ["gpu.example.com"] })];
+    let mut scheduler = Scheduler::new(Arc::new(configuration), Gates::default());
+    let mut queue = queue();
+    let group = &mut queue[2]["spec"]["resourceGroups"][0];
+    group["coveredResources"] = json!(["cpu", "gpus"]);
+    group["flavors"][0]["resources"] =
+        json!([{ "name": "cpu", "nominalQuota": "4" }, { "name": "gpus", "nominalQuota": "3" }]);
+    for object in queue.iter().chain(&[claiming("a"), claiming("b")]) {
+        scheduler.apply(event(object, 1), NOW);
+    }
+    let writes = decide(&mut scheduler, NOW);
+    assert_eq!(admitted(&writes), [""; 0]);
+    let reported = &patched(&writes[0]).1["conditions"][0];
+    assert_eq!(reported["reason"], "Misconfigured");
+    assert!(reported["message"].as_str().unwrap().contains("ResourceClaimTemplate t"), "{reported}");
+    let template = json!({ "kind": "ResourceClaimTemplate", "metadata": { "name": "t", "namespace": "ns" },
+        "spec": { "spec": { "devices": { "requests": [
+            { "name": "r", "exactly": { "deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 2 } }] } } } });
+    scheduler.apply(event(&template, 1), NOW);
+    let later = NOW + SignedDuration::from_secs(2);
+    assert_eq!(admitted(&decide(&mut scheduler, later)), ["a"], "there are devices for one of them");
+}
+
+#[test]
+fn parents_of_variants_are_not_queued_and_use_no_quota() {
+    let gates = Gates { concurrent_admission: true, ..Gates::default() };
+    let mut scheduler = Scheduler::new(Arc::default(), gates);
+    let mut queue = queue();
+    queue[2]["spec"]["concurrentAdmissionPolicy"] = json!({ "migration": { "mode": "TryPreferredFlavors" } });
+    let (mut parent, mut variant) = (workload("parent", "3", 0), workload("variant", "3", 0));
+    variant["metadata"]["ownerReferences"] = json!([{ "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload", "name": "parent", "uid": "parent", "controller": true }]);
+    // It is not labeled yet, and was there before the queue.
+    scheduler.apply(event(&parent, 1), NOW);
+    for object in &queue {
+        scheduler.apply(event(object, 1), NOW);
+    }
+    assert_eq!(admitted(&decide(&mut scheduler, NOW)), [""; 0]);
+    parent["metadata"]["labels"] = json!({ "kueue.x-k8s.io/concurrent-admission-parent": "true" });
+    parent["status"] = json!({ "admission": { "clusterQueue": "cq", "podSetAssignments": [
+            { "name": "main", "flavors": { "cpu": "default" }, "count": 1, "resourceUsage": { "cpu": "3" } }] },
+        "conditions": [{ "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" }] });
+    scheduler.apply(event(&parent, 2), NOW);
+    scheduler.apply(event(&variant, 1), NOW);
+    assert_eq!(admitted(&decide(&mut scheduler, NOW)), ["variant"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::events::WorkloadEvent;
-use quintet_api::kueue::metadata::{JOB_UID, RESOURCE_IN_USE};
+use quintet_api::kueue::metadata::{CONCURRENT_ADMISSION_PARENT, JOB_UID, RESOURCE_IN_USE};
 use quintet_api::kueue::reasons::{DEACTIVATED_DUE_TO, EvictionReason, FinishedReason, RequeuedReason};
 use quintet_api::kueue::v1beta2::{CheckState, StopPolicy, Workload};
 use quintet_controller::cache::Entry;
@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::draft::Draft;
 use super::{Observed, checks, timeouts, unadmitted};
+use crate::concurrent_admission::{is_parent, parent_reference};
 
 /// The plan for a Workload.
 pub(super) fn plan(observed: &Observed) -> Plan {
@@ -24,7 +25,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 
 /// Each step may be the last.
 fn decide(draft: &mut Draft<'_>) {
-    if finish_orphan(draft) || retain(draft) {
+    if finish_orphan(draft) || label_parent(draft) || retain(draft) {
         return;
     }
     postpone_retries(draft);
@@ -33,13 +34,17 @@ fn decide(draft: &mut Draft<'_>) {
         return;
     }
     follow_restarts(draft);
-    checks::follow_queue(draft);
+    // Checks are those of variants.
+    let has_checks = !(draft.observed.settings.scheduling.concurrent_admission && is_parent(&draft.object));
+    if has_checks {
+        checks::follow_queue(draft);
+    }
     // An admitted Workload stays admitted until its job has stopped, whatever becomes of its checks.
     if !draft.object.is_admitted() {
         unadmitted::report(draft);
     }
     if draft.object.has_quota_reservation() && draft.object.is_active() && !draft.object.is_evicted() {
-        let _ = checks::follow_states(draft)
+        let _ = has_checks && checks::follow_states(draft)
             || follow_stop_policies(draft)
             || timeouts::pods_ready(draft)
             || timeouts::execution(draft);
@@ -69,6 +74,19 @@ fn finish_orphan(draft: &mut Draft<'_>) -> bool {
         // The retention of those that are not deleted yet follows.
         None => entry.deleting,
     }
+}
+
+/// In a queue that tries several flavors at once, a Workload is the parent of its variants.
+fn label_parent(draft: &mut Draft<'_>) -> bool {
+    let queue = draft.observed.cluster_queue.as_ref();
+    let tries_flavors = draft.observed.settings.scheduling.concurrent_admission
+        && queue.is_some_and(|queue| queue.object.spec.concurrent_admission_policy.is_some());
+    if !tries_flavors || is_parent(&draft.object) || parent_reference(&draft.object).is_some() {
+        return false;
+    }
+    let patch = json!({ "metadata": { "labels": { CONCURRENT_ADMISSION_PARENT: "true" } } });
+    draft.step(Action::merge_exactly(ApiKind::of::<Workload>(), &draft.observed.workload, patch));
+    true
 }
 
 /// Removes the finalizer that keeps a Workload while its job exists.

@@ -174,6 +174,28 @@ fn admission_gates_are_reported_and_cleared_with_an_event() {
 }
 
 #[test]
+fn a_workload_of_a_queue_that_tries_several_flavors_becomes_a_parent_without_checks() {
+    let mut case = Case::of(workload(&[]));
+    let spec = &mut case.cluster_queue.as_mut().unwrap()["spec"];
+    spec["concurrentAdmissionPolicy"] = json!({ "migration": { "mode": "TryPreferredFlavors" } });
+    spec["admissionChecksStrategy"] = json!({ "admissionChecks": [{ "name": "check" }] });
+    let label = "kueue.x-k8s.io/concurrent-admission-parent";
+    let has_checks =
+        |case: &Case| case.plan().status.is_some_and(|patch| !patch.status["admissionChecks"].is_null());
+    assert!(patches(&case.plan()).is_empty() && has_checks(&case), "the gate is off");
+    case.settings.scheduling.concurrent_admission = true;
+    assert_eq!(patches(&case.plan())[0]["metadata"]["labels"], json!({ label: "true" }));
+    let mut variant = Case { settings: case.settings.clone(), ..case };
+    variant.workload["metadata"]["ownerReferences"] = json!([{ "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload", "name": "parent", "uid": "p", "controller": true }]);
+    assert!(patches(&variant.plan()).is_empty() && has_checks(&variant));
+    let mut parent = variant;
+    parent.workload = workload(&[]);
+    parent.workload["metadata"]["labels"] = json!({ label: "true" });
+    assert!(patches(&parent.plan()).is_empty() && !has_checks(&parent));
+}
+
+#[test]
 fn an_admission_that_outlived_its_reservation_is_removed() {
     let mut released = Case::of(admitted(&[]));
     released.workload["status"]["conditions"] =

@@ -13,9 +13,14 @@ use quintet_controller::Event;
 
 use super::draft::Draft;
 use super::plan::after;
+use crate::concurrent_admission::parent_reference;
 
 /// Evicts a Workload whose pods are not ready in time, with a growing backoff, and deactivates it after too many attempts.
 pub(super) fn pods_ready(draft: &mut Draft<'_>) -> bool {
+    // The pods are those of the parent of variants.
+    if draft.observed.settings.scheduling.concurrent_admission && parent_reference(&draft.object).is_some() {
+        return false;
+    }
     let settings = draft.observed.settings.pods_ready().cloned();
     let Some(settings) = settings.filter(|_| draft.object.is_admitted()) else { return false };
     let Some((since, timeout, cause)) = waiting_since(draft, &settings) else { return false };

@@ -107,13 +107,8 @@ fn supported(case: &Value, steps: &[Value]) -> Result<(), String> {
     if steps.iter().any(|step| step["step"].as_str().is_some_and(|step| step.contains("orphaned"))) {
         return Err("deletions that orphan dependents".to_owned());
     }
-    let created = || steps.iter().flat_map(|step| step["create"].as_array().cloned().unwrap_or_default());
     if !case["environment"]["configuration"]["admissionFairSharing"].is_null() {
         return Err("the usage of LocalQueues in their status".to_owned());
-    }
-    let queues = created().filter(|object| object["kind"] == "ClusterQueue");
-    if queues.into_iter().any(|queue| !queue["spec"]["concurrentAdmissionPolicy"].is_null()) {
-        return Err("concurrent admission".to_owned());
     }
     let denies =
         |step: &Value| step["answers"].as_array().into_iter().flatten().any(|answer| answer["code"] == 403);

@@ -137,7 +137,10 @@ impl Engine {
         };
         self.busy.insert(feeds.queue);
         for id in self.waiting.get(&local_queue).into_iter().flatten() {
-            if let Some(workload) = self.state.workload(*id) {
+            let workload = self.state.workload(*id);
+            let queued =
+                workload.filter(|workload| !self.state.is_parent_of_variants(workload, Some(feeds.queue)));
+            if let Some(workload) = queued {
                 queue.push_if_absent(*id, Pending::new(Arc::clone(workload)), &self.state.settings);
             }
         }
@@ -202,8 +205,9 @@ impl Engine {
         let Some(workload) = self.state.workload(id).map(Arc::clone) else {
             return;
         };
-        let is_parent = workload.links.as_ref().is_some_and(|links| links.is_parent);
-        if self.settings().gates.concurrent_admission && is_parent {
+        let feeds_queue = self.state.local_queue(workload.local_queue).map(|local_queue| local_queue.queue);
+        if self.state.is_parent_of_variants(&workload, feeds_queue) {
+            self.forget_pending(id, workload.local_queue);
             return;
         }
         self.waiting.entry(workload.local_queue).or_default().insert(id);

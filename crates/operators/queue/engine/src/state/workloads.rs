@@ -151,6 +151,10 @@ impl State {
     pub fn holding(&self, workload: &Workload) -> Option<Held> {
         let admission = workload.admission.as_ref().filter(|_| workload.holds_quota())?;
         self.queues.get(admission.queue)?;
+        // Its variant has the quota and the places.
+        if self.is_parent_of_variants(workload, Some(admission.queue)) {
+            return None;
+        }
         Some(Held {
             queue: admission.queue,
             usage: workload.quota_usage(),
@@ -158,6 +162,18 @@ impl State {
             leaves: Vec::new(),
             rank: self.rank_of(workload),
         })
+    }
+
+    /// Whether a workload of a queue is never queued itself, but its variants are. The label that says so follows a moment
+    /// after its creation. As `IsConcurrentAdmissionParentWithoutLock` in Kueue's `pkg/cache/queue/manager.go`.
+    pub(crate) fn is_parent_of_variants(&self, workload: &Workload, queue: Option<QueueId>) -> bool {
+        let links = workload.links.as_ref();
+        let is_labeled = links.is_some_and(|links| links.is_parent);
+        let is_variant = links.is_some_and(|links| links.parent_uid.is_some());
+        let tries_flavors = queue
+            .and_then(|queue| self.queues.get(queue))
+            .is_some_and(|row| row.queue.spec.migration.is_some());
+        self.settings.gates.concurrent_admission && (is_labeled || tries_flavors && !is_variant)
     }
 
     fn rank_of(&self, workload: &Workload) -> Arc<Rank> {
