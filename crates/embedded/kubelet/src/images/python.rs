@@ -163,9 +163,16 @@ async fn run(step: &str, command: &mut Command) -> Result<String, EnvironmentErr
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let text = String::from_utf8_lossy(&output.stderr);
+    // Debian's venv says on its standard output which package it needs.
+    let said = [&output.stderr, &output.stdout].map(|stream| last_words(stream));
+    let why = said.into_iter().find(|words| !words.is_empty());
+    Err(failed(why.unwrap_or_else(|| output.status.to_string())))
+}
+
+fn last_words(stream: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stream);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    Err(failed(lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n")))
+    lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n")
 }
 
 /// The size of all files below a directory.
@@ -203,6 +210,16 @@ mod tests {
         assert!(first.directory.join("bin/python3").exists() && first.bytes > 0);
         let offline = Environments::new(directory.path().to_owned(), true);
         assert_eq!(offline.get(&[]).await.unwrap(), first);
+    }
+
+    #[tokio::test]
+    async fn a_step_that_fails_says_why_on_either_stream() {
+        let why = async |script: &str| {
+            run("try", Command::new("sh").args(["-c", script])).await.unwrap_err().to_string()
+        };
+        assert_eq!(why("echo out; echo err >&2; exit 1").await, "cannot try: err");
+        assert_eq!(why("echo; echo out; exit 1").await, "cannot try: out");
+        assert_eq!(why("exit 3").await, "cannot try: exit status: 3");
     }
 
     #[tokio::test]
