@@ -70,8 +70,8 @@ async fn search(registry: &Registry, route: Route, id: &str, query: &Query) -> R
             registry.list(&[kind], None, &unfiltered).await?
         }
         Route::Collection(kind) => registry.list(&[kind], None, &list).await?,
-        Route::ModelArtifacts => registry.list(&[Kind::ModelArtifact], None, &unfiltered).await?,
-        Route::Artifacts => registry.list(&artifact_kinds(query)?, None, &list).await?,
+        Route::ModelArtifacts => registry.model_artifacts(&list).await?,
+        Route::Artifacts => registry.list(&artifact_kinds(query, &list)?, None, &list).await?,
         Route::Children(Kind::ModelVersion) => {
             let filter = combined_filter(&list, &find);
             let list = List { filter: &filter, ..list };
@@ -82,10 +82,10 @@ async fn search(registry: &Registry, route: Route, id: &str, query: &Query) -> R
         Route::ArtifactsOf(Parent::ModelVersion) => {
             let filter = combined_filter(&list, &find);
             let list = List { filter: &filter, ..list };
-            registry.list(&artifact_kinds(query)?, Some(id), &list).await?
+            registry.list(&artifact_kinds(query, &list)?, Some(id), &list).await?
         }
         Route::ArtifactsOf(Parent::ExperimentRun) => {
-            registry.list(&artifact_kinds(query)?, Some(id), &list).await?
+            registry.list(&artifact_kinds(query, &list)?, Some(id), &list).await?
         }
         Route::MetricHistory | Route::MetricHistoryOf => {
             let run = (route == Route::MetricHistoryOf).then_some(id);
@@ -96,8 +96,9 @@ async fn search(registry: &Registry, route: Route, id: &str, query: &Query) -> R
     Ok(many(&page))
 }
 
-/// The kinds of a list of artifacts.
-fn artifact_kinds(query: &Query) -> Result<Vec<Kind>, Error> {
+/// The kinds of a list of artifacts, whose page is checked first.
+fn artifact_kinds(query: &Query, list: &List<'_>) -> Result<Vec<Kind>, Error> {
+    list.page()?;
     match query.get("artifactType") {
         "" => Ok(Kind::ARTIFACTS.to_vec()),
         "null" => Err(Error::bad_request("invalid artifact type: empty or null value provided")),

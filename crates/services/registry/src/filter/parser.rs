@@ -95,11 +95,22 @@ impl<'a> Parser<'a> {
         let mut groups = vec![Group::default()];
         let mut expected = "";
         loop {
+            // The word before this term, if the term follows one inside of parentheses.
+            let word = (expected != "" && groups.len() > 1).then(|| self.at - 1);
             while self.take(TokenKind::Punct, "(") {
                 groups.push(Group::default());
                 expected = r#"Expression ")""#;
             }
-            let mut read = Nested { expression: self.comparison(expected)?, depth: 0 };
+            let start = self.at;
+            let expression = self.comparison(expected).or_else(|why| match word {
+                // As upstream's parser, which looks one token ahead: a term that fails that early did not follow.
+                Some(word) if self.at <= start + 1 => {
+                    self.at = word;
+                    self.fail(r#"")""#)
+                }
+                _ => Err(why),
+            })?;
+            let mut read = Nested { expression, depth: 0 };
             // Adds what was read to its group; a group that ends is read itself.
             loop {
                 let Some(mut group) = groups.pop() else { return Ok(read.expression) };
@@ -223,8 +234,8 @@ impl<'a> Parser<'a> {
 
 fn operator(token: &Token<'_>) -> Option<Operator> {
     Some(match (token.kind, token.text) {
-        // `<>` behaves as `=` upstream, and clients may rely on either spelling.
-        (TokenKind::Operator, "=" | "<>") => Operator::Equal,
+        (TokenKind::Operator, "=") => Operator::Equal,
+        (TokenKind::Operator, "<>") => Operator::EqualAsStored,
         (TokenKind::Operator, "!=") => Operator::NotEqual,
         (TokenKind::Operator, ">") => Operator::Greater,
         (TokenKind::Operator, ">=") => Operator::GreaterOrEqual,

@@ -11,6 +11,8 @@ use crate::model::{Kind, Table};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operator {
     Equal,
+    /// `<>`, which upstream takes for `=`, except that it looks behind no prefix and into no list.
+    EqualAsStored,
     NotEqual,
     Greater,
     GreaterOrEqual,
@@ -219,25 +221,37 @@ fn prepare(column: Column, kind: Kind, operator: Operator, value: &Literal) -> (
 /// Checks a literal against the type of the column it is compared with.
 pub(crate) fn check(ty: ColumnType, operator: Operator, value: &Literal) -> Result<Test, FilterError> {
     match operator {
-        Operator::Like | Operator::ILike => match (ty, value) {
+        Operator::EqualAsStored => check(ty, Operator::Equal, value),
+        Operator::Like | Operator::ILike => match (ty, alone(value)) {
             (ColumnType::Text, Literal::Text(pattern)) => {
                 Ok(Test::Compare(operator, Operand::Text(pattern.clone())))
             }
+            (ColumnType::Text, Literal::List(items)) if items.is_empty() => Ok(Test::OneOf(Vec::new())),
             _ => Err(FilterError::TypeMismatch),
         },
         Operator::In => match value {
             Literal::List(items) => one_of(ty, items),
             single => one_of(ty, std::slice::from_ref(single)),
         },
-        // A list of one is a value in parentheses; an empty one compares with NULL.
-        _ => match value {
-            Literal::List(items) => match items.as_slice() {
-                [] => Ok(Test::OneOf(Vec::new())),
-                [single] => Ok(Test::Compare(operator, operand(ty, single)?)),
-                _ => Err(FilterError::TypeMismatch),
-            },
+        // An empty list compares with NULL.
+        _ => match alone(value) {
+            Literal::List(items) if items.is_empty() => Ok(Test::OneOf(Vec::new())),
             single => Ok(Test::Compare(operator, operand(ty, single)?)),
         },
+    }
+}
+
+/// A list of one is a value in parentheses.
+fn alone(value: &Literal) -> &Literal {
+    match value {
+        Literal::List(items) => {
+            if let [single] = items.as_slice() {
+                single
+            } else {
+                value
+            }
+        }
+        single => single,
     }
 }
 

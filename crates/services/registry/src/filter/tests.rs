@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{Expression, FilterError, Literal, Operator, parse, pattern, resolve};
+use super::{Condition, Expression, FilterError, Literal, Operator, parse, pattern, resolve};
 use crate::model::{Entity, Kind, Property, PropertyValue};
 use crate::store::{Database, Location, Query};
 
@@ -20,6 +20,47 @@ fn words_are_identifiers_where_an_identifier_is_expected() {
     assert!(syntax_error("name = null").contains("(expected Value). Hint"));
     assert!(syntax_error("()").contains("unexpected token \")\" (expected Expression \")\")"));
     assert!(syntax_error("name = 1e").contains("1:9: unexpected token \"e\". Check"));
+}
+
+#[test]
+fn a_term_that_fails_at_its_start_in_parentheses_did_not_follow() {
+    let cases = [
+        // Outside of parentheses, the deepest error is told.
+        (r#"name = "a" AND source like "b""#, r#"1:23: unexpected token "like""#),
+        (r#"(name = "a" AND source like "b")"#, r#"1:13: unexpected token "AND" (expected ")")"#),
+        (r#"(name = "a" OR)"#, r#"1:13: unexpected token "OR" (expected ")")"#),
+        (r#"(name = "a" AND (source like "b"))"#, r#"1:13: unexpected token "AND" (expected ")")"#),
+        // Terms of which more was read are told.
+        (r#"(name = "a" AND source = )"#, r#"1:26: unexpected token ")" (expected Value)"#),
+        (r#"(name = "a" AND a.b like "b")"#, r#"1:21: unexpected token "like""#),
+        (r#"(source like "b")"#, r#"1:9: unexpected token "like""#),
+    ];
+    for (query, expected) in cases {
+        let error = syntax_error(query);
+        assert!(error.contains(expected), "{query}: {error}");
+    }
+}
+
+fn resolved(query: &str, kind: Kind) -> Result<Condition, FilterError> {
+    resolve(&parse(query).expect("it can be read").expect("a filter"), kind)
+}
+
+#[test]
+fn a_list_of_one_is_a_pattern_and_an_empty_one_fits_nothing() {
+    let kind = Kind::ModelVersion;
+    assert_eq!(resolved(r#"team LIKE ("a%")"#, kind), resolved(r#"team LIKE "a%""#, kind));
+    assert_eq!(resolved(r#"team ILIKE ("a%")"#, kind), resolved(r#"team ILIKE "a%""#, kind));
+    assert_eq!(resolved("team LIKE ()", kind), resolved("team IN ()", kind));
+    assert_eq!(resolved(r#"team LIKE ("a", "b")"#, kind), Err(FilterError::TypeMismatch));
+}
+
+#[test]
+fn angles_compare_with_the_name_as_it_is_stored() {
+    assert_ne!(resolved(r#"name <> "a""#, Kind::ModelVersion), resolved(r#"name = "a""#, Kind::ModelVersion));
+    assert_eq!(
+        resolved(r#"name <> "a""#, Kind::RegisteredModel),
+        resolved(r#"name = "a""#, Kind::RegisteredModel)
+    );
 }
 
 #[test]
@@ -60,6 +101,7 @@ fn literal() -> impl Strategy<Value = Literal> {
 fn comparison() -> impl Strategy<Value = Expression> {
     let operators = [
         Operator::Equal,
+        Operator::EqualAsStored,
         Operator::NotEqual,
         Operator::Greater,
         Operator::GreaterOrEqual,
@@ -102,6 +144,7 @@ fn write(expression: &Expression) -> String {
         Expression::Comparison { property, operator, value } => {
             let operator = match operator {
                 Operator::Equal => "=",
+                Operator::EqualAsStored => "<>",
                 Operator::NotEqual => "!=",
                 Operator::Greater => ">",
                 Operator::GreaterOrEqual => ">=",
@@ -284,7 +327,7 @@ fn holds(name: &str, found: &Found, operator: Operator, value: &Literal) -> bool
     };
     let Some(order) = order else { return false };
     match operator {
-        Operator::Equal | Operator::In => order.is_eq(),
+        Operator::Equal | Operator::EqualAsStored | Operator::In => order.is_eq(),
         Operator::NotEqual => order.is_ne(),
         Operator::Greater => order.is_gt(),
         Operator::GreaterOrEqual => order.is_ge(),

@@ -63,7 +63,7 @@ fn write_test(sql: &mut Sql, column: &str, test: &Test) {
 
 fn symbol(operator: Operator) -> &'static str {
     match operator {
-        Operator::Equal | Operator::Like | Operator::ILike | Operator::In => "=",
+        Operator::Equal | Operator::EqualAsStored | Operator::Like | Operator::ILike | Operator::In => "=",
         Operator::NotEqual => "<>",
         Operator::Greater => ">",
         Operator::GreaterOrEqual => ">=",

@@ -4,7 +4,7 @@ use super::{EntityPage, Registry, parse_id};
 use crate::error::Error;
 use crate::filter::{self, Condition, FilterError};
 use crate::model::Kind;
-use crate::store::{ByName, Page, PageError, Query, StoreError};
+use crate::store::{ByName, Page, Query, StoreError};
 use crate::text;
 
 /// The query parameters of a list, as sent.
@@ -18,13 +18,10 @@ pub(crate) struct List<'a> {
 }
 
 impl List<'_> {
-    fn page(&self, words: &str) -> Result<Page, Error> {
-        Page::new(self.page_size, self.order_by, self.sort_order, self.next_page_token).map_err(|error| {
-            match error {
-                PageError::Malformed(why) => Error::bad_request(why),
-                PageError::Value => type_mismatch(words),
-            }
-        })
+    /// Reads the parameters of the page; also checks those of a list that is refused for another reason later.
+    pub(crate) fn page(&self) -> Result<Page, Error> {
+        Page::new(self.page_size, self.order_by, self.sort_order, self.next_page_token)
+            .map_err(Error::bad_request)
     }
 
     fn condition(&self, kind: Kind, words: &str) -> Result<Option<Condition>, Error> {
@@ -59,10 +56,17 @@ impl Registry {
             _ => (Kind::ModelArtifact, "artifact", "parent resource"),
         };
         let mut query = Query::new(kinds);
-        query.page = list.page(words)?;
+        query.page = list.page()?;
         query.parent = parent.map(|parent| parse_id(parent, parent_words)).transpose()?;
         query.condition = list.condition(filter_kind, words)?;
         self.run(query, words).await
+    }
+
+    /// A page of the model artifacts, which has no filter.
+    pub(crate) async fn model_artifacts(&self, list: &List<'_>) -> Result<EntityPage, Error> {
+        let mut query = Query::new(&[Kind::ModelArtifact]);
+        query.page = list.page()?;
+        self.run(query, Kind::ModelArtifact.words_of_store()).await
     }
 
     /// A page of the history of metrics, of one run or of all.
@@ -75,7 +79,7 @@ impl Registry {
     ) -> Result<EntityPage, Error> {
         let words = Kind::MetricHistory.words_of_store();
         let mut query = Query::new(&[Kind::MetricHistory]);
-        query.page = list.page(words)?;
+        query.page = list.page()?;
         query.steps = parse_steps(steps)?;
         if let Some(run) = run {
             let found = self.get(Kind::ExperimentRun, run).await;
@@ -88,12 +92,15 @@ impl Registry {
 
     /// A page of the runs of an experiment, which must exist.
     pub(crate) async fn runs_of(&self, experiment: &str, list: &List<'_>) -> Result<EntityPage, Error> {
-        list.page(Kind::ExperimentRun.words_of_store())?;
+        list.page()?;
         self.get(Kind::Experiment, experiment).await?;
         self.list(&[Kind::ExperimentRun], Some(experiment), list).await
     }
 
     async fn run(&self, query: Query, words: &str) -> Result<EntityPage, Error> {
+        if !query.page.is_comparable() {
+            return Err(type_mismatch(words));
+        }
         let types = self.database.types.clone();
         let page = query.page.clone();
         let mut entities = self

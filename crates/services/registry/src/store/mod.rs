@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub use connection::Location;
 pub(crate) use connection::Session;
 pub use mysql::MySqlSettings;
-pub(crate) use page::{Page, PageError};
+pub(crate) use page::Page;
 pub(crate) use read::{ByName, Query};
 pub(crate) use sql::{Sql, Value};
 

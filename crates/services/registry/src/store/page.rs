@@ -37,15 +37,6 @@ impl Order {
     }
 }
 
-/// Why a page cannot be served.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum PageError {
-    /// The token or the size is malformed; the text says how.
-    Malformed(String),
-    /// The token holds something that its column cannot be compared with.
-    Value,
-}
-
 /// Which part of a list is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Page {
@@ -53,8 +44,9 @@ pub(crate) struct Page {
     pub(crate) size: i32,
     pub(crate) order: Order,
     pub(crate) is_descending: bool,
-    /// The last entity of the page before: its id, and the value it was sorted by.
-    pub(crate) after: Option<(i32, i64)>,
+    /// The last entity of the page before: its id, and the value it was sorted by; none if the column cannot be
+    /// compared with it.
+    pub(crate) after: Option<(i32, Option<i64>)>,
 }
 
 impl Page {
@@ -63,12 +55,12 @@ impl Page {
         Self { size: 0, order: Order::Id, is_descending: false, after: None }
     }
 
-    /// Reads the query parameters of a list.
-    pub(crate) fn new(size: &str, order_by: &str, sort_order: &str, token: &str) -> Result<Self, PageError> {
+    /// Reads the query parameters of a list. The text of an error says what is malformed.
+    pub(crate) fn new(size: &str, order_by: &str, sort_order: &str, token: &str) -> Result<Self, String> {
         let size = if size.is_empty() {
             0
         } else {
-            text::int32(size).map_err(|why| PageError::Malformed(format!("invalid numeric string: {why}")))?
+            text::int32(size).map_err(|why| format!("invalid numeric string: {why}"))?
         };
         let order = match order_by {
             "CREATE_TIME" => Order::CreateTime,
@@ -79,6 +71,11 @@ impl Page {
         Ok(Self { size, order, is_descending: sort_order == "DESC", after })
     }
 
+    /// Whether the value in the token fits the column that the list is sorted by.
+    pub(crate) fn is_comparable(&self) -> bool {
+        self.after.is_none_or(|(_, value)| value.is_some())
+    }
+
     /// The number of rows to fetch: one more than the page, to know if there is another.
     pub(crate) fn limit(&self) -> Option<i64> {
         (self.size > 0).then(|| i64::from(self.size) + 1)
@@ -86,7 +83,7 @@ impl Page {
 
     /// Appends the condition that skips earlier pages.
     pub(crate) fn write_condition(&self, sql: &mut Sql) {
-        let Some((id, value)) = self.after else { return };
+        let Some((id, Some(value))) = self.after else { return };
         let sign = if self.is_descending { "<" } else { ">" };
         if self.order == Order::Id && i64::from(id) == value {
             sql.push(&format!(" AND e.id {sign} "));
@@ -125,8 +122,8 @@ impl Page {
     }
 }
 
-fn decode(token: &str, order_by: &str) -> Result<(i32, i64), PageError> {
-    let malformed = |why: String| PageError::Malformed(format!("invalid nextPageToken: {why}"));
+fn decode(token: &str, order_by: &str) -> Result<(i32, Option<i64>), String> {
+    let malformed = |why: String| format!("invalid nextPageToken: {why}");
     let bad_format = || malformed("invalid cursor format".to_owned());
     if token.len() > MAX_TOKEN {
         return Err(bad_format());
@@ -135,11 +132,8 @@ fn decode(token: &str, order_by: &str) -> Result<(i32, i64), PageError> {
     let decoded = String::from_utf8_lossy(&decoded).into_owned();
     let (id, value) = decoded.split_once(':').ok_or_else(bad_format)?;
     let id = text::int32(id).map_err(malformed)?;
-    let value: i64 = value.parse().map_err(|_| PageError::Value)?;
     // The id column has 32 bits, and PostgreSQL refuses to compare it with more.
     let is_time = matches!(order_by, "CREATE_TIME" | "LAST_UPDATE_TIME");
-    if !is_time && i32::try_from(value).is_err() {
-        return Err(PageError::Value);
-    }
+    let value = value.parse().ok().filter(|value| is_time || i32::try_from(*value).is_ok());
     Ok((id, value))
 }

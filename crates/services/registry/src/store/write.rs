@@ -111,7 +111,7 @@ impl Session {
         properties: &[Property],
     ) -> Result<(), StoreError> {
         for property in properties {
-            check_length(self.dialect(), Some(&property.name))
+            check_any_length(Some(&property.name))
                 .map_err(|error| in_context(error, &format!("error creating property {}", property.name)))?;
         }
         // Databases limit the parameters of a statement; nine columns a row keep this far below.
@@ -227,7 +227,12 @@ fn value_columns(value: &PropertyValue) -> [Value; 5] {
 
 /// SQLite does not limit the length of text, and MySQL refuses it in other words; the limit is part of the schema.
 fn check_length(dialect: Dialect, text: Option<&str>) -> Result<(), StoreError> {
-    if dialect != Dialect::Postgres && text.is_some_and(|text| text.chars().count() > MAX_NAME) {
+    if dialect == Dialect::Postgres { Ok(()) } else { check_any_length(text) }
+}
+
+/// The same on all databases, to name what is too long: properties are written by one statement.
+fn check_any_length(text: Option<&str>) -> Result<(), StoreError> {
+    if text.is_some_and(|text| text.chars().count() > MAX_NAME) {
         let text = format!("ERROR: value too long for type character varying({MAX_NAME}) (SQLSTATE 22001)");
         return Err(StoreError::Data(text));
     }
