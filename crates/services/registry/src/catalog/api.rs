@@ -25,7 +25,10 @@ pub(crate) fn answer(catalog: Option<&Catalog>, request: &Request, directory: &P
     if let Some(response) = probe(catalog.is_some(), request) {
         return response;
     }
-    let Some(route) = route(&request.path) else { return Response::not_found() };
+    let route = match route(&request.path) {
+        Some(route) => route,
+        None => return empty_segment(request).unwrap_or_else(Response::not_found),
+    };
     let allowed: &[&Method] = if route == Route::Preview { &[&Method::POST] } else { &[&Method::GET] };
     if !allowed.contains(&&request.method) {
         return Response::method_not_allowed(&request.method, allowed);
@@ -82,6 +85,29 @@ enum Route {
     Skills,
     SkillOptions,
     Skill(String),
+}
+
+/// The refusal of a path that lacks a name in its midst, or that of a model.
+fn empty_segment(request: &Request) -> Option<Response> {
+    let path = request.path.strip_prefix("/api/")?;
+    let field = if let Some(rest) = path.strip_prefix("model_catalog/v1alpha1/sources/") {
+        match rest.split_once("/models/")? {
+            ("", _) => "source_id",
+            (_, "") => "*",
+            (_, "/artifacts" | "/artifacts/performance") => "model_name",
+            _ => return None,
+        }
+    } else {
+        match path {
+            "mcp_catalog/v1alpha1/mcp_servers//tools" => "server_id",
+            "agent_catalog/v1alpha1/agents//artifacts" => "id",
+            _ => return None,
+        }
+    };
+    if request.method != Method::GET {
+        return Some(Response::method_not_allowed(&request.method, &[&Method::GET]));
+    }
+    Some(Response::refusal(&Error::Unprocessable(format!("required field '{field}' is zero value."))))
 }
 
 fn route(path: &str) -> Option<Route> {
@@ -286,7 +312,8 @@ fn agents(catalog: &Catalog, query: &Query) -> Result<Json, Error> {
 }
 
 fn agent_artifacts(catalog: &Catalog, id: &str, query: &Query) -> Result<Json, Error> {
-    let list = List::read(query, ItemKind::TemplateArtifact, "ID")?;
+    // As upstream's, this list has no filter.
+    let list = List::filtered(query, ItemKind::TemplateArtifact, "ID", "")?;
     let agent = by_id(&catalog.agents, id, "agent")?;
     let types = parts(query, "artifactType");
     if let Some(unknown) = types.iter().find(|it| *it != "template-artifact") {

@@ -67,6 +67,27 @@ struct Artifact {
     last_update_time_since_epoch: Option<String>,
 }
 
+/// Reads YAML. Unknown fields are refused in the words of upstream's reader.
+pub(super) fn read_yaml<T: serde::de::DeserializeOwned>(content: &str) -> Result<T, String> {
+    serde_saphyr::from_str(content).map_err(|error| {
+        let error = error.to_string();
+        let field = error.split_once("unknown field `").and_then(|(_, rest)| rest.split_once('`'));
+        match field {
+            Some((field, _)) => {
+                let field = crate::text::quoted(field);
+                format!("error unmarshaling JSON: while decoding JSON: json: unknown field {field}")
+            }
+            None => error,
+        }
+    })
+}
+
+/// The names of the models in a file.
+pub(super) fn model_names(content: &str) -> Result<Vec<String>, String> {
+    let file: ModelFile = read_yaml(content)?;
+    Ok(file.models.into_iter().map(|it| it.name).collect())
+}
+
 #[derive(Debug, Deserialize)]
 struct ServerFile {
     #[serde(default)]
@@ -84,7 +105,6 @@ struct Server {
     version: Option<String>,
     logo: Option<String>,
     license: Option<String>,
-    #[serde(rename = "license_link")]
     license_link: Option<String>,
     documentation_url: Option<String>,
     repository_url: Option<String>,
@@ -99,7 +119,7 @@ struct Server {
     artifacts: Vec<Yaml>,
     endpoints: Option<BTreeMap<String, Option<String>>>,
     runtime_metadata: Option<Yaml>,
-    #[serde(rename = "serverJson")]
+    #[serde(rename = "server_json")]
     raw: Option<Yaml>,
     security_indicators: BTreeMap<String, Yaml>,
     custom_properties: Option<Properties>,
@@ -152,7 +172,10 @@ struct Variable {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Image {
+    #[serde(default)]
+    artifact_type: String,
     uri: String,
 }
 
@@ -182,7 +205,7 @@ fn time(text: Option<&String>, now: i64) -> i64 {
 
 /// Reads a file of models. Only the names are checked against nothing: a source's patterns are the caller's.
 pub(crate) fn read_models(content: &str, source: &str, now: i64) -> Result<Items, String> {
-    let file: ModelFile = serde_saphyr::from_str(content).map_err(|error| error.to_string())?;
+    let file: ModelFile = read_yaml(content)?;
     Ok(file.models.into_iter().map(|model| to_model(model, source, now)).collect())
 }
 
@@ -255,7 +278,7 @@ fn check_uri(uri: &str) -> Result<(), String> {
 
 /// Reads a file of MCP servers.
 pub(crate) fn read_servers(content: &str, source: &str, now: i64) -> Result<Items, String> {
-    let file: ServerFile = serde_saphyr::from_str(content).map_err(|error| error.to_string())?;
+    let file: ServerFile = read_yaml(content)?;
     Ok(file.mcp_servers.into_iter().map(|server| to_server(server, source, now)).collect())
 }
 
@@ -328,7 +351,7 @@ fn to_server(server: Server, source: &str, now: i64) -> Result<Item, String> {
 
 /// Reads a file of agents.
 pub(crate) fn read_agents(content: &str, source: &str, now: i64) -> Result<Items, String> {
-    let file: AgentFile = serde_saphyr::from_str(content).map_err(|error| error.to_string())?;
+    let file: AgentFile = read_yaml(content)?;
     Ok(file.agents.into_iter().map(|agent| Ok(to_agent(agent, source, now))).collect())
 }
 
@@ -352,7 +375,7 @@ fn to_agent(agent: Agent, source: &str, now: i64) -> Item {
     let variables: Vec<Json> = agent.env.into_iter().map(variable).collect();
     item.put("env", (!variables.is_empty()).then_some(Value::Json(Json::Array(variables))));
     let image = |it: Image| {
-        crate::json::object([("artifactType", "image-artifact".into()), ("uri", Json::Text(it.uri))])
+        crate::json::object([("artifactType", Json::Text(it.artifact_type)), ("uri", Json::Text(it.uri))])
     };
     let images: Vec<Json> = agent.artifacts.into_iter().map(image).collect();
     item.put("artifacts", (!images.is_empty()).then_some(Value::Json(Json::Array(images))));

@@ -156,6 +156,10 @@ fn comparison(
             is_wanted: operator != Operator::NotEqual,
         });
     }
+    // As upstream, which looks for ILIKE in a column for lists that there is not.
+    if is_list(kind, name) && operator == Operator::ILike {
+        return Err(FilterError::TypeMismatch);
+    }
     match declared(kind, name) {
         Some(column) => {
             let column = suffix.unwrap_or(column);
@@ -190,6 +194,8 @@ fn behind_prefix(column: Column, kind: ItemKind, operator: Operator, value: &Lit
             let literal = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
             (Operator::Like, Literal::Text(format!("%:{literal}")))
         }
+        // As the registry's: names of states are numbers, and an unknown name is none of them.
+        (Column::Unset, Literal::Text(_)) => (operator, Literal::Int(-1)),
         _ => (operator, value.clone()),
     }
 }
@@ -201,7 +207,7 @@ fn column(kind: ItemKind, name: &str) -> Option<(Column, ColumnType)> {
         "externalId" if kind != ItemKind::Tool => (Column::ExternalId, ColumnType::Text),
         "createTimeSinceEpoch" => (Column::Created, ColumnType::Int64),
         "lastUpdateTimeSinceEpoch" => (Column::Updated, ColumnType::Int64),
-        "state" if kind.artifact_type().is_some() => (Column::Unset, ColumnType::Text),
+        "state" if kind.artifact_type().is_some() => (Column::Unset, ColumnType::Int32),
         _ => return None,
     })
 }
@@ -306,7 +312,11 @@ fn passes(test: &Test, value: Option<&Operand>) -> bool {
         Test::Compare(operator, operand) => {
             let Some(ordering) = compare(value, operand) else { return false };
             match operator {
-                Operator::Equal | Operator::Like | Operator::ILike | Operator::In => ordering.is_eq(),
+                Operator::Equal
+                | Operator::EqualAsStored
+                | Operator::Like
+                | Operator::ILike
+                | Operator::In => ordering.is_eq(),
                 Operator::NotEqual => ordering.is_ne(),
                 Operator::Greater => ordering.is_gt(),
                 Operator::GreaterOrEqual => ordering.is_ge(),

@@ -32,7 +32,8 @@ impl ItemKind {
             Self::McpServer => "MCP servers",
             Self::Agent => "agents",
             Self::Tool => "MCP server tools",
-            _ => "artifacts",
+            Self::ModelArtifact | Self::MetricsArtifact => "catalog artifacts",
+            Self::TemplateArtifact => "artifacts",
         }
     }
 }

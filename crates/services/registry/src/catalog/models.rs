@@ -12,6 +12,7 @@ use crate::api::query::Query;
 use crate::error::Error;
 use crate::filter::pattern;
 use crate::json::Json;
+use crate::text;
 
 /// What `q` is looked for in, besides the name.
 const SEARCHED: [&str; 4] = ["description", "provider", "tasks", "validated_tasks"];
@@ -26,12 +27,13 @@ pub(crate) fn list(catalog: &Catalog, query: &Query) -> Result<Json, Error> {
     if !is_recommendation {
         Cursor::read(query)?;
     }
-    let sources = parts(query, "source");
+    let mut sources = parts(query, "source");
     if !sources.is_empty() && !query.get("sourceLabel").is_empty() {
         return Err(Error::BadRequest("source and sourceLabel cannot be used together".to_owned()));
     }
-    let sources =
-        if sources.is_empty() { labelled(catalog, AssetType::Models, query) } else { Some(sources) };
+    let is_named = !sources.is_empty();
+    sources.retain(|it| !it.is_empty());
+    let sources = if is_named { Some(sources) } else { labelled(catalog, AssetType::Models, query) };
     let Some(sources) = sources else {
         return Ok(encode::page(&Page::<()>::empty(page_size), |()| Json::Null));
     };
@@ -50,14 +52,20 @@ pub(crate) fn list(catalog: &Catalog, query: &Query) -> Result<Json, Error> {
 
 /// The token of a list by recommendation is a number: where the page starts.
 fn offset(query: &Query) -> Result<usize, Error> {
-    match query.get("nextPageToken") {
-        "" => Ok(0),
-        token => token.parse().map_err(|_| {
-            Error::BadRequest(
-                "invalid nextPageToken: it is no number, as in lists by recommendation".to_owned(),
-            )
-        }),
+    let token = query.get("nextPageToken");
+    if token.is_empty() {
+        return Ok(0);
     }
+    let is_number = token.bytes().all(|it| it.is_ascii_digit());
+    let offset = token.parse::<i32>().ok().filter(|_| is_number).and_then(|it| usize::try_from(it).ok());
+    offset.ok_or_else(|| {
+        let token = text::quoted(token);
+        let why = if is_number { "value out of range" } else { "invalid syntax" };
+        Error::BadRequest(format!(
+            "invalid nextPageToken: must be a non-negative integer (0..{}), got {token}: strconv.ParseUint: parsing {token}: {why}",
+            i32::MAX
+        ))
+    })
 }
 
 /// Models by the best latency among their recommended measurements; those without any are last.
@@ -68,16 +76,26 @@ fn recommended<'a>(
     offset: usize,
     page_size: i32,
 ) -> Result<Page<&'a Item>, Error> {
-    let filter = Filter::parse(query.get("filterQuery"), ItemKind::Model)?;
-    let conditions = filter.as_ref().map(Filter::artifact_conditions).unwrap_or_default();
+    const CONTEXT: &str = "failed to find models with recommended latency: failed to fetch models";
+    let conditions = query.get("filterQuery");
+    let filter = Filter::parse(conditions, ItemKind::Model).map_err(|error| match error {
+        Error::BadRequest(why) => Error::BadRequest(format!("{CONTEXT}: {why}")),
+        other => other,
+    })?;
+    // As upstream (FindModelsWithRecommendedLatency), which asks the measurements all that is asked of the models.
+    let of_measurements = Filter::parse(&conditions.replace("artifacts.", ""), ItemKind::MetricsArtifact);
+    let best_latency = |model: &Item| {
+        let filter = of_measurements.as_ref().ok()?.as_ref();
+        let measurements = measurements(model).filter(|it| filter.is_none_or(|filter| filter.accepts(it)));
+        wish.best_latency(measurements.cloned().collect())
+    };
     let mut models: Vec<(Option<f64>, &Item)> = models
         .filter(|model| filter.as_ref().is_none_or(|filter| filter.accepts(model)))
-        .map(|model| {
-            let measurements = measurements(model).filter(|it| conditions.iter().all(|one| one.accepts(it)));
-            (wish.best_latency(measurements.cloned().collect()), model)
-        })
+        .map(|model| (best_latency(model), model))
         .collect();
+    let is_descending = query.get("sortOrder").eq_ignore_ascii_case("DESC");
     models.sort_by(|(left, _), (right, _)| match (left, right) {
+        (Some(left), Some(right)) if is_descending => right.total_cmp(left),
         (Some(left), Some(right)) => left.total_cmp(right),
         (left, right) => left.is_none().cmp(&right.is_none()),
     });
@@ -141,7 +159,18 @@ pub(crate) fn performance(catalog: &Catalog, source: &str, name: &str, query: &Q
     let page_size = size(query)?;
     let cursor = Cursor::read(query)?;
     let model = find(catalog, source, name)?;
-    let list = List::read(query, ItemKind::MetricsArtifact, "")?;
+    // As upstream (buildPerformanceFilterQuery); positions in messages count the parentheses.
+    let filter = match query.get("filterQuery") {
+        "" => String::new(),
+        filter => format!("({filter}) AND (metricsType.string_value = '{PERFORMANCE}')"),
+    };
+    let list =
+        List::filtered(query, ItemKind::MetricsArtifact, "", &filter).map_err(|error| match error {
+            Error::BadRequest(why) => Error::BadRequest(format!(
+                "failed to get performance artifacts: failed to list artifacts: {why}"
+            )),
+            other => other,
+        })?;
     let page = if wish.is_recommendation {
         let all = list.unpaged().page(measurements(model));
         let mut all: Vec<Item> = all.items.into_iter().cloned().collect();

@@ -95,30 +95,39 @@ enum Order {
 }
 
 impl Order {
-    fn read(order_by: &str, kind: ItemKind) -> Self {
+    fn read(order_by: &str, kind: ItemKind) -> Result<Self, Error> {
         let order_by = if order_by == "ACCURACY" && kind == ItemKind::Model {
             "artifacts.overall_average.double_value"
         } else {
             order_by
         };
         match order_by {
-            "CREATE_TIME" => return Self::Created,
-            "LAST_UPDATE_TIME" => return Self::Updated,
-            "NAME" => return Self::Name,
+            "CREATE_TIME" => return Ok(Self::Created),
+            "LAST_UPDATE_TIME" => return Ok(Self::Updated),
+            "NAME" => return Ok(Self::Name),
             _ => {}
         }
-        let by_property =
-            matches!(kind, ItemKind::Model | ItemKind::ModelArtifact | ItemKind::MetricsArtifact);
+        let of_artifacts = matches!(kind, ItemKind::ModelArtifact | ItemKind::MetricsArtifact);
+        let by_property = of_artifacts || kind == ItemKind::Model;
         let column = |name: &str| PropertyColumn::from_suffix(name).filter(|it| *it != PropertyColumn::Bool);
-        match order_by.split('.').collect::<Vec<_>>().as_slice() {
+        Ok(match order_by.split('.').collect::<Vec<_>>().as_slice() {
             ["artifacts", name, ty] if kind == ItemKind::Model => {
                 column(ty).map_or(Self::Id, |column| Self::Artifacts((*name).to_owned(), column))
             }
-            [name, ty] if by_property => {
-                column(ty).map_or(Self::Id, |column| Self::Property((*name).to_owned(), column))
-            }
+            [name, ty] if by_property => match column(ty) {
+                Some(_) if of_artifacts && (name.is_empty() || name.len() > 255) => {
+                    return Err(Error::bad_request(format!("invalid custom property name '{name}'")));
+                }
+                Some(column) => Self::Property((*name).to_owned(), column),
+                None if of_artifacts => {
+                    let valid = "must be one of 'int_value', 'double_value', or 'string_value'";
+                    let why = format!("invalid custom property value type '{ty}': {valid}");
+                    return Err(Error::bad_request(why));
+                }
+                None => Self::Id,
+            },
             _ => Self::Id,
-        }
+        })
     }
 }
 
@@ -138,9 +147,19 @@ pub(crate) struct List {
 impl List {
     /// Reads the parameters of a list of items of this kind.
     pub(crate) fn read(query: &Query, kind: ItemKind, default_order: &str) -> Result<Self, Error> {
+        Self::filtered(query, kind, default_order, query.get("filterQuery"))
+    }
+
+    /// The same with a filter that is not that of the query as it is.
+    pub(crate) fn filtered(
+        query: &Query,
+        kind: ItemKind,
+        default_order: &str,
+        filter: &str,
+    ) -> Result<Self, Error> {
         let size = size(query)?;
         let cursor = Cursor::read(query)?;
-        let filter = Filter::parse(query.get("filterQuery"), kind)?;
+        let filter = Filter::parse(filter, kind)?;
         let order_by = match query.get("orderBy") {
             "" => default_order,
             given => given,
@@ -148,7 +167,7 @@ impl List {
         let ignores_case =
             !matches!(kind, ItemKind::Model | ItemKind::ModelArtifact | ItemKind::MetricsArtifact);
         let upper = |text: &str| if ignores_case { text.to_uppercase() } else { text.to_owned() };
-        let order = Order::read(&upper(order_by), kind);
+        let order = Order::read(&upper(order_by), kind)?;
         let sort_order = upper(query.get("sortOrder"));
         let is_descending = match order {
             // By a property, everything but ASC is descending.
@@ -303,8 +322,7 @@ pub(crate) struct Texts<'a> {
 impl<'a> Texts<'a> {
     /// Reads the parameters of such a list; `by_field` if it can only be ordered by fields.
     pub(crate) fn read(query: &'a Query, by_field: bool) -> Result<Self, Error> {
-        const FIELDS: [&str; 6] =
-            ["CREATE_TIME", "LAST_UPDATE_TIME", "ID", "NAME", "ACCURACY", "RECOMMENDED"];
+        const FIELDS: [&str; 5] = ["CREATE_TIME", "LAST_UPDATE_TIME", "ID", "NAME", "RECOMMENDED"];
         let (order_by, sort_order) = (query.get("orderBy"), query.get("sortOrder"));
         if by_field && !order_by.is_empty() && !FIELDS.contains(&order_by) {
             return Err(refusal(format!("unsupported order by field: {order_by}")));

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value as Yaml;
 
 use super::encode;
+use super::files::{model_names, read_yaml};
 use super::multipart::Form;
 use super::page::{Page, Texts};
 use super::patterns::Patterns;
@@ -33,15 +34,6 @@ struct Config {
 struct Named {
     #[serde(default)]
     name: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Models {
-    #[serde(default, rename = "source")]
-    _source: Option<String>,
-    #[serde(default)]
-    models: Vec<Named>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -111,7 +103,8 @@ type Inspected = (bool, Vec<String>, Patterns);
 
 fn inspect(config: &[u8], data: Option<&[u8]>, directory: &Path) -> Result<Inspected, String> {
     let invalid = |why: String| format!("invalid config: {why}");
-    let config: Config = parse(config).map_err(|why| invalid(format!("failed to parse config: {why}")))?;
+    let config = text(config).and_then(read_yaml::<Config>);
+    let config = config.map_err(|why| invalid(format!("failed to parse config: {why}")))?;
     if config.ty.is_empty() {
         return Err(invalid("missing required field: type".to_owned()));
     }
@@ -126,6 +119,10 @@ fn inspect(config: &[u8], data: Option<&[u8]>, directory: &Path) -> Result<Inspe
     let patterns = patterns.map_err(invalid)?;
     let what = if is_servers { "servers" } else { "models" };
     let failed = |why: String| format!("failed to load {what}: {why}");
+    if config.ty == "hf" && !is_servers && config.included_models.is_empty() {
+        let why = "includedModels is required for HuggingFace source preview";
+        return Err(failed(format!("{why} (specifies which models to fetch from HuggingFace)")));
+    }
     if config.ty != "yaml" {
         let kind =
             if is_servers { "unsupported source type for MCP preview" } else { "unsupported source type" };
@@ -141,17 +138,18 @@ fn inspect(config: &[u8], data: Option<&[u8]>, directory: &Path) -> Result<Inspe
         Some(_) => failed(format!("failed to parse catalog file: {why}")),
         None => failed("failed to parse catalog file: it is not a catalog".to_owned()),
     };
-    let named = if is_servers {
-        parse::<Servers>(&content).map_err(malformed)?.mcp_servers
+    let content = text(&content).map_err(malformed)?;
+    let names = if is_servers {
+        let file: Servers = read_yaml(content).map_err(malformed)?;
+        file.mcp_servers.into_iter().map(|it| it.name).collect()
     } else {
-        parse::<Models>(&content).map_err(malformed)?.models
+        model_names(content).map_err(malformed)?
     };
-    Ok((is_servers, named.into_iter().map(|it| it.name).collect(), patterns))
+    Ok((is_servers, names, patterns))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(content: &[u8]) -> Result<T, String> {
-    let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+fn text(content: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(content).map_err(|error| error.to_string())
 }
 
 /// Reads the file that a source names. Whoever may ask for a preview must not learn what other files there are: paths

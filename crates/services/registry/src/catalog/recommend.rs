@@ -97,9 +97,10 @@ impl Wish {
             by_latency.then(counts)
         });
         let mut cheaper = Vec::new();
-        let mut cheapest = i64::MAX;
+        let mut cheapest = i32::MAX;
         for item in group {
-            let cost = i64::from(int(item, &self.hardware_count, 1)) * i64::from(int(item, "replicas", 1));
+            // As upstream (generateRecommended), whose costs have 32 bits.
+            let cost = int(item, &self.hardware_count, 1).wrapping_mul(int(item, "replicas", 1));
             if cost < cheapest {
                 cheaper.push(item);
                 cheapest = cost;

@@ -113,6 +113,77 @@ fn lists_contain_a_value_or_not() {
 }
 
 #[test]
+fn refusals_are_told_in_the_words_of_upstream() {
+    let files = Files::loaded();
+    let artifacts = "model_catalog/v1alpha1/sources/a/models/org/one/artifacts";
+    let mismatch = "invalid filter query, type mismatch or invalid value in comparison: bad request";
+    let of_performance = "failed to get performance artifacts: failed to list artifacts";
+    let value_type = "invalid custom property value type 'x': must be one of 'int_value', 'double_value', or 'string_value': bad request";
+    let of_recommendation = "failed to find models with recommended latency: failed to fetch models";
+    let cases = [
+        (format!("{artifacts}?filterQuery=id%20%3D%20%22x%22"), 400, format!("error listing catalog artifacts: {mismatch}")),
+        (format!("{artifacts}?orderBy=p.x"), 400, value_type.to_owned()),
+        (format!("{artifacts}?orderBy=.int_value"), 400, "invalid custom property name '': bad request".to_owned()),
+        (format!("{artifacts}/performance?orderBy=p.x"), 400, format!("{of_performance}: {value_type}")),
+        (
+            format!("{artifacts}/performance?filterQuery=id%20%3D%20%22x%22"),
+            400,
+            format!("{of_performance}: error listing catalog artifacts: {mismatch}"),
+        ),
+        (format!("{MODELS_PATH}?filterQuery=tasks%20ILIKE%20%22x%22"), 400, format!("error listing catalog models: {mismatch}")),
+        (
+            format!("{MODELS_PATH}?recommendations=true&filterQuery=id%20%3D%20%22x%22"),
+            400,
+            format!("{of_recommendation}: error listing catalog models: {mismatch}"),
+        ),
+        (
+            format!("{MODELS_PATH}?orderBy=RECOMMENDED&nextPageToken=-1"),
+            400,
+            "invalid nextPageToken: must be a non-negative integer (0..2147483647), got \"-1\": strconv.ParseUint: parsing \"-1\": invalid syntax".to_owned(),
+        ),
+        (
+            "model_catalog/v1alpha1/sources?orderBy=ACCURACY".to_owned(),
+            400,
+            "unsupported order by field: ACCURACY".to_owned(),
+        ),
+        (
+            "model_catalog/v1alpha1/sources//models/org/one".to_owned(),
+            422,
+            "required field 'source_id' is zero value.".to_owned(),
+        ),
+        ("model_catalog/v1alpha1/sources/a/models/".to_owned(), 422, "required field '*' is zero value.".to_owned()),
+        (
+            "model_catalog/v1alpha1/sources/a/models//artifacts".to_owned(),
+            422,
+            "required field 'model_name' is zero value.".to_owned(),
+        ),
+        (format!("{SERVERS_PATH}//tools"), 422, "required field 'server_id' is zero value.".to_owned()),
+    ];
+    for (path, status, message) in cases {
+        let (actual, body) = files.get(&path);
+        assert_eq!((actual, body["message"].as_str()), (status, Some(message.as_str())), "{path}");
+    }
+    let (_, body) = files.get(&format!("{artifacts}/performance?filterQuery=x%20%3D"));
+    let message = body["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with(&format!("{of_performance}: invalid filter query syntax")), "{message}");
+    assert!(
+        message.contains("1:5: unexpected token"),
+        "positions count the parenthesis around the filter: {message}"
+    );
+}
+
+#[test]
+fn filters_that_upstream_takes_are_taken() {
+    let files = Files::loaded();
+    let artifacts = "model_catalog/v1alpha1/sources/a/models/org/one/artifacts";
+    for state in ["1", "%22LIVE%22"] {
+        assert_eq!(files.get(&format!("{artifacts}?filterQuery=state%20%3D%20{state}")).1["size"], 0);
+    }
+    assert_eq!(files.names(&format!("{MODELS_PATH}?source=,")), ["org/one", "org/two"]);
+    assert_eq!(files.names(&format!("{MODELS_PATH}?source=,far")), [""; 0]);
+}
+
+#[test]
 fn pages_of_every_order_hold_each_item_once() {
     let files = Files::loaded();
     let orders =
@@ -200,6 +271,18 @@ fn previews_do_not_read_other_files() {
     assert_eq!(with_path("link.yaml").0, 422);
     assert_eq!(files.preview("{type: nonsense}", Some(MODELS)).0, 422);
     assert_eq!(files.preview("{}", None).0, 422);
+    let unknown = |data: &str| files.preview("{type: yaml}", Some(data));
+    for (data, field) in [(SERVERS, "mcp_servers"), ("models: [{name: a, bogus: 1}]", "bogus")] {
+        let why = format!("error unmarshaling JSON: while decoding JSON: json: unknown field \"{field}\"");
+        let expected = format!("failed to load models: failed to parse catalog file: {why}");
+        let (status, refused) = unknown(data);
+        assert_eq!((status, refused["message"].as_str()), (422, Some(expected.as_str())));
+    }
+    let (_, refused) = files.preview("{type: hf}", Some(MODELS));
+    assert!(
+        refused["message"].as_str().is_some_and(|it| it.contains("includedModels is required")),
+        "{refused}"
+    );
 }
 
 #[test]
