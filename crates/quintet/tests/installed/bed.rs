@@ -34,7 +34,7 @@ pub(crate) const TEAM: &str = "installed-team";
 /// The operators work in two namespaces, and have rights in no other.
 const CONFIGURATION: &str = "apiVersion: config.quintet.dev/v1alpha1
 kind: Configuration
-components: [ray, codeflare, mlflow]
+components: [ray, codeflare, mlflow, registry]
 watchNamespaces: [opendatahub, installed-team]
 mlflow: {namespace: opendatahub}
 codeflare: {appwrapper: {enabled: true}}

@@ -10,6 +10,7 @@
 mod appwrapper;
 mod bed;
 mod mlflow;
+mod registry;
 
 use bed::Bed;
 
@@ -18,5 +19,6 @@ async fn operators_need_no_more_rights_than_they_are_installed_with() {
     let bed = Bed::new().await;
     Box::pin(mlflow::check(&bed)).await;
     Box::pin(appwrapper::check(&bed)).await;
+    Box::pin(registry::check(&bed)).await;
     bed.end().await;
 }
