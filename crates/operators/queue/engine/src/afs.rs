@@ -55,6 +55,23 @@ impl UsageLedger {
         self.entries.insert(local_queue, LedgerEntry { consumed, last_update, ..LedgerEntry::default() });
     }
 
+    /// Takes in what was recorded of a LocalQueue at a time, if anything was. What was recorded before the present entry
+    /// began is added to it, once.
+    pub fn restore(&mut self, local_queue: LocalQueueId, recorded: Consumed, at: Time, is_recorded: bool) {
+        let entry = self.entries.entry(local_queue).or_insert_with(|| LedgerEntry {
+            consumed: recorded.clone(),
+            last_update: at,
+            status_accounted: true,
+            ..LedgerEntry::default()
+        });
+        if is_recorded && at > entry.last_update {
+            (entry.consumed, entry.last_update) = (recorded, at);
+        } else if !entry.status_accounted {
+            add(&mut entry.consumed, &recorded);
+        }
+        entry.status_accounted = true;
+    }
+
     /// Forgets a LocalQueue.
     pub fn remove(&mut self, local_queue: LocalQueueId) {
         self.entries.remove(&local_queue);
@@ -109,9 +126,10 @@ impl UsageLedger {
             .entries
             .entry(local_queue)
             .or_insert_with(|| LedgerEntry { last_update: now, ..LedgerEntry::default() });
-        let elapsed = now.seconds_since(entry.last_update);
+        // Another process, whose clock may be ahead, may have recorded the last update.
+        let elapsed = now.seconds_since(entry.last_update).max(0.0);
         entry.consumed = decayed(&entry.consumed, running, elapsed, config.half_life.as_secs_f64());
-        entry.last_update = now;
+        entry.last_update = entry.last_update.max(now);
     }
 
     /// The usage that orders a LocalQueue.

@@ -45,6 +45,7 @@ impl Scheduler {
             }
             Of::Cohort(Deleted(key)) => engine.delete_cohort(key.name(), now),
             Of::LocalQueue(Applied(entry)) => {
+                engine.restore_usage(&entry.object, now);
                 if or_left_out("LocalQueue", &entry.key, engine.apply_local_queue(&entry.object)).is_none() {
                     engine.delete_local_queue(namespace_of(&entry.key), entry.key.name());
                 }

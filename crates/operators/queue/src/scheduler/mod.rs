@@ -159,6 +159,8 @@ pub struct Scheduler {
     freed_due: Option<Timestamp>,
     /// When they were told last.
     freed_told: Timestamp,
+    /// When the usage of LocalQueues was sampled last, for admission fair sharing.
+    sampled: Option<Timestamp>,
     statuses: QueueStatuses,
     /// Events about Workloads of which nothing was written when they happened.
     untold: BTreeMap<ObjectKey, Vec<Event>>,
@@ -187,6 +189,7 @@ impl Scheduler {
             nodes: BTreeMap::new(),
             freed_due: None,
             freed_told: Timestamp::MIN,
+            sampled: None,
             statuses: QueueStatuses::default(),
             untold: BTreeMap::new(),
             outdated: BTreeSet::new(),
@@ -239,7 +242,7 @@ impl Scheduler {
     /// The writes of a decision. Evictions for it come first.
     fn write(&mut self, decision: &Decision, now: Time, writes: &mut Vec<Write<Decided>>) {
         // Evictions have events about the preemptor, too, which are recorded with what is written about it.
-        let mut of_preemptor = Vec::new();
+        let mut of_preemptor: Vec<status::Event> = Vec::new();
         for write in status::writes(decision, &self.engine) {
             let Some(key) = self.key_of(write.workload()) else { continue };
             if let status::Write::FinishSlice { message, .. } = &write {
@@ -256,12 +259,21 @@ impl Scheduler {
                 object.status.clone_from(&earlier.status);
             }
             let took_quota = earlier.is_some_and(|earlier| earlier.effect == Effect::Admission);
+            // It may not have been sent: then this write replaces it, and its events are recorded with this one. If it has,
+            // this write is a conflict, and decided again.
+            let earlier = earlier.map(|earlier| earlier.events.clone()).unwrap_or_default();
             let before = object.status.clone();
             write.apply(&mut object, &self.engine, now);
             let events = status::events(decision, &write, &object, &self.engine, now);
             let (mut events, others): (Vec<_>, Vec<_>) =
                 events.into_iter().partition(|event| event.workload == write.workload());
-            of_preemptor.extend(others);
+            for mut event in others {
+                // Events about the same version of an object are a series, with the text of the first, as in client-go.
+                if let Some(first) = of_preemptor.iter().find(|first| first.reason == event.reason) {
+                    event.message.clone_from(&first.message);
+                }
+                of_preemptor.push(event);
+            }
             let is_of_preemptor = write.workload() == decision.workload;
             if object.status == before {
                 if is_of_preemptor && !of_preemptor.is_empty() {
@@ -282,6 +294,7 @@ impl Scheduler {
                 events.splice(0..0, overtaken.events);
             }
             events.splice(0..0, self.untold.remove(&key).unwrap_or_default());
+            events.splice(0..0, earlier);
             // A write that replaces an admission takes the quota back if it fails.
             let effect = if took_quota { Effect::Admission } else { Effect::of(&write) };
             self.count_preemption(decision, effect, &object);
@@ -336,6 +349,27 @@ impl Scheduler {
             let assumed = Assumed { patch, status, events: Vec::new(), number, effect: Effect::Report };
             writes.push(assumed.write(&key, entry.version));
             self.assumed.assume(key, entry.version, assumed);
+        }
+    }
+
+    /// When the usage of LocalQueues is sampled next.
+    fn sampling_due(&self) -> Option<Timestamp> {
+        let interval = self.engine.settings().afs()?.sampling_interval;
+        let interval = SignedDuration::from_nanos(interval.as_nanos());
+        self.sampled
+            .filter(|_| interval.is_positive())
+            .map(|sampled| sampled.checked_add(interval).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Samples the usage of LocalQueues, if it is time.
+    fn sample_usage(&mut self, now: Timestamp) {
+        let is_due = self.sampling_due().is_some_and(|due| due <= now);
+        if is_due {
+            self.engine.sample_usage(engine_time(now));
+            self.statuses.touch(now);
+        }
+        if is_due || self.sampled.is_none() {
+            self.sampled = Some(now);
         }
     }
 
@@ -455,6 +489,7 @@ impl Index for Scheduler {
         let (at, now) = (now, engine_time(now));
         self.take_in_nodes(now);
         self.take_in_pods(at);
+        self.sample_usage(at);
         let lost: Vec<ObjectKey> = self.assumed.take_lost().collect();
         let again = lost.iter().filter_map(|key| {
             let assumed = self.assumed.get(key)?;
@@ -502,6 +537,7 @@ impl Index for Scheduler {
         due.into_iter()
             .chain(refused)
             .chain(freed)
+            .chain(self.sampling_due())
             .chain(self.statuses.due().filter(|_| self.tasks.report))
             .min()
     }

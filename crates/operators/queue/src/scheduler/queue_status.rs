@@ -12,13 +12,15 @@ use quintet_api::conditions::{self, Finding};
 use quintet_api::kueue::conditions::ACTIVE;
 use quintet_api::kueue::reasons::LocalQueueActiveReason;
 use quintet_api::kueue::v1beta2::{
-    ClusterQueue, ClusterQueueStatus, Cohort, CohortStatus, FairSharingStatus, FlavorUsage, LocalQueue,
-    LocalQueueFlavorUsage, LocalQueueResourceUsage, LocalQueueStatus, ResourceUsage, StopPolicy,
+    AdmissionFairSharingStatus, ClusterQueue, ClusterQueueStatus, Cohort, CohortStatus, FairSharingStatus,
+    FlavorUsage, LocalQueue, LocalQueueFairSharingStatus, LocalQueueFlavorUsage, LocalQueueResourceUsage,
+    LocalQueueStatus, ResourceUsage, StopPolicy,
 };
 use quintet_controller::cache::Entry;
 use quintet_controller::index::{Update, Write};
 use quintet_controller::{ApiKind, ObjectKey, StatusPatch};
 use quintet_queue_engine::status::api_time;
+use quintet_queue_engine::time::Time;
 use quintet_queue_engine::{Engine, FlavorReport};
 
 use super::{Decided, engine_time};
@@ -202,10 +204,40 @@ fn local_queue_status(entry: &Entry<LocalQueue>, engine: &Engine, now: Timestamp
         (false, Some(true)) => (LocalQueueActiveReason::Ready, "Can submit new workloads to localQueue"),
     };
     let is_ready = reason == LocalQueueActiveReason::Ready;
+    if is_ready {
+        let consumed = engine.consumed_by(namespace, entry.key.name());
+        status.fair_sharing = consumed
+            .map(|consumed| usage_status(status.fair_sharing.take(), consumed))
+            .or(status.fair_sharing);
+    }
     let generation = entry.object.metadata.generation;
     let conditions = status.conditions.get_or_insert_default();
     set_active(conditions, is_ready, reason.as_str(), message, generation, now);
     status
+}
+
+/// What a LocalQueue has used. The time is that of the last change: a queue that nobody uses is not written about.
+fn usage_status(
+    current: Option<LocalQueueFairSharingStatus>,
+    (consumed, at): (BTreeMap<String, quintet_api::Quantity>, Time),
+) -> LocalQueueFairSharingStatus {
+    let current = current.and_then(|current| current.admission_fair_sharing_status).filter(|current| {
+        let known = current.consumed_resources.iter();
+        known
+            .map(|(name, quantity)| (name, quantity.0.parse().ok()))
+            .eq(consumed.iter().map(|(name, quantity)| (name, Some(*quantity))))
+    });
+    let changed = || AdmissionFairSharingStatus {
+        consumed_resources: consumed
+            .iter()
+            .map(|(name, quantity)| (name.clone(), Quantity(quantity.to_string())))
+            .collect(),
+        last_update: api_time(at),
+    };
+    LocalQueueFairSharingStatus {
+        admission_fair_sharing_status: Some(current.unwrap_or_else(changed)),
+        weighted_share: 0,
+    }
 }
 
 fn set_active(

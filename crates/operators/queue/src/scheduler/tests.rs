@@ -280,6 +280,42 @@ fn a_preemption_evicts_first_and_reports_both_sides() {
 }
 
 #[test]
+fn preemptions_for_one_workload_are_a_series_of_events() {
+    let low = [workload("a", "2", 0), workload("b", "2", 0)];
+    let mut scheduler = fed(&low);
+    for write in decide(&mut scheduler, NOW) {
+        let object = low.iter().find(|own| own["metadata"]["name"] == patched(&write).0).unwrap();
+        scheduler.apply(event(&after(object.clone(), &write), 2), NOW);
+    }
+    scheduler.apply(event(&workload("high", "4", 10), 1), NOW);
+    let writes = decide(&mut scheduler, NOW);
+    let of_preemptor = writes.iter().find(|write| patched(write).0 == "high").unwrap().events.iter();
+    let preempted: Vec<&Event> = of_preemptor.filter(|event| event.reason == "PreemptedWorkload").collect();
+    assert_eq!(preempted.len(), 2);
+    assert_eq!(preempted[0], preempted[1], "as in client-go, with the text of the first");
+}
+
+#[test]
+fn a_decision_that_replaces_an_earlier_one_has_its_events() {
+    let low = workload("low", "3", 0);
+    let mut scheduler = fed(std::slice::from_ref(&low));
+    let writes = decide(&mut scheduler, NOW);
+    scheduler.apply(event(&after(low, &writes[0]), 2), NOW);
+    scheduler.apply(event(&workload("high", "3", 10), 1), NOW);
+    let writes = decide(&mut scheduler, NOW);
+    let waiting = &writes.iter().find(|write| patched(write).0 == "high").unwrap().events;
+    assert!(!waiting.is_empty());
+
+    // The victim is gone before that is written.
+    scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "low"))), NOW);
+    let writes = decide(&mut scheduler, NOW);
+    assert_eq!(admitted(&writes), ["high"]);
+    assert_eq!(decision(&writes[0]).base, ResourceVersion(1));
+    assert_eq!(writes[0].events[..waiting.len()], waiting[..]);
+    assert!(writes[0].events.len() > waiting.len());
+}
+
+#[test]
 fn limits_of_a_namespace_change_what_pending_workloads_request() {
     let mut plain = workload("a", "1", 0);
     plain["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"] = json!({});
@@ -545,4 +581,65 @@ fn the_rest_is_granted_when_quota_becomes_free() {
     assert!(grants(&mut scheduler).is_empty());
     scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "c"))), NOW);
     assert_eq!(grants(&mut scheduler), [("b".to_owned(), 3)]);
+}
+
+/// A scheduler of LocalQueues that share by usage, which is sampled every minute and halves in ten.
+fn sharing_by_usage(local_queue: &Value, version: u64) -> Scheduler {
+    let configuration = json!({ "admissionFairSharing": {
+        "usageHalfLifeTime": "10m", "usageSamplingInterval": "1m" } });
+    let configuration = Arc::new(serde_json::from_value(configuration).unwrap());
+    let mut scheduler = Scheduler::new(configuration, Gates::default());
+    let [namespace, flavor, mut cluster_queue, _] = queue();
+    cluster_queue["spec"]["admissionScope"] = json!({ "admissionMode": "UsageBasedAdmissionFairSharing" });
+    for object in [namespace, flavor, cluster_queue] {
+        scheduler.apply(event(&object, 1), NOW);
+    }
+    scheduler.apply(event(local_queue, version), NOW);
+    scheduler
+}
+
+/// The status of the LocalQueue that is written now.
+fn written_usage(scheduler: &mut Scheduler, now: Timestamp) -> Option<Value> {
+    let writes = scheduler.decide(now, ROOM);
+    let of_queue =
+        |write: &&Write<Decided>| matches!(write.decision, Decided::Status(StatusOf::LocalQueue(_)));
+    let write = writes.iter().find(of_queue)?;
+    let status = patched(write).1["fairSharing"].clone();
+    scheduler.outcome(write.decision.clone(), WriteOutcome::Written { version: None }, now);
+    Some(status)
+}
+
+#[test]
+fn usage_of_local_queues_is_sampled_and_recorded() {
+    let mut local_queue = queue()[3].clone();
+    let mut scheduler = sharing_by_usage(&local_queue, 1);
+    let mut now = NOW + SignedDuration::from_secs(1);
+    assert!(scheduler.decide(NOW, ROOM).is_empty());
+    let recorded = written_usage(&mut scheduler, now).unwrap();
+    let expected = json!({ "admissionFairSharingStatus": { "consumedResources": {},
+        "lastUpdate": "1970-01-01T00:00:00Z" }, "weightedShare": 0 });
+    assert_eq!(recorded, expected);
+    local_queue["status"] = json!({ "fairSharing": recorded });
+
+    let pending = workload("a", "3", 0);
+    scheduler.apply(event(&local_queue, 2), now);
+    scheduler.apply(event(&pending, 2), now);
+    let writes = decide(&mut scheduler, now);
+    scheduler.apply(event(&after(pending, &writes[0]), 3), now);
+    for _ in 0..10 {
+        now += SignedDuration::from_secs(60);
+        written_usage(&mut scheduler, now);
+    }
+    let recorded = written_usage(&mut scheduler, now + SignedDuration::from_secs(1)).unwrap();
+    let consumed = recorded["admissionFairSharingStatus"]["consumedResources"]["cpu"].as_str().unwrap();
+    let consumed: quintet_api::Quantity = consumed.parse().unwrap();
+    let least = |text: &str| text.parse::<quintet_api::Quantity>().unwrap();
+    assert!(consumed > least("1500m") && consumed < least("1800m"), "half of 3, and the penalty: {consumed}");
+
+    let sharing = &mut local_queue["status"]["fairSharing"];
+    sharing["admissionFairSharingStatus"] = recorded["admissionFairSharingStatus"].clone();
+    let mut restarted = sharing_by_usage(&local_queue, 4);
+    restarted.decide(now, ROOM);
+    let of = |scheduler: &Scheduler| scheduler.engine().consumed_by("ns", "lq").unwrap().0;
+    assert_eq!(of(&restarted), of(&scheduler), "another process knows it");
 }

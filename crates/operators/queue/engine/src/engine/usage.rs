@@ -1,14 +1,17 @@
 //! Admission fair sharing: what LocalQueues are charged.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quintet_api::Quantity;
 use quintet_api::kueue::WorkloadLifecycle;
+use quintet_api::kueue::v1beta2;
 use quintet_api::quantity::Notation::DecimalSi;
 
 use super::Engine;
 use crate::afs::{self, Consumed};
 use crate::cycle::Entry;
+use crate::ingest;
 use crate::model::{QueueSpec, Workload};
 use crate::names::{LocalQueueId, ResourceId, WorkloadId};
 use crate::requests::Requests;
@@ -93,8 +96,47 @@ impl Engine {
         };
         let all: Vec<LocalQueueId> = self.state.local_queues().map(|(id, _)| id).collect();
         for local_queue in all {
-            let running = consumed(&self.state.running_in(local_queue, None));
+            let mut running = consumed(&self.state.running_in(local_queue, None));
+            // What only others use is nothing, but not unknown.
+            if let Some(queue) = self.state.local_queue(local_queue).map(|local_queue| local_queue.queue) {
+                for resource in self.state.resources_running_in(queue) {
+                    running.entry(resource).or_default();
+                }
+            }
             self.state.afs.sample(local_queue, &running, &config, now);
         }
+    }
+    /// Takes in what the status of a LocalQueue says that it has used. Nothing changes if the engine knows more.
+    pub fn restore_usage(&mut self, object: &v1beta2::LocalQueue, now: Time) {
+        if self.state.settings.afs().is_none() {
+            return;
+        }
+        let metadata = &object.metadata;
+        let of = |text: &Option<String>| text.clone().unwrap_or_default();
+        let names = &mut self.state.names;
+        let local_queue = names.local_queue(&of(&metadata.namespace), &of(&metadata.name));
+        let sharing = object.status.as_ref().and_then(|status| status.fair_sharing.as_ref());
+        let recorded = sharing.and_then(|sharing| sharing.admission_fair_sharing_status.as_ref());
+        let (consumed, at) = recorded.map_or_else(
+            || (Consumed::new(), now),
+            |recorded| {
+                let quantities = recorded.consumed_resources.iter();
+                let known = quantities
+                    .filter_map(|(name, quantity)| Some((names.resource(name), quantity.0.parse().ok()?)));
+                (known.collect(), ingest::time(&recorded.last_update))
+            },
+        );
+        self.state.afs.restore(local_queue, consumed, at, recorded.is_some());
+    }
+
+    /// What a LocalQueue has used, by resource, and as of when; `None` if usage does not count.
+    pub fn consumed_by(&self, namespace: &str, name: &str) -> Option<(BTreeMap<String, Quantity>, Time)> {
+        self.state.settings.afs()?;
+        let id = self.names().find_local_queue(namespace, name)?;
+        let entry = self.state.afs.get(id)?;
+        let by_name = |(resource, quantity): (&ResourceId, &Quantity)| {
+            (self.state.names.resource_name(*resource).to_owned(), *quantity)
+        };
+        Some((entry.consumed.iter().map(by_name).collect(), entry.last_update))
     }
 }

@@ -46,6 +46,7 @@ impl Engine {
     pub fn delete_local_queue(&mut self, namespace: &str, name: &str) {
         let id = self.state.names.local_queue(namespace, name);
         self.set_local_queue(id, None);
+        self.state.afs.remove(id);
     }
 
     /// A Cohort was created or changed.

@@ -17,7 +17,7 @@ use crate::fair::Share;
 use crate::labels::Labels;
 use crate::model::{CohortSpec, Flavor, Fr, LocalQueue, QueueSpec, WorkloadKey};
 use crate::names::{
-    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, TopologyId, WorkloadId,
+    CohortId, FlavorId, Id, LocalQueueId, Names, NamespaceId, QueueId, ResourceId, TopologyId, WorkloadId,
 };
 use crate::quota::{NodeId, NodeKind, QuotaTree};
 use crate::requests::{Requests, Total};
@@ -313,6 +313,15 @@ impl State {
             }
         }
         sums.requests().floor_zero()
+    }
+
+    /// The resources that admitted workloads of a queue use, whatever LocalQueue they are of.
+    pub fn resources_running_in(&self, queue: QueueId) -> BTreeSet<ResourceId> {
+        let of_queue = self.running.iter().filter(|((_, own), _)| *own == queue);
+        of_queue
+            .flat_map(|(_, total)| total.requests().iter().collect::<Vec<_>>())
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// Usage of the LocalQueue of a workload, if its queue shares fairly at admission.
