@@ -594,7 +594,7 @@ impl World {
         Ok((answer(code, &body), body))
     }
 
-    /// Changes an object, or a subresource of it, by a merge patch.
+    /// Changes an object, or a subresource of it, by a merge patch, or by a JSON patch if it is a list.
     pub async fn patch(
         &self,
         id: &ObjectId,
@@ -602,10 +602,20 @@ impl World {
         body: &Value,
     ) -> Result<Answer, String> {
         let subresource = subresource.map(|name| format!("/{name}")).unwrap_or_default();
-        let path = format!("{}/{}{subresource}", self.kind(&id.kind)?.collection(&id.namespace), id.name);
-        let (code, body) =
-            self.send(Method::PATCH, &path, Some(body), "application/merge-patch+json").await?;
+        let (code, body) = self.send_patch(id, &subresource, body).await?;
         Ok(answer(code, &body))
+    }
+
+    /// What a patch would make of an object; `None` if it is refused.
+    pub async fn preview(&self, id: &ObjectId, body: &Value) -> Result<Option<Value>, String> {
+        let (code, body) = self.send_patch(id, "?dryRun=All", body).await?;
+        Ok((code == 200).then_some(body))
+    }
+
+    async fn send_patch(&self, id: &ObjectId, rest: &str, body: &Value) -> Result<(u16, Value), String> {
+        let path = format!("{}/{}{rest}", self.kind(&id.kind)?.collection(&id.namespace), id.name);
+        let content_type = if body.is_array() { "json-patch" } else { "merge-patch" };
+        self.send(Method::PATCH, &path, Some(body), &format!("application/{content_type}+json")).await
     }
 
     /// Applies an object in the name of a field manager.
@@ -623,8 +633,13 @@ impl World {
 
     /// Deletes an object; what it owns goes, too.
     pub async fn delete(&self, id: &ObjectId) -> Result<Answer, String> {
+        self.delete_with(id, "Background").await
+    }
+
+    /// Deletes an object; the propagation policy says what becomes of what it owns.
+    pub async fn delete_with(&self, id: &ObjectId, propagation: &str) -> Result<Answer, String> {
         let path = format!("{}/{}", self.kind(&id.kind)?.collection(&id.namespace), id.name);
-        let options = json!({"propagationPolicy": "Background"});
+        let options = json!({ "propagationPolicy": propagation });
         let (code, body) = self.send(Method::DELETE, &path, Some(&options), "application/json").await?;
         Ok(answer(code, &body))
     }

@@ -194,6 +194,12 @@ pub(crate) fn recorded(object: &Value) -> Value {
     {
         *accumulated = "<seconds>".into();
     }
+    let sharing = object.pointer_mut("/status/fairSharing/admissionFairSharingStatus");
+    if let Some(sharing) = sharing.and_then(Value::as_object_mut) {
+        sharing.remove("lastUpdate");
+        let consumed = sharing.get_mut("consumedResources").and_then(Value::as_object_mut);
+        consumed.into_iter().flat_map(Map::values_mut).for_each(|usage| *usage = "<usage>".into());
+    }
     for check in object["status"]["admissionChecks"].as_array_mut().into_iter().flatten() {
         check.as_object_mut().map(|check| check.remove("lastTransitionTime"));
     }

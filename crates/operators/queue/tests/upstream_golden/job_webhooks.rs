@@ -87,7 +87,7 @@ fn as_created(object: &Value) -> Value {
 }
 
 /// The path of a webhook.
-fn path(action: &str, object: &Value) -> String {
+pub(crate) fn path(action: &str, object: &Value) -> String {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let version = format!("{}-{version}", group.replace('.', "-"));

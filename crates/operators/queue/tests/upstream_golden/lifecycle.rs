@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::bed::{nodes, pass};
 use crate::canonical::{Names, compact, without_template_hashes};
-use crate::visibility;
+use crate::{compare, job_webhooks, visibility};
 
 /// How long a step may take to come to the recorded state.
 const PATIENCE: u32 = 25;
@@ -45,7 +45,7 @@ const ADOPTED: &str = "job-prebuilt-workload-";
 pub(crate) async fn compare(case: &Value, template: &Api) -> Result<Vec<String>, String> {
     let case = &without_template_hashes(case)?;
     let steps = case["steps"].as_array().ok_or("a case without steps")?;
-    supported(case, steps)?;
+    supported(case)?;
     let mut world = World::new(template, 1, &["ns".to_owned(), "ns-default".to_owned()]).await?;
     let created = || steps.iter().flat_map(|step| step["create"].as_array().into_iter().flatten());
     if created().any(|object| object["kind"] == "Topology") {
@@ -96,24 +96,9 @@ async fn run_with_topology(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-fn supported(case: &Value, steps: &[Value]) -> Result<(), String> {
+fn supported(case: &Value) -> Result<(), String> {
     if !case["metrics"].is_null() {
         return Err("metrics".to_owned());
-    }
-    let patches = || steps.iter().flat_map(|step| step["patch"].as_array().into_iter().flatten());
-    if patches().any(|patch| patch["body"].is_array()) {
-        return Err("JSON patches".to_owned());
-    }
-    if steps.iter().any(|step| step["step"].as_str().is_some_and(|step| step.contains("orphaned"))) {
-        return Err("deletions that orphan dependents".to_owned());
-    }
-    if !case["environment"]["configuration"]["admissionFairSharing"].is_null() {
-        return Err("the usage of LocalQueues in their status".to_owned());
-    }
-    let denies =
-        |step: &Value| step["answers"].as_array().into_iter().flatten().any(|answer| answer["code"] == 403);
-    if steps.iter().any(|step| !step["patch"].is_null() && denies(step)) {
-        return Err("changes that a webhook denies".to_owned());
     }
     Ok(())
 }
@@ -161,6 +146,14 @@ impl Run {
             if recorded["code"] != actual.code {
                 self.found.push(format!("{label}: answer: recorded {}, is {actual:?}", recorded["code"]));
             }
+            let denied =
+                recorded["message"].as_str().and_then(|text| text.split_once("denied the request: "));
+            if let (Some((_, wanted)), Some(message)) = (denied, &actual.message) {
+                let message =
+                    message.split_once("denied the request: ").map_or(message.as_str(), |(_, own)| own);
+                self.found
+                    .extend(compare::messages(message, wanted).map(|own| format!("{label}: answer: {own}")));
+            }
         }
         self.expected.extend(events(step));
         if !self.found.is_empty() {
@@ -196,16 +189,41 @@ impl Run {
         for patch in step["patch"].as_array().into_iter().flatten() {
             let id = self.names.resolve(&ObjectId::parse(patch["object"].as_str().unwrap_or_default())?);
             let subresource = patch["subresource"].as_str();
-            answers.push(self.world.patch(&id, subresource, &patch["body"]).await?);
+            let denial = match subresource {
+                None => self.denial(&id, &patch["body"]).await?,
+                Some(_) => None,
+            };
+            answers.push(match denial {
+                Some(denial) => denial,
+                None => self.world.patch(&id, subresource, &patch["body"]).await?,
+            });
         }
+        let is_orphaning = step["step"].as_str().is_some_and(|step| step.contains("orphaned"));
         for object in step["delete"].as_array().into_iter().flatten() {
             let id = self.names.resolve(&ObjectId::parse(object.as_str().unwrap_or_default())?);
-            answers.push(self.world.delete(&id).await?);
+            let propagation = if is_orphaning { "Orphan" } else { "Background" };
+            answers.push(self.world.delete_with(&id, propagation).await?);
         }
         for sentence in step["act"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             self.follow(step, sentence).await?;
         }
         Ok(answers)
+    }
+
+    /// What the validating webhook of a kind, if it has one, says against a change.
+    async fn denial(&self, id: &ObjectId, change: &Value) -> Result<Option<Answer>, String> {
+        let (Some(old), Some(new)) = (self.world.get(id).await?, self.world.preview(id, change).await?)
+        else {
+            return Ok(None);
+        };
+        let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "1", "operation": "UPDATE", "namespace": id.namespace, "object": new, "oldObject": old } });
+        let Ok(answer) = self.world.ask(&job_webhooks::path("validate", &new), review).await else {
+            return Ok(None);
+        };
+        let status = &answer["response"]["status"];
+        let message = status["message"].as_str().map(str::to_owned);
+        Ok((answer["response"]["allowed"] == false).then_some(Answer { code: 403, reason: None, message }))
     }
 
     /// Plays the controller of a check, or an administrator.

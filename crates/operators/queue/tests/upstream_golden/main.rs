@@ -75,6 +75,10 @@ const DELIBERATE: &[(&str, &str)] = &[
     ("webhook-manage-all-job-unselected", "Jobs in namespaces that are not managed are left alone"),
     ("fair-sharing-preemption", "which of several equal Workloads is preempted depends on their uids"),
     ("job-max-exec-time", "DeactivationTarget is removed after the deactivation, and not set again"),
+    (
+        "startup-gates-in-both-places",
+        "gates of the command line are added to those of the file, for all operators of the process",
+    ),
     ("startup-tls-bad-version", "tls is accepted and not used: TLS 1.3 and 1.2 are served as rustls does"),
     ("gates-pending-reasons", "the random end of a pod's name is part of its prefix"),
     ("job-long-name", "the random end of a pod's name is part of its prefix"),
@@ -183,11 +187,14 @@ async fn run(case: &Value, template: &quintet_golden::Api) -> Outcome {
     if case["conversion"].is_object() {
         return conversion(&case["conversion"]);
     }
-    if !case["startup"]["arguments"].is_null() {
-        return Outcome::Unsupported("arguments of the command line".to_owned());
-    }
     if case["startup"].is_object() {
-        return Outcome::of(startup::compare(&case["startup"]));
+        return match startup::compare(&case["startup"]) {
+            Ok(difference) => Outcome::of(difference),
+            Err(missing) => Outcome::Unsupported(missing),
+        };
+    }
+    if !case["metrics"].is_null() {
+        return Outcome::Unsupported("metrics".to_owned());
     }
     let input = &case["webhook"]["input"];
     let is_own_kind =

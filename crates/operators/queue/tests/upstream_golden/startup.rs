@@ -4,15 +4,23 @@ use quintet_api::config::{Schema, kueue};
 use quintet_component::{Context, Platform};
 use serde_json::Value;
 
-/// How a start differs from the recorded one. Messages are Quintet's own, but name the field first, as Kueue's do.
-pub(crate) fn compare(startup: &Value) -> Option<String> {
-    let result = start(&startup["configuration"]);
-    match (startup["accepted"].as_bool(), result) {
+/// How a start differs from the recorded one. Messages are Quintet's own, but name the field first, as Kueue's do. The
+/// error says what is not supported.
+pub(crate) fn compare(startup: &Value) -> Result<Option<String>, String> {
+    let mut document = startup["configuration"].clone();
+    for argument in startup["arguments"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let gates = argument.strip_prefix("--feature-gates=");
+        let gates = gates.ok_or_else(|| format!("the argument {argument}"))?;
+        for (name, on) in gates.split(',').filter_map(|gate| gate.split_once('=')) {
+            document["featureGates"][name] = (on == "true").into();
+        }
+    }
+    Ok(match (startup["accepted"].as_bool(), start(&document)) {
         (Some(true), Ok(())) | (Some(false), Err(_)) => None,
         (Some(true), Err(error)) => Some(format!("refused: {error}")),
         (_, Ok(())) => Some(format!("accepted, want {}", startup["error"])),
         (None, Err(error)) => Some(format!("cannot be compared: {error}")),
-    }
+    })
 }
 
 fn start(document: &Value) -> Result<(), String> {
