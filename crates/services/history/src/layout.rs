@@ -100,9 +100,10 @@ pub(crate) struct StoredSession {
 impl StoredSession {
     /// Reads the path of a marker below [`MARKERS`]; `None` if it is something else.
     pub(crate) fn parse(path: &str) -> Option<Self> {
-        let mut segments = path.split('/');
+        // Object stores have markers of directories, which end in a slash.
+        let mut segments = path.trim_matches('/').split('/');
         let (kind, cluster, session) = (segments.next()?, segments.next()?, segments.next()?);
-        if segments.next().is_some() || !time::is_session(session) {
+        if segments.next().is_some() {
             return None;
         }
         let parts: Vec<&str> = cluster.split('_').collect();
@@ -117,7 +118,7 @@ impl StoredSession {
             },
             _ => return None,
         };
-        Some(Self { cluster, session: session.to_owned(), created: time::of_session(session)? })
+        Some(Self { cluster, session: session.to_owned(), created: time::of_marker(session)? })
     }
 }
 

@@ -110,6 +110,14 @@ fn read_events(
 }
 
 fn events(mut reader: impl BufRead, stop: &AtomicBool, snapshot: &mut Snapshot) -> std::io::Result<()> {
+    loop {
+        let buffer = reader.fill_buf()?;
+        let white = buffer.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        if white == 0 {
+            break;
+        }
+        reader.consume(white);
+    }
     if reader.fill_buf()?.first() == Some(&b'[') {
         let mut array = Vec::new();
         reader.take(LARGEST_ARRAY).read_to_end(&mut array)?;

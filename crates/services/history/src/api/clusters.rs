@@ -106,10 +106,13 @@ pub(super) async fn enter(
     });
     let Some(chosen) = chosen.filter(|_| session != "live") else {
         return Reply::not_found(format!(
-            "cluster {namespace}/{}/{name} with session {session} not found",
-            kind_known.name()
+            "cluster {namespace}/{kind}/{name} with session {session} not found"
         ));
     };
+    // A marker is listed if its name holds that of a session; only the exact one can be entered.
+    if time::of_session(&chosen.session).is_none() {
+        return Reply::bad_request(format!("invalid session name: {:?}", chosen.session));
+    }
     match history.load(&chosen.cluster, &chosen.session).await {
         Ok(Loaded::Live) => success(&chosen.cluster, "live"),
         Ok(Loaded::Stored) => success(&chosen.cluster, &chosen.session),

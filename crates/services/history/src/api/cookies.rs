@@ -103,13 +103,20 @@ impl Choice {
     }
 }
 
+/// The first cookie of that name, as Go's `http.Request.Cookie` reads it: values with other bytes than those of cookies
+/// are left out.
 fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
-    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = pairs.flat_map(|value| value.split(';'));
-    let values = pairs.filter_map(|pair| pair.trim().split_once('=')).filter(|(it, _)| it.trim() == name);
-    values
-        .map(|(_, value)| {
-            value.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(value).to_owned()
-        })
-        .next()
+    let texts = headers.get_all(header::COOKIE).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    for text in texts {
+        for pair in text.split(';').map(str::trim) {
+            let (it, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let quoted = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+            let value = quoted.unwrap_or(value);
+            let is_valid = |it: char| matches!(it, ' '..='~') && !matches!(it, '"' | '\\');
+            if it.trim() == name && value.chars().all(is_valid) {
+                return Some(value.to_owned());
+            }
+        }
+    }
+    None
 }

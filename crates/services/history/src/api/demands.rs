@@ -26,7 +26,7 @@ pub(super) fn pending(snapshot: &Snapshot) -> BTreeMap<String, usize> {
     for resources in demands {
         *counts.entry(resources).or_default() += 1;
     }
-    let mut written = BTreeMap::new();
+    let mut merged: BTreeMap<Vec<String>, (String, usize)> = BTreeMap::new();
     for (resources, count) in counts {
         let resources = snapshot.numbers(resources);
         if resources.is_empty() {
@@ -34,20 +34,14 @@ pub(super) fn pending(snapshot: &Snapshot) -> BTreeMap<String, usize> {
         }
         let members = resources.iter().map(|(name, amount)| format!("'{name}': {}", python_float(*amount)));
         let text = format!("{{{}}}", members.collect::<Vec<_>>().join(", "));
-        *written.entry(text).or_default() += count;
+        // Amounts are the same if four decimals are: Ray has no finer ones.
+        let key = resources.iter().map(|(name, amount)| format!("{name}:{amount:.4}"));
+        merged.entry(key.collect::<Vec<_>>()).or_insert((text, 0)).1 += count;
     }
-    written
+    merged.into_values().collect()
 }
 
-/// A number as Python writes floats.
+/// A number as Python writes ordinary floats. As upstream, there are no exponents.
 pub(super) fn python_float(number: f64) -> String {
-    let size = number.abs();
-    if size != 0.0 && !(1e-4..1e16).contains(&size) {
-        let text = format!("{number:e}");
-        return match text.split_once("e-") {
-            Some((digits, exponent)) => format!("{digits}e-{exponent:0>2}"),
-            None => text.replace('e', "e+"),
-        };
-    }
-    format!("{number:?}")
+    if number.fract() == 0.0 { format!("{number:.1}") } else { format!("{number}") }
 }

@@ -10,13 +10,36 @@ const MOST_STEPS: usize = 20_000;
 /// The longest pattern. A match is as deep in the stack as its pattern is long.
 const LONGEST: usize = 1024;
 
-/// The directory of a pattern up to its first element with a special character, and the rest.
-pub(super) fn split(pattern: &str) -> (&str, &str) {
-    let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
-    match pattern[..special].rfind('/') {
-        Some(slash) => (&pattern[..slash], &pattern[slash + 1..]),
-        None => (".", pattern),
+/// The directory of a pattern up to its first element with a special character, and the rest. As upstream, escapes of
+/// special characters in the directory are resolved.
+pub(super) fn split(pattern: &str) -> (String, &str) {
+    let mut slash = None;
+    let mut characters = pattern.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\\' => drop(characters.next()),
+            '/' => slash = Some(at),
+            '*' | '?' | '[' | '{' => break,
+            _ => {}
+        }
     }
+    match slash {
+        None => (".".to_owned(), pattern),
+        Some(0) => ("/".to_owned(), &pattern[1..]),
+        Some(slash) => (unescaped(&pattern[..slash]), &pattern[slash + 1..]),
+    }
+}
+
+fn unescaped(directory: &str) -> String {
+    let mut characters = directory.chars().peekable();
+    let mut plain = String::with_capacity(directory.len());
+    while let Some(character) = characters.next() {
+        let is_escape = character == '\\' && characters.peek().is_some_and(|it| "*?[]{}".contains(*it));
+        if !is_escape {
+            plain.push(character);
+        }
+    }
+    plain
 }
 
 /// Whether a path fits a pattern.
@@ -27,7 +50,7 @@ pub(super) fn matches(pattern: &str, path: &str) -> Result<bool, BadPattern> {
     let pattern: Vec<char> = pattern.chars().collect();
     let path: Vec<char> = path.chars().collect();
     check(&pattern)?;
-    Ok(step(&pattern, &path, &mut 0))
+    Ok(step(&pattern, &path, true, &mut 0))
 }
 
 /// Checks brackets, braces and escapes.
@@ -89,32 +112,35 @@ fn class(pattern: &[char], character: char) -> Option<(bool, usize)> {
     }
 }
 
-fn step(pattern: &[char], path: &[char], steps: &mut usize) -> bool {
+/// Whether the rest of a path fits the rest of a pattern. `**` is special only as a whole element: `is_start` says that
+/// an element begins here.
+fn step(pattern: &[char], path: &[char], is_start: bool, steps: &mut usize) -> bool {
     *steps += 1;
     if *steps > MOST_STEPS {
         return false;
     }
     match pattern {
         [] => path.is_empty(),
-        ['*', '*', '/', rest @ ..] => {
-            step(rest, path, steps)
-                || (0..path.len()).any(|it| path[it] == '/' && step(rest, &path[it + 1..], steps))
+        // What may stand for nothing at the end.
+        ['/', '*', '*'] | ['*', '*', '/'] | ['/', '*', '*', '/'] if path.is_empty() => true,
+        ['*', '*'] if is_start => true,
+        ['*', '*', '/', rest @ ..] if is_start => {
+            step(rest, path, true, steps)
+                || (0..path.len()).any(|it| path[it] == '/' && step(rest, &path[it + 1..], true, steps))
         }
-        ['*', '*'] => true,
-        ['*', rest @ ..] => {
+        ['*', '*', rest @ ..] | ['*', rest @ ..] => {
             let end = path.iter().position(|it| *it == '/').unwrap_or(path.len());
-            (0..=end).any(|it| step(rest, &path[it..], steps))
+            (0..=end).any(|it| step(rest, &path[it..], false, steps))
         }
-        ['?', rest @ ..] => path.first().is_some_and(|it| *it != '/') && step(rest, &path[1..], steps),
+        ['?', rest @ ..] => path.first().is_some_and(|it| *it != '/') && step(rest, &path[1..], false, steps),
         ['[', ..] => match (class(pattern, path.first().copied().unwrap_or('/')), path) {
-            (Some((true, length)), [first, after @ ..]) if *first != '/' => {
-                step(&pattern[length..], after, steps)
-            }
+            (Some((true, length)), [_, after @ ..]) => step(&pattern[length..], after, false, steps),
             _ => false,
         },
         ['{', ..] => alternatives(pattern, path, steps),
-        ['\\', escaped, rest @ ..] => path.first() == Some(escaped) && step(rest, &path[1..], steps),
-        [character, rest @ ..] => path.first() == Some(character) && step(rest, &path[1..], steps),
+        ['\\', character, rest @ ..] | [character, rest @ ..] => {
+            path.first() == Some(character) && step(rest, &path[1..], *character == '/', steps)
+        }
     }
 }
 
@@ -135,7 +161,8 @@ fn alternatives(pattern: &[char], path: &[char], steps: &mut usize) -> bool {
                 if depth == 0 {
                     options.push(&pattern[start..position]);
                     let rest = &pattern[position + 1..];
-                    return options.iter().any(|option| step(&[option, rest].concat(), path, steps));
+                    // As the library does: it begins anew with each of them, as if an element began.
+                    return options.iter().any(|option| step(&[option, rest].concat(), path, true, steps));
                 }
             }
             _ => {}
@@ -169,6 +196,16 @@ mod tests {
             ("{a,b*}.log", "bcd.log", true),
             ("*", "events/", false),
             ("", "", true),
+            ("raylet**", "raylet.out", true),
+            ("raylet**", "raylet/out", false),
+            ("**", "raylet/out", true),
+            ("a/**", "a/b/c", true),
+            ("a/**", "a", true),
+            ("a**/c", "a/b/c", false),
+            ("a**/c", "ab/c", true),
+            ("a/**/c", "a/c", true),
+            ("a/**/c", "a/b/b/c", true),
+            ("**/", "a", false),
         ];
         for (pattern, path, expected) in cases {
             assert_eq!(matches(pattern, path), Ok(expected), "{pattern} {path}");
@@ -189,9 +226,14 @@ mod tests {
             ("serve/", ("serve", "")),
             ("e*/x", (".", "e*/x")),
             ("../*", ("..", "*")),
+            ("./serve/*", ("./serve", "*")),
+            ("/x*", ("/", "x*")),
+            ("a\\*/b*", ("a*", "b*")),
+            ("a\\/b*", (".", "a\\/b*")),
         ];
         for (pattern, expected) in cases {
-            assert_eq!(split(pattern), expected, "{pattern}");
+            let (directory, rest) = split(pattern);
+            assert_eq!((directory.as_str(), rest), expected, "{pattern}");
         }
     }
 }

@@ -39,8 +39,9 @@ fn write(writer: &mut Writer, snapshot: &Snapshot, job: &Job) {
         kind => kind,
     };
     // That a driver has finished does not say how it ended.
-    let is_created = job.transitions.last().is_some_and(|last| last.state == snapshot.job_states.created);
-    let status = match text(definition.status) {
+    let is_created = job.state() == snapshot.job_states.created;
+    let told = if definition.last_status.is_empty() { definition.status } else { definition.last_status };
+    let status = match text(told) {
         "" if is_created => "RUNNING",
         status => status,
     };

@@ -30,22 +30,58 @@ struct Node<'a> {
     link: Option<(&'static str, &'a str)>,
 }
 
-#[derive(Default)]
+/// What a node stands for.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    Task(&'a str),
+    Actor(&'a str),
+}
+
+/// Where a node belongs.
+#[derive(Clone, Copy)]
+enum Parent<'a> {
+    Root,
+    Of(Subject<'a>),
+}
+
 struct Tree<'a> {
+    snapshot: &'a Snapshot,
+    /// The last attempts of the tasks: they say what a task is.
+    tasks: HashMap<&'a str, &'a Task>,
+    /// The tasks that created the actors.
+    creations: HashMap<&'a str, &'a str>,
     nodes: Vec<Node<'a>>,
     by_task: HashMap<&'a str, usize>,
     by_actor: HashMap<&'a str, usize>,
-    /// The last attempts of the tasks, whose nodes come first.
-    last_attempts: Vec<&'a Task>,
+    roots: Vec<usize>,
 }
 
 /// Writes the forest of these tasks.
 pub(super) fn write<'a>(writer: &mut Writer, snapshot: &'a Snapshot, tasks: &[&'a Task]) {
-    let mut tree = Tree::default();
-    for task in tasks {
-        tree.add(snapshot, task);
+    let mut tree = Tree {
+        snapshot,
+        tasks: tasks.iter().map(|task| (snapshot.text(task.id), *task)).collect(),
+        creations: HashMap::new(),
+        nodes: Vec::new(),
+        by_task: HashMap::new(),
+        by_actor: HashMap::new(),
+        roots: Vec::new(),
+    };
+    for task in tasks.iter().filter(|task| snapshot.text(task.definition.kind) == CREATION) {
+        let actor = actor_of(snapshot, task);
+        if !actor.is_empty() {
+            tree.creations.insert(actor, snapshot.text(task.id));
+        }
     }
-    let roots = tree.link(snapshot, tasks);
+    for task in tasks {
+        if snapshot.text(task.definition.kind) == "DRIVER_TASK" {
+            continue;
+        }
+        if let Some(index) = tree.place(Subject::Task(snapshot.text(task.id))) {
+            *tree.nodes[index].counts.entry(state(snapshot, task)).or_default() += 1;
+        }
+    }
+    let roots = std::mem::take(&mut tree.roots);
     let roots = tree.group(roots, 0);
     tree.write(writer, &roots);
 }
@@ -60,80 +96,83 @@ fn actor_of<'a>(snapshot: &'a Snapshot, task: &Task) -> &'a str {
 }
 
 impl<'a> Tree<'a> {
-    /// Adds the node of a task. Its attempts share one, and the last attempt says what it is.
-    fn add(&mut self, snapshot: &'a Snapshot, task: &'a Task) {
-        let kind = snapshot.text(task.definition.kind);
-        if kind == "DRIVER_TASK" {
-            return;
-        }
-        let id = snapshot.text(task.id);
-        let index = *self.by_task.entry(id).or_insert_with(|| {
-            self.nodes.push(Node {
-                name: String::new(),
-                key: id.to_owned(),
-                kind,
-                timestamp: None,
-                counts: Counts::new(),
-                children: Vec::new(),
-                link: Some(("task", id)),
-            });
-            self.last_attempts.push(task);
-            self.nodes.len() - 1
-        });
-        let names = [task.definition.name, task.definition.function];
-        let name = names.into_iter().find(|name| !name.is_empty());
-        let node = &mut self.nodes[index];
-        node.name = name.map(|name| snapshot.text(name).to_owned()).unwrap_or_default();
-        node.kind = kind;
-        node.timestamp = task.lifecycle.created.map(millis);
-        *node.counts.entry(state(snapshot, task)).or_default() += 1;
-        self.last_attempts[index] = task;
-    }
-
-    /// Puts nodes under their parents and returns the roots.
-    fn link(&mut self, snapshot: &'a Snapshot, tasks: &[&Task]) -> Vec<usize> {
-        let mut roots = Vec::new();
-        // Actors are where their creations were started.
-        for task in tasks.iter().filter(|task| snapshot.text(task.definition.kind) == CREATION) {
-            let actor = actor_of(snapshot, task);
-            if actor.is_empty() || self.by_actor.contains_key(actor) {
-                continue;
+    /// The node of a subject. A new one is put under its parent, which is made before if it is new as well; siblings are
+    /// in the order in which they were made. What has an unknown parent has no place.
+    fn place(&mut self, subject: Subject<'a>) -> Option<usize> {
+        let mut made: Vec<(usize, Parent<'a>)> = Vec::new();
+        let mut next = Some(subject);
+        let mut above = None;
+        while let Some(subject) = next {
+            above = self.known(subject);
+            if above.is_some() {
+                break;
             }
+            let Some((node, parent)) = self.describe(subject) else { break };
             let index = self.nodes.len();
-            self.nodes.push(Node {
-                name: actor_name(snapshot, actor, task),
-                key: format!("actor:{actor}"),
-                kind: "ACTOR",
-                timestamp: None,
-                counts: Counts::new(),
-                children: Vec::new(),
-                link: Some(("actor", actor)),
-            });
-            self.by_actor.insert(actor, index);
-            self.place(index, snapshot.text(task.definition.parent), &mut roots);
+            match subject {
+                Subject::Task(id) => self.by_task.insert(id, index),
+                Subject::Actor(id) => self.by_actor.insert(id, index),
+            };
+            self.nodes.push(node);
+            made.push((index, parent));
+            next = match parent {
+                Parent::Root => None,
+                Parent::Of(subject) => Some(subject),
+            };
         }
-        for (index, task) in self.last_attempts.clone().into_iter().enumerate() {
-            if matches!(snapshot.text(task.definition.kind), "ACTOR_TASK" | CREATION) {
-                // Tasks of an actor whose creation is unknown have no place.
-                if let Some(actor) = self.by_actor.get(actor_of(snapshot, task)).copied() {
-                    self.nodes[actor].children.push(index);
-                }
-            } else {
-                self.place(index, snapshot.text(task.definition.parent), &mut roots);
+        let lowest = made.first().map(|(index, _)| *index).or(above);
+        for (index, parent) in made.into_iter().rev() {
+            match (parent, above) {
+                (Parent::Root, _) => self.roots.push(index),
+                // A task that is its own ancestor would have no end.
+                (Parent::Of(_), Some(parent)) if parent != index => self.nodes[parent].children.push(index),
+                _ => {}
             }
+            above = Some(index);
         }
-        roots
+        lowest
     }
 
-    /// Puts a node under its parent task, or among the roots. Without either it has no place.
-    fn place(&mut self, index: usize, parent: &str, roots: &mut Vec<usize>) {
-        if parent.is_empty() || parent.starts_with(DRIVER_PREFIX) {
-            roots.push(index);
-        } else if let Some(parent) = self.by_task.get(parent).copied()
-            && parent != index
-        {
-            self.nodes[parent].children.push(index);
+    fn known(&self, subject: Subject<'a>) -> Option<usize> {
+        match subject {
+            Subject::Task(id) => self.by_task.get(id).copied(),
+            Subject::Actor(id) => self.by_actor.get(id).copied(),
         }
+    }
+
+    /// A new node, and where it belongs; `None` if nothing is known of the subject.
+    fn describe(&self, subject: Subject<'a>) -> Option<(Node<'a>, Parent<'a>)> {
+        let snapshot = self.snapshot;
+        let (task, name, key, kind, link) = match subject {
+            Subject::Task(id) => {
+                let task = *self.tasks.get(id)?;
+                let names = [task.definition.name, task.definition.function];
+                let name = names.into_iter().find(|name| !name.is_empty());
+                let name = name.map(|name| snapshot.text(name).to_owned()).unwrap_or_default();
+                (task, name, id.to_owned(), snapshot.text(task.definition.kind), ("task", id))
+            }
+            Subject::Actor(id) => {
+                let creation = *self.tasks.get(self.creations.get(id)?)?;
+                (creation, actor_name(snapshot, id, creation), format!("actor:{id}"), "ACTOR", ("actor", id))
+            }
+        };
+        let is_of_actor = matches!(subject, Subject::Task(_)) && matches!(kind, "ACTOR_TASK" | CREATION);
+        let parent = match snapshot.text(task.definition.parent) {
+            _ if is_of_actor => Parent::Of(Subject::Actor(actor_of(snapshot, task))),
+            "" => Parent::Root,
+            parent if parent.starts_with(DRIVER_PREFIX) => Parent::Root,
+            parent => Parent::Of(Subject::Task(parent)),
+        };
+        let node = Node {
+            name,
+            key,
+            kind,
+            timestamp: task.lifecycle.created.map(millis),
+            counts: Counts::new(),
+            children: Vec::new(),
+            link: Some(link),
+        };
+        Some((node, parent))
     }
 
     /// Sums up what is below, merges siblings of equal names, and sorts.

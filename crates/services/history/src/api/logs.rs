@@ -1,6 +1,7 @@
 //! `/api/v0/logs`: which logs a node left, and their contents.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use http::StatusCode;
 use http::header::{self, HeaderValue};
@@ -22,9 +23,8 @@ const MOST_LINES: usize = 10_000;
 pub(super) async fn list(asked: &Asked<'_>) -> Result<Reply, Reply> {
     let (node, pattern) = (asked.query.get("node_id"), asked.query.get("glob"));
     check_path("node_id", node)?;
-    let (directory, pattern_below) = if pattern.is_empty() { (".", "") } else { glob::split(pattern) };
-    let directory = directory.strip_prefix("./").unwrap_or(directory);
-    if !is_clean_path(directory) {
+    let (directory, pattern_below) = glob::split(pattern);
+    if !is_clean_path(&directory) {
         return Err(traversal("glob", pattern));
     }
     let mut names = Vec::new();
@@ -143,9 +143,6 @@ impl<'a> Options<'a> {
                 .parse::<i64>()
                 .map_err(|_| Reply::bad_request(format!("invalid {name} parameter: {text}"))),
         };
-        let lines = integer("lines")?;
-        integer("timeout")?;
-        let attempt = integer("attempt_number")?;
         let pid = integer("pid")?;
         let suffix = match query.get("suffix") {
             "" => "out",
@@ -156,6 +153,9 @@ impl<'a> Options<'a> {
                 )));
             }
         };
+        let lines = integer("lines")?;
+        integer("timeout")?;
+        let attempt = integer("attempt_number")?;
         let removes_colours = match query.get("filter_ansi_code").to_ascii_lowercase().as_str() {
             "true" => true,
             "" | "false" => false,
@@ -228,11 +228,10 @@ pub(super) async fn file(asked: &Asked<'_>, media_type: &str, target: Option<&Ta
 async fn content(asked: &Asked<'_>, mut options: Options<'_>) -> Result<Reply, Reply> {
     let snapshot = asked.snapshot()?;
     if options.node.is_empty() && !options.node_ip.is_empty() {
-        let node = snapshot.nodes.iter().find(|node| snapshot.text(node.definition.ip) == options.node_ip);
-        let node = node.ok_or_else(|| {
+        let node = snapshot.node_at(options.node_ip).ok_or_else(|| {
             Reply::not_found(format!("Cannot find matching node_id for a given node ip {}", options.node_ip))
         })?;
-        options.node = snapshot.text(node.id).to_owned();
+        node.clone_into(&mut options.node);
     }
     let found = find(asked, &snapshot, &options).await?;
     let path = format!("{}/{}", asked.choice.stored().session(&asked.choice.session), found.path);
@@ -250,9 +249,7 @@ async fn content(asked: &Asked<'_>, mut options: Options<'_>) -> Result<Reply, R
                 return Err(Reply::failed(format!("task log ended before byte range start {start}: EOF")));
             }
             if end > size {
-                return Err(Reply::failed(format!(
-                    "task log ended before byte range end {end}: unexpected EOF"
-                )));
+                return Err(Reply::failed("unexpected EOF"));
             }
             (start, end)
         }
@@ -295,7 +292,7 @@ async fn find(asked: &Asked<'_>, snapshot: &Snapshot, options: &Options<'_>) -> 
     }
     if !options.actor.is_empty() {
         let id = options.actor;
-        let Some(actor) = snapshot.actor(&ids::normalized(id)) else {
+        let Some(actor) = snapshot.actor(id) else {
             return Err(Reply::bad_request(format!("actor not found: actor_id={id}")));
         };
         let address = actor.definition.address;
@@ -307,10 +304,19 @@ async fn find(asked: &Asked<'_>, snapshot: &Snapshot, options: &Options<'_>) -> 
         if address.worker.is_empty() {
             return Err(missing("worker_id"));
         }
-        return of_worker(asked, snapshot.text(address.node), snapshot.text(address.worker), options.suffix)
-            .await;
+        let (node, worker) = (snapshot.text(address.node), snapshot.text(address.worker));
+        let label = format!("actor {id} (worker_id={worker}, node_id={node})");
+        return of_worker(asked, node, worker, options.suffix, &label).await;
     }
-    let folder = format!("{}/logs", ids::normalized(&options.node));
+    if options.pid < 0 {
+        return Err(Reply::bad_request("must provide one of: filename, task_id, actor_id, or pid"));
+    }
+    if options.node.is_empty() {
+        return Err(Reply::bad_request("node_id is required for pid resolution"));
+    }
+    let node = ids::checked(&options.node)
+        .map_err(|error| Reply::bad_request(format!("failed to decode node_id: {error}")))?;
+    let folder = format!("{node}/logs");
     let end = format!("-{}.{}", options.pid, options.suffix);
     let name = first_file(asked, &folder, |name| name.ends_with(&end)).await?;
     let Some(name) = name else {
@@ -330,8 +336,21 @@ async fn first_file(
     Ok(listed.into_iter().find(|name| fits(name)))
 }
 
-/// The file of a worker's output.
-async fn of_worker(asked: &Asked<'_>, node: &str, worker: &str, suffix: &str) -> Result<Found, Reply> {
+/// The file of a worker's output. `label` names in errors whose it is.
+async fn of_worker(
+    asked: &Asked<'_>,
+    node: &str,
+    worker: &str,
+    suffix: &str,
+    label: &str,
+) -> Result<Found, Reply> {
+    for (name, id) in [("node_id", node), ("worker_id", worker)] {
+        ids::checked(id).map_err(|error| {
+            Reply::bad_request(format!(
+                "failed to find worker log file for {label}: failed to decode {name}: {error}"
+            ))
+        })?;
+    }
     let folder = format!("{node}/logs");
     let (start, end) = (format!("worker-{worker}-"), format!(".{suffix}"));
     let name = first_file(asked, &folder, |name| name.starts_with(&start) && name.ends_with(&end)).await?;
@@ -346,7 +365,7 @@ async fn of_worker(asked: &Asked<'_>, node: &str, worker: &str, suffix: &str) ->
 
 async fn of_task(asked: &Asked<'_>, snapshot: &Snapshot, options: &Options<'_>) -> Result<Found, Reply> {
     let id = options.task;
-    let attempts = snapshot.attempts(&ids::normalized(id)).to_vec();
+    let attempts = snapshot.attempts(id);
     if attempts.is_empty() {
         return Err(Reply::bad_request(format!("task not found: task_id={id}")));
     }
@@ -361,19 +380,21 @@ async fn of_task(asked: &Asked<'_>, snapshot: &Snapshot, options: &Options<'_>) 
         return Err(Reply::bad_request(format!("{label} has no node_id (task not scheduled yet)")));
     }
     let node = snapshot.text(task.lifecycle.node);
+    let actor = snapshot.text(task.definition.actor);
+    if !actor.is_empty() {
+        return Err(Reply::bad_request(format!(
+            "for actor task, please query actor log for actor({actor}) by providing actor_id query parameter"
+        )));
+    }
     if let Some(found) = logged_range(task, options, &label, node)? {
         return Ok(found);
-    }
-    let actor = snapshot.text(task.definition.actor);
-    if snapshot.text(task.definition.kind) == "ACTOR_TASK" || !actor.is_empty() {
-        return Err(Reply::bad_request(format!(
-            "For actor task, please query actor log for actor({actor}): e.g. ray logs actor --id {actor}"
-        )));
     }
     if task.lifecycle.worker.is_empty() {
         return Err(Reply::bad_request(format!("{label} has no worker_id")));
     }
-    of_worker(asked, node, snapshot.text(task.lifecycle.worker), options.suffix).await
+    let worker = snapshot.text(task.lifecycle.worker);
+    let label = format!("task {id} (attempt {attempt}, worker_id={worker}, node_id={node})");
+    of_worker(asked, node, worker, options.suffix, &label).await
 }
 
 /// The range of a worker's file that a task wrote, if the task's events say it.
@@ -384,13 +405,13 @@ fn logged_range(task: &Task, options: &Options<'_>, label: &str, node: &str) -> 
     let incomplete = |why: &str| {
         Reply::not_found(format!("{label} has incomplete task_log_info for suffix {suffix}: {why}"))
     };
-    let name = stream.file.rsplit('/').next().unwrap_or_default();
-    if name.is_empty() {
+    let name = stream.file.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    if matches!(name, "" | "." | "..") {
         return Err(incomplete("log filename is empty"));
     }
     if stream.end == 0 {
         // Zero means unknown: the task may still have run when the events were stored.
-        return Err(incomplete("end offset is not set"));
+        return Err(incomplete("end offset is unavailable"));
     }
     if stream.start < 0 || stream.end < stream.start {
         return Err(Reply::failed(format!(
@@ -407,11 +428,20 @@ fn disposition(download: &str) -> HeaderValue {
     let is_token = name.bytes().all(|it| it.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&it));
     let text = if is_token {
         format!("attachment; filename={name}")
-    } else if name.chars().all(|it| matches!(it, ' '..='~')) {
+    } else if name.chars().all(|it| matches!(it, ' '..='~' | '\t')) {
         let quoted = name.replace('\\', "\\\\").replace('"', "\\\"");
         format!("attachment; filename=\"{quoted}\"")
     } else {
-        let encoded = crate::store::percent_encoded(name, false);
+        let plain = |it: u8| it.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=*'%".contains(&it);
+        let encoded = name.bytes().fold(String::new(), |mut encoded, byte| {
+            if plain(byte) {
+                encoded.push(char::from(byte));
+            } else {
+                // Writing to a string cannot fail.
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+            encoded
+        });
         format!("attachment; filename*=utf-8''{encoded}")
     };
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("attachment"))

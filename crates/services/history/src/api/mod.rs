@@ -24,7 +24,7 @@ mod timeline;
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::HeaderValue;
+use http::header::{self, HeaderValue};
 use http::request::Parts;
 
 use crate::model::snapshot::Snapshot;
@@ -64,7 +64,7 @@ pub(crate) async fn answer(history: &History, parts: &Parts) -> Reply {
         Ok(Route::Data(data)) => {
             let choice = match Choice::read(&parts.headers) {
                 Ok(choice) => choice,
-                Err(message) => return cookie_error(data, &message),
+                Err(message) => return cookie_error(parts, data, &message),
             };
             let mut reply = session(history, parts, data, &choice).await;
             choice.write(&mut reply.headers);
@@ -73,14 +73,29 @@ pub(crate) async fn answer(history: &History, parts: &Parts) -> Reply {
     }
 }
 
-/// Errors about the choice are JSON strings. Routes that produce no JSON cannot say them.
-fn cookie_error(data: Data<'_>, message: &str) -> Reply {
+/// Errors about the choice are JSON strings. Logs, which are no JSON, have them only for clients that name JSON or XML
+/// among what they accept, as axios and browsers do.
+fn cookie_error(parts: &Parts, data: Data<'_>, message: &str) -> Reply {
     if matches!(data, Data::Log(_)) {
-        return Reply::empty(StatusCode::NOT_ACCEPTABLE);
+        let accept = parts.headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        if !accept.contains("application/json") {
+            return if accept.contains("application/xml") {
+                xml_error(message)
+            } else {
+                Reply::empty(StatusCode::NOT_ACCEPTABLE)
+            };
+        }
     }
     let mut writer = crate::json::Writer::new();
     writer.text(message);
     Reply::new(StatusCode::BAD_REQUEST, JSON, writer.into_bytes())
+}
+
+fn xml_error(message: &str) -> Reply {
+    let escaped = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let escaped = escaped.replace('\'', "&#39;");
+    let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n <string>{escaped}</string>");
+    Reply::new(StatusCode::BAD_REQUEST, HeaderValue::from_static("application/xml"), text)
 }
 
 /// A request about one session.
@@ -112,7 +127,7 @@ async fn session(history: &History, parts: &Parts, data: Data<'_>, choice: &Choi
     let target = if choice.session == "live" {
         match history.head(&choice.namespace, &choice.cluster).await {
             Ok(target) => Some(target),
-            Err(message) => return cookie_error(data, &message),
+            Err(message) => return cookie_error(parts, data, &message),
         }
     } else {
         None

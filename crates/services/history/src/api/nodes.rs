@@ -35,9 +35,9 @@ fn summary(asked: &Asked<'_>, snapshot: &Snapshot) -> Reply {
     writer.raw(r#"],"nodeLogicalResources":{"#);
     for node in &snapshot.nodes {
         let alive =
-            node.transitions.iter().rev().find(|it| it.transition.state == snapshot.actor_states.alive);
-        let resources = alive.map(|alive| logical_resources(&snapshot.numbers(alive.resources)));
-        if let Some(resources) = resources.filter(|it| !it.is_empty()) {
+            node.transitions.iter().rev().filter(|it| it.transition.state == snapshot.actor_states.alive);
+        let mut resources = alive.map(|alive| logical_resources(&snapshot.numbers(alive.resources)));
+        if let Some(resources) = resources.find(|it| !it.is_empty()) {
             writer.text_member(snapshot.text(node.id), &resources);
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn detail(asked: &Asked<'_>, id: &str) -> Result<Reply, Reply> {
     let snapshot = asked.snapshot()?;
     let node = snapshot.node(id).ok_or_else(|| Reply::not_found(format!("node {id} not found")))?;
     let last = node.transitions.last();
-    let last = last.ok_or_else(|| Reply::not_found(format!("no state transitions found for node {id}")))?;
+    let last = last.ok_or_else(|| Reply::not_found(format!("node {id} has no state transitions yet")))?;
     let mut writer = Writer::new();
     writer.raw(r#"{"result":true,"msg":"Node details fetched.","data":{"detail":"#);
     write(&mut writer, asked, &snapshot, node, last, true);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Asked, Reply};
+use super::{Asked, Reply, query};
 use crate::layout;
 
 /// Larger answers are not read.
@@ -33,7 +33,8 @@ pub(super) async fn timezone(asked: &Asked<'_>) -> Reply {
 /// Any other path: what was stored for exactly this path and query.
 pub(super) async fn endpoint(asked: &Asked<'_>) -> Reply {
     let uri = asked.parts.uri.path_and_query().map(http::uri::PathAndQuery::as_str).unwrap_or_default();
-    let path = asked.parts.uri.path().trim_end_matches('/');
+    let path = query::decode(asked.parts.uri.path(), false).unwrap_or_default();
+    let path = path.trim_end_matches('/');
     let is_placement_groups = path == "/api/v0/placement_groups";
     match stored(asked, uri).await {
         Ok(Some(body)) if is_placement_groups => Reply::json(with_bundles(body)),

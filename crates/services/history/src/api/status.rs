@@ -7,6 +7,7 @@ use super::demands::{self, python_float};
 use super::nodes::{GROUP_LABEL, memory};
 use super::{Asked, Reply};
 use crate::json::Writer;
+use crate::model::node::{Node, NodeTransition};
 use crate::model::snapshot::Snapshot;
 use crate::model::time;
 
@@ -66,37 +67,47 @@ async fn debug_states(asked: &Asked<'_>, snapshot: &Snapshot) -> Vec<NodeState> 
 fn parse(text: &str) -> NodeState {
     let mut lines = text.lines().skip_while(|line| !line.contains("cluster_resource_scheduler state:"));
     let line = lines.nth(1).unwrap_or_default();
-    let group = value_after(line, &format!("\"{GROUP_LABEL}\":")).and_then(|rest| {
-        let quoted = rest.trim_start().strip_prefix('"')?;
+    let group = value_after(line, &format!("\"{GROUP_LABEL}\"")).and_then(|rest| {
+        let quoted = rest.strip_prefix('"')?;
         quoted.split('"').next()
     });
     NodeState {
         group: group.filter(|group| !group.is_empty()).unwrap_or("default").to_owned(),
         is_idle: line.contains("is_idle: 1"),
-        total: amounts(line, "\"total\":"),
-        available: amounts(line, "\"available\":"),
+        total: amounts(line, "\"total\""),
+        available: amounts(line, "\"available\""),
     }
 }
 
+/// What follows a name and its colon.
 fn value_after<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    line.find(name).map(|start| &line[start + name.len()..])
+    let (_, rest) = line.split_once(name)?;
+    Some(rest.trim_start().strip_prefix(':')?.trim_start())
 }
 
 /// The amounts of `"name":{CPU: [10000, 10000], ..}`, summed.
 fn amounts(line: &str, name: &str) -> BTreeMap<String, f64> {
-    let inner = value_after(line, name).and_then(|rest| rest.trim_start().strip_prefix('{'));
-    let inner = inner.and_then(|rest| rest.split('}').next()).unwrap_or_default();
+    let inner = value_after(line, name).and_then(|rest| rest.strip_prefix('{'));
+    let inner = inner.and_then(|rest| rest.split_once('}')).map(|(inner, _)| inner).unwrap_or_default();
     let mut amounts = BTreeMap::new();
     for part in inner.split(']') {
-        let Some((name, numbers)) = part.split_once(": [") else { continue };
-        let name = name.trim_start_matches([',', ' ']);
-        if name.starts_with("node:") {
+        let Some((name, numbers)) = part.rsplit_once('[') else { continue };
+        let is_number = |it: char| it.is_ascii_digit() || it == ',' || it.is_ascii_whitespace();
+        let Some(name) = name.trim_end().strip_suffix(':') else { continue };
+        let start = name.rfind(|it: char| !is_of_name(it)).map_or(0, |at| at + 1);
+        let Some(name) = name.get(start..).filter(|name| !name.is_empty()) else { continue };
+        if name.starts_with("node:") || numbers.is_empty() || !numbers.chars().all(is_number) {
             continue;
         }
         let sum: f64 = numbers.split(',').filter_map(|number| number.trim().parse::<f64>().ok()).sum();
         amounts.insert(name.to_owned(), sum / UNIT);
     }
     amounts
+}
+
+/// Whether a character can be part of the name of a resource.
+fn is_of_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "_:./-".contains(character)
 }
 
 fn report(snapshot: &Snapshot, session: &str, states: &[NodeState]) -> String {
@@ -115,7 +126,10 @@ fn report(snapshot: &Snapshot, session: &str, states: &[NodeState]) -> String {
     section(&mut text, "Recent failures", failures(snapshot).into_iter(), "no failures");
     // Writing to a string cannot fail.
     let _ = write!(text, "\nResources\n{rule}\n");
-    section(&mut text, "Total Usage", usage(states).into_iter(), "no resources");
+    text.push_str("Total Usage:\n");
+    for line in usage(states) {
+        let _ = writeln!(text, " {line}");
+    }
     text.push_str("\nFrom request_resources:\n (unavailable in history server)\nPending Demands:\n");
     let pending = demands::pending(snapshot);
     if pending.is_empty() {
@@ -150,16 +164,14 @@ fn report_time(snapshot: &Snapshot, session: &str) -> String {
 }
 
 fn failures(snapshot: &Snapshot) -> Vec<String> {
-    let mut dead: Vec<_> = snapshot
-        .nodes
-        .iter()
-        .filter_map(|node| Some((node, node.transitions.last()?)))
-        .filter(|(_, last)| last.transition.state == snapshot.actor_states.dead)
-        .filter(|(_, last)| {
-            !matches!(snapshot.text(last.death_reason), "EXPECTED_TERMINATION" | "AUTOSCALER_DRAIN_IDLE")
-        })
-        .collect();
-    dead.sort_by_key(|(_, last)| std::cmp::Reverse(last.transition.time));
+    // The last death that was not meant, also of a node that lives again.
+    let is_failure = |it: &NodeTransition| {
+        it.transition.state == snapshot.actor_states.dead
+            && !matches!(snapshot.text(it.death_reason), "EXPECTED_TERMINATION" | "AUTOSCALER_DRAIN_IDLE")
+    };
+    let failed = |node: &Node| node.transitions.iter().rfind(|it| is_failure(it)).copied();
+    let mut dead: Vec<_> = snapshot.nodes.iter().filter_map(|node| Some((node, failed(node)?))).collect();
+    dead.sort_by_key(|(_, death)| std::cmp::Reverse(death.transition.time));
     dead.into_iter()
         .take(FAILURES)
         .map(|(node, _)| {
@@ -187,9 +199,12 @@ fn usage(states: &[NodeState]) -> Vec<String> {
             *sum += total;
         }
     }
+    if resources.is_empty() {
+        return vec!["(no resources)".to_owned()];
+    }
     let shown = resources.into_iter().filter(|(name, _)| !name.starts_with("accelerator_type:"));
     let lines = shown.map(|(name, (used, total))| {
-        if name.contains("memory") {
+        if name.to_lowercase().contains("memory") {
             format!("{}/{} {name}", memory(used), memory(total))
         } else {
             format!("{}/{} {name}", python_float(used), python_float(total))

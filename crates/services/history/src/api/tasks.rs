@@ -222,7 +222,7 @@ fn write_detail(writer: &mut Writer, snapshot: &Snapshot, task: &Task) {
     };
     writer.raw_member("is_debugger_paused", paused);
     writer.name("call_site");
-    writer.text_or_null(Some(text(definition.call_site)).filter(|it| !it.is_empty()));
+    writer.text_or_null(definition.call_site.map(text));
     writer.raw_member("label_selector", definition.label_selector.map_or("{}", text));
     let times = [
         ("creation_time_ms", lifecycle.created),

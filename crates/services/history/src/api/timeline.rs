@@ -22,6 +22,7 @@ pub(super) fn trace(asked: &Asked<'_>) -> Result<Reply, Reply> {
         .filter(|(_, profile)| {
             matches!(snapshot.text(profile.component_kind), "worker" | "driver")
                 && !profile.node_ip.is_empty()
+                && !profile.events.is_empty()
         })
         .collect();
     let mut reply = Reply::sniffed(write(&snapshot, &tasks));
@@ -95,7 +96,9 @@ fn write_event(
     let name = extra_text(extra, "name").filter(|_| category.starts_with("task::"));
     let task_id = extra_text(extra, "task_id").unwrap_or_else(|| snapshot.text(task.id).to_owned());
     writer.raw("{");
-    writer.text_member("cat", category);
+    if !category.is_empty() {
+        writer.text_member("cat", category);
+    }
     writer.text_member("name", name.as_deref().unwrap_or(category));
     writer.raw_member("pid", &process.to_string());
     writer.raw_member("tid", &thread.to_string());
@@ -111,7 +114,7 @@ fn write_event(
     writer.integer_member("attempt_number", task.attempt);
     writer.text_member("func_or_class_name", snapshot.text(task.function()));
     writer.name("actor_id");
-    writer.text_or_null(actor_of(snapshot.text(task.id)));
+    writer.text_or_null(actor_of(&task_id));
     if let Some(name) = &name {
         writer.text_member("name", name);
     }
@@ -126,7 +129,8 @@ fn micros(nanoseconds: i64) -> f64 {
 /// The actor in a task's id: ones stand for none.
 fn actor_of(task: &str) -> Option<&str> {
     let actor = task.get(16..48).filter(|_| task.len() == 48)?;
-    (!actor.starts_with("ffffffffffffffffffffffff")).then_some(actor)
+    let is_none = actor.bytes().take(24).all(|digit| digit.eq_ignore_ascii_case(&b'f'));
+    (!is_none).then_some(actor)
 }
 
 /// Ray's colours of the kinds of profile events.

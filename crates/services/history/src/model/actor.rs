@@ -1,7 +1,8 @@
 //! Actors.
 
-use super::decode::{Reader, members, moment, set};
+use super::decode::{Reader, loose_array, loose_moment, loose_object, members, set};
 use super::strings::Symbol;
+use super::time::{UNKNOWN, known};
 use super::{Transition, merge};
 use crate::json::{Fault, Scanner};
 
@@ -11,7 +12,7 @@ pub(crate) struct Actor {
     pub(crate) id: Symbol,
     pub(crate) definition: Definition,
     pub(crate) transitions: Vec<ActorTransition>,
-    pub(crate) restarts: usize,
+    pub(crate) restarts: i64,
     pub(crate) pid: i64,
     pub(crate) exit_detail: Symbol,
     pub(crate) started: Option<i64>,
@@ -32,6 +33,10 @@ pub(crate) struct Definition {
     /// JSON of an object.
     pub(crate) label_selector: Option<Symbol>,
     pub(crate) address: Address,
+    state: Symbol,
+    restarts: i64,
+    pid: i64,
+    exit_detail: Symbol,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,14 +53,15 @@ pub(crate) struct ActorTransition {
     node: Symbol,
     worker: Symbol,
     repr: Symbol,
-    death: Option<Death>,
+    death: Death,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// What the cause of a death tells.
+#[derive(Debug, Clone, Copy, Default)]
 struct Death {
-    pid: i64,
-    ip: Symbol,
-    message: Symbol,
+    pid: Option<i64>,
+    ip: Option<Symbol>,
+    message: Option<Symbol>,
 }
 
 /// States that matter, interned once for a session.
@@ -79,6 +85,10 @@ impl Default for Definition {
             resources: None,
             label_selector: None,
             address: Address { node: none, worker: none, ip: none, port: 0 },
+            state: none,
+            restarts: 0,
+            pid: 0,
+            exit_detail: none,
         }
     }
 }
@@ -98,23 +108,28 @@ impl Actor {
     }
 
     pub(crate) fn state(&self) -> Symbol {
-        self.transitions.last().map_or(Symbol::EMPTY, |last| last.transition.state)
+        self.transitions.last().map_or(self.definition.state, |last| last.transition.state)
     }
 
     pub(super) fn define(&mut self, definition: Definition) {
         let address = self.definition.address;
         self.definition = definition;
-        if !self.transitions.is_empty() {
+        if self.transitions.is_empty() {
+            self.restarts = definition.restarts;
+            self.pid = definition.pid;
+            self.exit_detail = definition.exit_detail;
+        } else {
             self.definition.address = address;
         }
     }
 
     pub(super) fn advance(&mut self, added: Vec<ActorTransition>, states: States) {
         merge(&mut self.transitions, added, |it| it.transition);
-        self.restarts = self.transitions.iter().filter(|it| it.transition.state == states.restarting).count();
+        let restarts = self.transitions.iter().filter(|it| it.transition.state == states.restarting).count();
+        self.restarts = i64::try_from(restarts).unwrap_or(i64::MAX);
         for it in &self.transitions {
             if it.transition.state == states.alive {
-                self.started.get_or_insert(it.transition.time);
+                self.started = self.started.or_else(|| known(it.transition.time));
                 if !it.node.is_empty() {
                     self.definition.address.node = it.node;
                     self.definition.address.worker = it.worker;
@@ -126,12 +141,11 @@ impl Actor {
             self.definition.repr = last.repr;
         }
         if last.transition.state == states.dead {
-            self.ended = Some(last.transition.time);
-            if let Some(death) = last.death {
-                self.pid = death.pid;
-                self.definition.address.ip = death.ip;
-                self.exit_detail = death.message;
-            }
+            self.ended = known(last.transition.time);
+            let Death { pid, ip, message } = last.death;
+            set(&mut self.pid, pid);
+            set(&mut self.definition.address.ip, ip);
+            set(&mut self.exit_detail, message);
         }
     }
 }
@@ -156,6 +170,10 @@ pub(super) fn read_definition(
         "isdetached" => |scanner: &mut Scanner<'_>| scanner.boolean(),
         "raynamespace" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
         "serializedruntimeenv" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+        "state" => |scanner: &mut _| reader.text(scanner, &mut it.state),
+        "numrestarts" => |scanner: &mut Scanner<'_>| scanner.integer().map(|number| set(&mut it.restarts, number)),
+        "pid" => |scanner: &mut Scanner<'_>| scanner.integer().map(|pid| set(&mut it.pid, pid)),
+        "exitdetails" => |scanner: &mut _| reader.text(scanner, &mut it.exit_detail),
         "address" => |scanner: &mut Scanner<'_>| members!(scanner, {
             "nodeid" => |scanner: &mut _| reader.id(scanner, &mut it.address.node),
             "workerid" => |scanner: &mut _| reader.id(scanner, &mut it.address.worker),
@@ -166,56 +184,82 @@ pub(super) fn read_definition(
     Ok((id, it))
 }
 
-/// Reads the payload of a lifecycle event.
+/// Reads the payload of a lifecycle event. Names count in their exact case, and values of wrong types as absent.
 pub(super) fn read_lifecycle(
     reader: &mut Reader<'_>,
     scanner: &mut Scanner<'_>,
 ) -> Result<(Symbol, Vec<ActorTransition>), Fault> {
     let mut id = Symbol::EMPTY;
     let mut transitions = Vec::new();
-    members!(scanner, {
-        "actorid" => |scanner: &mut _| reader.id(scanner, &mut id),
-        "statetransitions" => |scanner: &mut Scanner<'_>| scanner.array_or_null(|scanner| {
-            transitions.push(read_transition(reader, scanner)?);
-            Ok(())
-        }),
+    loose_object(scanner, |scanner, name| match name {
+        "actorId" => reader.loose_id(scanner, &mut id),
+        "stateTransitions" => {
+            transitions.clear();
+            loose_array(scanner, |scanner| {
+                transitions.extend(read_transition(reader, scanner)?);
+                Ok(())
+            })
+        }
+        _ => scanner.skip().map(drop),
     })?;
-    if transitions.is_empty() {
+    if id.is_empty() || transitions.is_empty() {
         return Err(Fault::Type);
     }
     Ok((id, transitions))
 }
 
-fn read_transition(reader: &mut Reader<'_>, scanner: &mut Scanner<'_>) -> Result<ActorTransition, Fault> {
+fn read_transition(
+    reader: &mut Reader<'_>,
+    scanner: &mut Scanner<'_>,
+) -> Result<Option<ActorTransition>, Fault> {
     let none = Symbol::EMPTY;
     let mut it = ActorTransition {
-        transition: Transition { time: i64::MIN, state: none },
+        transition: Transition { time: UNKNOWN, state: none },
         node: none,
         worker: none,
         repr: none,
-        death: None,
+        death: Death::default(),
     };
-    members!(scanner, {
-        "state" => |scanner: &mut _| reader.text(scanner, &mut it.transition.state),
-        "timestamp" => |scanner: &mut _| moment(scanner).map(|time| set(&mut it.transition.time, time)),
-        "nodeid" => |scanner: &mut _| reader.id(scanner, &mut it.node),
-        "workerid" => |scanner: &mut _| reader.id(scanner, &mut it.worker),
-        "reprname" => |scanner: &mut _| reader.text(scanner, &mut it.repr),
-        "deathcause" => |scanner: &mut Scanner<'_>| members!(scanner, {
-            "actordiederrorcontext" => |scanner: &mut Scanner<'_>| -> Result<(), Fault> {
-                if scanner.peek()? == b'n' {
-                    return scanner.skip().map(drop);
-                }
-                let mut death = Death { pid: 0, ip: none, message: none };
-                members!(scanner, {
-                    "pid" => |scanner: &mut Scanner<'_>| scanner.integer().map(|pid| set(&mut death.pid, pid)),
-                    "nodeipaddress" => |scanner: &mut _| reader.text(scanner, &mut death.ip),
-                    "errormessage" => |scanner: &mut _| reader.text(scanner, &mut death.message),
-                })?;
-                it.death = Some(death);
-                Ok(())
-            },
-        }),
+    let is_object = loose_object(scanner, |scanner, name| {
+        match name {
+            "state" => reader.loose_text(scanner, &mut it.transition.state)?,
+            "timestamp" => it.transition.time = loose_moment(scanner)?,
+            "nodeId" => reader.loose_id(scanner, &mut it.node)?,
+            "workerId" => reader.loose_id(scanner, &mut it.worker)?,
+            "reprName" => reader.loose_text(scanner, &mut it.repr)?,
+            "deathCause" => it.death = read_death(reader, scanner)?,
+            _ => drop(scanner.skip()?),
+        }
+        Ok(())
     })?;
-    Ok(it)
+    Ok(is_object.then_some(it))
+}
+
+fn read_death(reader: &mut Reader<'_>, scanner: &mut Scanner<'_>) -> Result<Death, Fault> {
+    let mut death = Death::default();
+    loose_object(scanner, |scanner, name| {
+        if name != "actorDiedErrorContext" {
+            return scanner.skip().map(drop);
+        }
+        death = Death::default();
+        loose_object(scanner, |scanner, name| {
+            let is_text = scanner.peek()? == b'"';
+            match name {
+                "pid" if matches!(scanner.peek()?, b'-' | b'0'..=b'9') => {
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        reason = "what is after the point does not count"
+                    )]
+                    let pid = scanner.float()?.map(|pid| pid as i64);
+                    death.pid = pid;
+                }
+                "nodeIpAddress" if is_text => reader.text_or_none(scanner, &mut death.ip)?,
+                "errorMessage" if is_text => reader.text_or_none(scanner, &mut death.message)?,
+                _ => drop(scanner.skip()?),
+            }
+            Ok(())
+        })
+        .map(drop)
+    })?;
+    Ok(death)
 }

@@ -1,5 +1,6 @@
 //! Readers of values that several payloads share.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::ids;
@@ -58,6 +59,30 @@ impl<'s> Reader<'s> {
         if let Some(text) = scanner.text()? {
             *target = self.strings.intern(&text);
         }
+        Ok(())
+    }
+
+    /// A string, or nothing.
+    pub(super) fn text_or_none(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        target: &mut Option<Symbol>,
+    ) -> Result<()> {
+        *target = scanner.text()?.map(|text| self.strings.intern(&text));
+        Ok(())
+    }
+
+    /// A string of a value that may have any type; others than strings are empty.
+    pub(super) fn loose_text(&mut self, scanner: &mut Scanner<'_>, target: &mut Symbol) -> Result<()> {
+        let text = loose_text(scanner)?.unwrap_or_default();
+        *target = self.strings.intern(&text);
+        Ok(())
+    }
+
+    /// An identifier of a value that may have any type.
+    pub(super) fn loose_id(&mut self, scanner: &mut Scanner<'_>, target: &mut Symbol) -> Result<()> {
+        let text = loose_text(scanner)?.unwrap_or_default();
+        *target = self.strings.intern(ids::normalize(&text, &mut self.buffer));
         Ok(())
     }
 
@@ -164,7 +189,12 @@ impl<'s> Reader<'s> {
                 Ok(())
             },
         })?;
-        let Some((class, function)) = found.into_iter().flatten().next() else { return Ok(()) };
+        // Of several descriptors, the one of C++ counts, then that of Python.
+        let [python, cpp, java] = found;
+        let Some((class, function)) = cpp.or(python).or(java) else {
+            *target = Symbol::EMPTY;
+            return Ok(());
+        };
         *target = if class.is_empty() {
             self.strings.intern(&function)
         } else {
@@ -172,6 +202,35 @@ impl<'s> Reader<'s> {
         };
         Ok(())
     }
+}
+
+/// A string of a value that may have any type.
+pub(super) fn loose_text<'a>(scanner: &mut Scanner<'a>) -> Result<Option<Cow<'a, str>>> {
+    if scanner.peek()? == b'"' { scanner.text() } else { scanner.skip().map(|_| None) }
+}
+
+/// A time of a value that may have any type; one that cannot be read is unknown.
+pub(super) fn loose_moment(scanner: &mut Scanner<'_>) -> Result<i64> {
+    Ok(loose_text(scanner)?.and_then(|text| time::parse(&text).ok()).unwrap_or(time::UNKNOWN))
+}
+
+/// The members of a value, by their exact names; nothing if it is no object. `member` has to consume the value.
+pub(super) fn loose_object<'a>(
+    scanner: &mut Scanner<'a>,
+    member: impl FnMut(&mut Scanner<'a>, &str) -> Result<()>,
+) -> Result<bool> {
+    if scanner.peek()? == b'{' {
+        return scanner.object(member).map(|()| true);
+    }
+    scanner.skip().map(|_| false)
+}
+
+/// The elements of a value; nothing if it is no array. `element` has to consume the value.
+pub(super) fn loose_array<'a>(
+    scanner: &mut Scanner<'a>,
+    element: impl FnMut(&mut Scanner<'a>) -> Result<()>,
+) -> Result<()> {
+    if scanner.peek()? == b'[' { scanner.array(element) } else { scanner.skip().map(drop) }
 }
 
 /// A time; one that cannot be read rejects the event.

@@ -20,6 +20,10 @@ const PAYLOADS: [(&str, &str); 10] = [
     ("NODE_LIFECYCLE_EVENT", "nodeLifecycleEvent"),
 ];
 
+/// Places in the list above.
+const ACTOR_DEFINITION: usize = 4;
+const JOB_DEFINITION: usize = 6;
+
 impl Snapshot {
     /// Takes one event, a JSON object. Events that are malformed, of unknown kinds or of wrong types change nothing.
     pub(crate) fn ingest(&mut self, event: &[u8]) -> Result<(), Fault> {
@@ -45,10 +49,12 @@ impl Snapshot {
         let Some(index) = PAYLOADS.iter().position(|(known, _)| Some(*known) == kind.as_deref()) else {
             return Ok(());
         };
-        let Some(payload) = payloads[index].filter(|payload| payload.first() == Some(&b'{')) else {
-            return Err(Fault::Type);
-        };
-        self.take(index, payload)
+        match payloads[index] {
+            Some(payload) if payload.first() == Some(&b'{') => self.take(index, payload),
+            // As upstream: nothing is a definition of which nothing is known.
+            Some(b"null") if matches!(index, ACTOR_DEFINITION | JOB_DEFINITION) => self.take(index, b"{}"),
+            _ => Err(Fault::Type),
+        }
     }
 
     fn take(&mut self, index: usize, payload: &[u8]) -> Result<(), Fault> {
@@ -74,7 +80,7 @@ impl Snapshot {
                     task.add_profile(event);
                 }
             }
-            4 => {
+            ACTOR_DEFINITION => {
                 let (id, definition) = actor::read_definition(&mut reader, scanner)?;
                 if let Some(actor) = self.actor_entry(id) {
                     actor.define(definition);
@@ -87,7 +93,7 @@ impl Snapshot {
                     actor.advance(transitions, states);
                 }
             }
-            6 => {
+            JOB_DEFINITION => {
                 let (id, definition) = job::read_definition(&mut reader, scanner)?;
                 if let Some(job) = self.job_entry(id) {
                     job.define(definition);
@@ -104,6 +110,7 @@ impl Snapshot {
                 let (id, definition) = node::read_definition(&mut reader, scanner)?;
                 if let Some(node) = self.node_entry(id) {
                     node.define(definition);
+                    self.node_by_ip.entry(definition.ip).or_insert(id);
                 }
             }
             _ => {
@@ -116,12 +123,17 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Takes a JSON array of events, as older collectors stored them. A malformed array changes nothing.
+    /// Takes a JSON array of events, as older collectors stored them. An array that is malformed, or that holds anything
+    /// but objects, changes nothing.
     pub(crate) fn ingest_array(&mut self, array: &[u8]) -> Result<(), Fault> {
         let mut events = Vec::new();
         let mut scanner = Scanner::new(array);
         scanner.array(|scanner| {
-            events.push(scanner.skip()?);
+            match scanner.peek()? {
+                b'{' => events.push(scanner.skip()?),
+                b'n' => drop(scanner.skip()?),
+                _ => return scanner.wrong_type(),
+            }
             Ok(())
         })?;
         scanner.end()?;

@@ -46,6 +46,34 @@ pub(crate) fn normalized(id: &str) -> String {
     normalize(id, &mut buffer).to_owned()
 }
 
+/// The normal form, or why there is none, in the words of Go's decoder.
+pub(crate) fn checked(id: &str) -> Result<String, String> {
+    let normal = normalized(id);
+    if normal.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(normal);
+    }
+    Err(format!("failed to decode Base64 ID: illegal base64 data at input byte {}", illegal(id.as_bytes())))
+}
+
+/// Where Go's decoder of standard base64 gives up.
+fn illegal(id: &[u8]) -> usize {
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let Some(end) = id.iter().position(|byte| !is_digit(*byte)) else {
+        // It ends within a group of four: the group is what is wrong.
+        return id.len() - id.len() % 4;
+    };
+    if id[end] != b'=' || end % 4 < 2 {
+        return end;
+    }
+    // Padding: a second sign after two digits, and nothing after it.
+    let padding = 4 - end % 4;
+    match id.get(end + 1) {
+        Some(b'=') | None if padding == 2 => (end + padding).min(id.len()),
+        _ if padding == 2 => end,
+        _ => end + padding,
+    }
+}
+
 /// Appends bytes as hex.
 pub(crate) fn push_hex(text: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -58,7 +86,7 @@ pub(crate) fn push_hex(text: &mut String, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::normalized;
+    use super::{checked, normalized};
 
     #[test]
     fn identifiers_have_one_form() {
@@ -82,5 +110,24 @@ mod tests {
             assert_eq!(normalized(id), expected, "{id:?}");
         }
         assert_eq!(normalized(&"////".repeat(40)).len(), 240);
+    }
+
+    #[test]
+    fn identifiers_that_cannot_be_decoded_say_where() {
+        for (id, expected) in [
+            ("node1", 4),
+            ("abcdefghi", 8),
+            ("no such", 2),
+            ("_-_-AA==", 0),
+            ("ab=", 3),
+            ("ab=x", 2),
+            ("a===", 1),
+            ("QUJD=", 4),
+            ("+/+=x", 4),
+        ] {
+            let error = checked(id).expect_err("an error");
+            assert!(error.ends_with(&format!("input byte {expected}")), "{id}: {error}");
+        }
+        assert_eq!(checked("AQAAAA=="), Ok("01000000".to_owned()));
     }
 }

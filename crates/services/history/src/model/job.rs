@@ -1,7 +1,8 @@
 //! Driver jobs.
 
-use super::decode::{Reader, members, moment, set};
+use super::decode::{Reader, loose_array, loose_moment, loose_object, members, moment, set};
 use super::strings::Symbol;
+use super::time::{UNKNOWN, known};
 use super::{Transition, merge};
 use crate::json::{Fault, Scanner};
 
@@ -35,6 +36,11 @@ pub(crate) struct Definition {
     pub(crate) node_ip: Symbol,
     pub(crate) exit_code: i64,
     pub(crate) pid: Symbol,
+    /// The last of its status transitions; empty without any.
+    pub(crate) last_status: Symbol,
+    state: Symbol,
+    started: Option<i64>,
+    ended: Option<i64>,
 }
 
 /// States that matter, interned once for a session.
@@ -62,6 +68,10 @@ impl Default for Definition {
             node_ip: none,
             exit_code: 0,
             pid: none,
+            last_status: none,
+            state: none,
+            started: None,
+            ended: None,
         }
     }
 }
@@ -77,17 +87,25 @@ impl Job {
         if definition.submission.is_empty() { definition.metadata_submission } else { definition.submission }
     }
 
+    pub(crate) fn state(&self) -> Symbol {
+        self.transitions.last().map_or(self.definition.state, |last| last.state)
+    }
+
     pub(super) fn define(&mut self, definition: Definition) {
         self.definition = definition;
+        if self.transitions.is_empty() {
+            self.started = definition.started;
+            self.ended = definition.ended;
+        }
     }
 
     pub(super) fn advance(&mut self, added: Vec<Transition>, states: States) {
         merge(&mut self.transitions, added, |it| *it);
         if let Some(created) = self.transitions.iter().find(|it| it.state == states.created) {
-            self.started.get_or_insert(created.time);
+            self.started = self.started.or_else(|| known(created.time));
         }
         if let Some(last) = self.transitions.last().filter(|last| last.state == states.finished) {
-            self.ended = Some(last.time);
+            self.ended = known(last.time);
         }
     }
 }
@@ -109,19 +127,22 @@ pub(super) fn read_definition(
         "errortype" => |scanner: &mut _| reader.text(scanner, &mut it.error_type),
         "config" => |scanner: &mut Scanner<'_>| members!(scanner, {
             "metadata" => |scanner: &mut Scanner<'_>| reader.texts(scanner, &mut it.metadata),
+            "serializedruntimeenv" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
         }),
-        "runtimeenv" => |scanner: &mut Scanner<'_>| -> Result<(), Fault> {
-            match scanner.peek()? {
-                b'{' => {
-                    let value: serde_json::Value =
-                        serde_json::from_slice(scanner.skip()?).map_err(|_| Fault::Type)?;
-                    it.runtime_env = Some(reader.strings.intern(&value.to_string()));
-                    Ok(())
-                }
-                b'n' => scanner.skip().map(drop),
-                _ => scanner.wrong_type(),
-            }
+        "runtimeenv" => |scanner: &mut _| reader.texts(scanner, &mut it.runtime_env),
+        "statustransitions" => |scanner: &mut Scanner<'_>| {
+            it.last_status = Symbol::EMPTY;
+            scanner.array_or_null(|scanner| {
+                it.last_status = Symbol::EMPTY;
+                members!(scanner, {
+                    "status" => |scanner: &mut _| reader.text(scanner, &mut it.last_status),
+                    "timestamp" => |scanner: &mut _| moment(scanner).map(drop),
+                })
+            })
         },
+        "state" => |scanner: &mut _| reader.text(scanner, &mut it.state),
+        "starttime" => |scanner: &mut _| moment(scanner).map(|time| it.started = time.and_then(known)),
+        "endtime" => |scanner: &mut _| moment(scanner).map(|time| it.ended = time.and_then(known)),
         "driveragenthttpaddress" => |scanner: &mut _| reader.text(scanner, &mut it.agent_address),
         "drivernodeid" => |scanner: &mut _| reader.id(scanner, &mut it.node),
         "drivernodeipaddress" => |scanner: &mut _| reader.text(scanner, &mut it.node_ip),
@@ -135,26 +156,34 @@ pub(super) fn read_definition(
     Ok((id, it))
 }
 
-/// Reads the payload of a lifecycle event.
+/// Reads the payload of a lifecycle event. Names count in their exact case, and values of wrong types as absent.
 pub(super) fn read_lifecycle(
     reader: &mut Reader<'_>,
     scanner: &mut Scanner<'_>,
 ) -> Result<(Symbol, Vec<Transition>), Fault> {
     let mut id = Symbol::EMPTY;
     let mut transitions = Vec::new();
-    members!(scanner, {
-        "jobid" => |scanner: &mut _| reader.id(scanner, &mut id),
-        "statetransitions" => |scanner: &mut Scanner<'_>| scanner.array_or_null(|scanner| {
-            let mut it = Transition { time: i64::MIN, state: Symbol::EMPTY };
-            members!(scanner, {
-                "state" => |scanner: &mut _| reader.text(scanner, &mut it.state),
-                "timestamp" => |scanner: &mut _| moment(scanner).map(|time| set(&mut it.time, time)),
-            })?;
-            transitions.push(it);
-            Ok(())
-        }),
+    loose_object(scanner, |scanner, name| match name {
+        "jobId" => reader.loose_id(scanner, &mut id),
+        "stateTransitions" => {
+            transitions.clear();
+            loose_array(scanner, |scanner| {
+                let mut it = Transition { time: UNKNOWN, state: Symbol::EMPTY };
+                let is_object = loose_object(scanner, |scanner, name| {
+                    match name {
+                        "state" => reader.loose_text(scanner, &mut it.state)?,
+                        "timestamp" => it.time = loose_moment(scanner)?,
+                        _ => drop(scanner.skip()?),
+                    }
+                    Ok(())
+                })?;
+                transitions.extend(is_object.then_some(it));
+                Ok(())
+            })
+        }
+        _ => scanner.skip().map(drop),
     })?;
-    if transitions.is_empty() {
+    if id.is_empty() || transitions.is_empty() {
         return Err(Fault::Type);
     }
     Ok((id, transitions))

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
+
+use super::decode::{members, set};
+use crate::json::{Fault, Scanner};
 
 /// Longer lines are skipped.
 pub(crate) const LONGEST_LINE: usize = 2 * 1024 * 1024;
@@ -16,36 +18,93 @@ const KEPT: usize = 10_000;
 const GLOBAL: &str = "global";
 
 /// A line of such a file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LogEvent {
     pub(crate) event_id: String,
-    #[serde(default, deserialize_with = "or_default")]
     source_type: String,
-    #[serde(default, deserialize_with = "or_default")]
     source_hostname: String,
-    #[serde(default, deserialize_with = "or_default")]
     source_pid: i64,
-    #[serde(default, deserialize_with = "or_default")]
     severity: String,
-    #[serde(default, deserialize_with = "or_default")]
     label: String,
-    #[serde(default, deserialize_with = "or_default")]
     message: String,
-    #[serde(default, deserialize_with = "or_default")]
     timestamp: String,
-    #[serde(default)]
     custom_fields: Option<Map<String, Value>>,
 }
 
-fn or_default<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+/// A whole number without a point or exponent.
+fn plain_integer(scanner: &mut Scanner<'_>) -> Result<Option<i64>, Fault> {
+    match scanner.skip()? {
+        b"null" => Ok(None),
+        raw => std::str::from_utf8(raw).ok().and_then(|raw| raw.parse().ok()).map(Some).ok_or(Fault::Type),
+    }
+}
+
+/// Any value. What is not UTF-8 or half of a surrogate pair becomes U+FFFD.
+fn value(scanner: &mut Scanner<'_>) -> Result<Value, Fault> {
+    Ok(match scanner.peek()? {
+        b'{' => {
+            let mut members = Map::new();
+            scanner.object(|scanner, name| {
+                members.insert(name.to_owned(), value(scanner)?);
+                Ok(())
+            })?;
+            Value::Object(members)
+        }
+        b'[' => {
+            let mut elements = Vec::new();
+            scanner.array(|scanner| {
+                elements.push(value(scanner)?);
+                Ok(())
+            })?;
+            Value::Array(elements)
+        }
+        b'"' => Value::String(scanner.text()?.unwrap_or_default().into_owned()),
+        _ => serde_json::from_slice(scanner.skip()?).map_err(|_| Fault::Type)?,
+    })
 }
 
 impl LogEvent {
+    /// Reads a line: one object with members of any case.
+    fn read(line: &[u8]) -> Result<Self, Fault> {
+        let mut it = Self::default();
+        let mut scanner = Scanner::new(line);
+        let text = |scanner: &mut Scanner<'_>, target: &mut String| -> Result<(), Fault> {
+            set(target, scanner.text()?.map(Into::into));
+            Ok(())
+        };
+        members!(&mut scanner, {
+            "event_id" => |scanner: &mut _| text(scanner, &mut it.event_id),
+            "source_type" => |scanner: &mut _| text(scanner, &mut it.source_type),
+            "source_hostname" => |scanner: &mut _| text(scanner, &mut it.source_hostname),
+            "source_pid" => |scanner: &mut Scanner<'_>| -> Result<(), Fault> {
+                set(&mut it.source_pid, plain_integer(scanner)?);
+                Ok(())
+            },
+            "severity" => |scanner: &mut _| text(scanner, &mut it.severity),
+            "label" => |scanner: &mut _| text(scanner, &mut it.label),
+            "message" => |scanner: &mut _| text(scanner, &mut it.message),
+            "timestamp" => |scanner: &mut _| text(scanner, &mut it.timestamp),
+            "custom_fields" => |scanner: &mut Scanner<'_>| -> Result<(), Fault> {
+                it.custom_fields = match value(scanner)? {
+                    Value::Object(fields) => Some(fields),
+                    Value::Null => None,
+                    _ => return Err(Fault::Type),
+                };
+                Ok(())
+            },
+        })?;
+        scanner.end()?;
+        Ok(it)
+    }
+
+    /// The time as Go reads it: what is no number is 0, and what is out of range the limit.
     fn seconds(&self) -> i64 {
-        self.timestamp.parse().unwrap_or(0)
+        use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+        self.timestamp.parse::<i64>().unwrap_or_else(|error| match error.kind() {
+            PosOverflow => i64::MAX,
+            NegOverflow => i64::MIN,
+            _ => 0,
+        })
     }
 
     /// The event as it is answered.
@@ -82,10 +141,11 @@ pub(crate) struct LogEvents {
 impl LogEvents {
     /// Takes a line. Lines that are no events change nothing.
     pub(crate) fn ingest(&mut self, line: &[u8]) {
-        if line.len() > LONGEST_LINE {
+        // With its line feed.
+        if line.len() >= LONGEST_LINE {
             return;
         }
-        let Ok(mut event) = serde_json::from_slice::<LogEvent>(line) else { return };
+        let Ok(mut event) = LogEvent::read(line) else { return };
         if event.event_id.is_empty() {
             return;
         }
@@ -143,7 +203,11 @@ fn camel_keys(value: &Value) -> Value {
         Value::Object(members) => {
             members.iter().map(|(name, value)| (camel(name), camel_keys(value))).collect::<Map<_, _>>().into()
         }
-        Value::Array(elements) => elements.iter().map(camel_keys).collect(),
+        // As upstream: lists in lists stay as they are.
+        Value::Array(elements) => {
+            let each = |it: &Value| if it.is_object() { camel_keys(it) } else { it.clone() };
+            elements.iter().map(each).collect()
+        }
         other => other.clone(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::decode::{Reader, members, moment, set};
 use super::strings::Symbol;
+use super::time::{UNKNOWN, known};
 use super::{Transition, merge};
 use crate::json::{Fault, Scanner};
 
@@ -74,7 +75,7 @@ pub(super) fn read_definition(
     members!(scanner, {
         "nodeid" => |scanner: &mut _| reader.id(scanner, &mut id),
         "nodeipaddress" => |scanner: &mut _| reader.text(scanner, &mut it.ip),
-        "starttimestamp" => |scanner: &mut _| moment(scanner).map(|time| it.started = time),
+        "starttimestamp" => |scanner: &mut _| moment(scanner).map(|time| it.started = time.and_then(known)),
         "labels" => |scanner: &mut _| reader.texts(scanner, &mut it.labels),
         "hostname" => |scanner: &mut _| reader.text(scanner, &mut it.hostname),
         "nodename" => |scanner: &mut _| reader.text(scanner, &mut it.name),
@@ -96,7 +97,7 @@ pub(super) fn read_lifecycle(
         "nodeid" => |scanner: &mut _| reader.id(scanner, &mut id),
         "statetransitions" => |scanner: &mut Scanner<'_>| scanner.array_or_null(|scanner| {
             let mut it = NodeTransition {
-                transition: Transition { time: i64::MIN, state: none },
+                transition: Transition { time: UNKNOWN, state: none },
                 resources: None,
                 death_reason: none,
                 death_message: none,

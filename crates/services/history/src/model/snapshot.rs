@@ -18,6 +18,8 @@ pub(crate) struct Snapshot {
     pub(crate) actors: Vec<Actor>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) nodes: Vec<Node>,
+    /// The first node that was defined with an address.
+    pub(super) node_by_ip: HashMap<Symbol, Symbol>,
     pub(crate) log_events: LogEvents,
     pub(crate) task_states: task::States,
     pub(crate) actor_states: actor::States,
@@ -47,6 +49,7 @@ impl Default for Snapshot {
             actors: Vec::new(),
             jobs: Vec::new(),
             nodes: Vec::new(),
+            node_by_ip: HashMap::new(),
             log_events: LogEvents::default(),
             task_states,
             actor_states,
@@ -59,17 +62,13 @@ impl Default for Snapshot {
     }
 }
 
-/// The element of a key, made if it is new. Elements without an id are not kept.
+/// The element of a key, made if it is new.
 fn entry<'a, K: std::hash::Hash + Eq, T>(
     elements: &'a mut Vec<T>,
     index: &mut HashMap<K, u32>,
-    id: Symbol,
     key: K,
     make: impl FnOnce() -> T,
 ) -> Option<&'a mut T> {
-    if id.is_empty() {
-        return None;
-    }
     let next = u32::try_from(elements.len()).ok()?;
     let position = *index.entry(key).or_insert(next);
     if position == next {
@@ -79,20 +78,27 @@ fn entry<'a, K: std::hash::Hash + Eq, T>(
 }
 
 impl Snapshot {
+    /// The record of an attempt. Tasks without an id are not kept, and neither are nodes.
     pub(super) fn task_entry(&mut self, id: Symbol, attempt: i64) -> Option<&mut Task> {
-        entry(&mut self.tasks, &mut self.task_index, id, (id, attempt), || Task::new(id, attempt))
+        if id.is_empty() {
+            return None;
+        }
+        entry(&mut self.tasks, &mut self.task_index, (id, attempt), || Task::new(id, attempt))
     }
 
     pub(super) fn actor_entry(&mut self, id: Symbol) -> Option<&mut Actor> {
-        entry(&mut self.actors, &mut self.actor_index, id, id, || Actor::new(id))
+        entry(&mut self.actors, &mut self.actor_index, id, || Actor::new(id))
     }
 
     pub(super) fn job_entry(&mut self, id: Symbol) -> Option<&mut Job> {
-        entry(&mut self.jobs, &mut self.job_index, id, id, || Job::new(id))
+        entry(&mut self.jobs, &mut self.job_index, id, || Job::new(id))
     }
 
     pub(super) fn node_entry(&mut self, id: Symbol) -> Option<&mut Node> {
-        entry(&mut self.nodes, &mut self.node_index, id, id, || Node::new(id))
+        if id.is_empty() {
+            return None;
+        }
+        entry(&mut self.nodes, &mut self.node_index, id, || Node::new(id))
     }
 
     /// Sorts everything and releases memory that only filling needed.
@@ -140,6 +146,12 @@ impl Snapshot {
     pub(crate) fn node(&self, id: &str) -> Option<&Node> {
         let position = self.node_index.get(&self.strings.find(id)?)?;
         self.nodes.get(*position as usize)
+    }
+
+    /// The id of the first node that was defined with an address.
+    pub(crate) fn node_at(&self, ip: &str) -> Option<&str> {
+        let node = self.node_by_ip.get(&self.strings.find(ip)?)?;
+        Some(self.text(*node))
     }
 
     /// An estimate of the memory in use.

@@ -1,9 +1,15 @@
 //! Tasks, one record for each attempt.
 
+use std::borrow::Cow;
+
 use super::decode::{Reader, members, moment, quoted_integer, set};
 use super::strings::Symbol;
+use super::time::{UNKNOWN, known};
 use super::{Transition, extend_unique, merge};
 use crate::json::{Fault, Scanner};
+
+/// The kind of tasks that are method calls.
+const ACTOR_TASK: &str = "ACTOR_TASK";
 
 /// One attempt of a task.
 #[derive(Debug, Clone)]
@@ -28,7 +34,7 @@ pub(crate) struct Definition {
     pub(crate) parent: Symbol,
     pub(crate) placement_group: Symbol,
     pub(crate) runtime_env: Symbol,
-    pub(crate) call_site: Symbol,
+    pub(crate) call_site: Option<Symbol>,
     /// JSON of an object.
     pub(crate) resources: Option<Symbol>,
     /// JSON of an object.
@@ -95,7 +101,7 @@ impl Default for Definition {
             parent: none,
             placement_group: none,
             runtime_env: none,
-            call_site: none,
+            call_site: None,
             resources: None,
             label_selector: None,
         }
@@ -187,29 +193,29 @@ impl Task {
         merge(&mut lifecycle.transitions, event.transitions, |it| *it);
         for transition in &lifecycle.transitions {
             // The first event that was read decides when a task was created and started, the last state when it ended.
+            let time = known(transition.time);
             if transition.state == states.pending_args {
-                lifecycle.created.get_or_insert(transition.time);
+                lifecycle.created = lifecycle.created.or(time);
             } else if transition.state == states.running {
-                lifecycle.started.get_or_insert(transition.time);
+                lifecycle.started = lifecycle.started.or(time);
             } else if transition.state == states.finished || transition.state == states.failed {
-                lifecycle.ended = Some(transition.time);
+                lifecycle.ended = time;
             }
         }
     }
 
     pub(super) fn add_profile(&mut self, event: ProfilePayload) {
-        if !event.job.is_empty() {
+        if self.job.is_empty() {
             self.job = event.job;
         }
         let mut added = event.profile;
         let events = std::mem::take(&mut added.events);
         let profile = match &mut self.profile {
+            // The component is that of the first event.
             Some(profile) => {
-                if added.function.is_empty() {
-                    added.function = profile.function;
+                if !added.function.is_empty() {
+                    profile.function = added.function;
                 }
-                added.events = std::mem::take(&mut profile.events);
-                **profile = added;
                 profile
             }
             none => none.insert(Box::new(added)),
@@ -219,9 +225,9 @@ impl Task {
 }
 
 impl Stream {
-    /// Takes what an event knows. Start and end come in events of their own; a new file has its own start.
+    /// Takes what an event knows. Start and end come in events of their own; a file comes with its start.
     fn update(&mut self, added: Self) {
-        if !added.file.is_empty() && added.file != self.file {
+        if !added.file.is_empty() {
             self.file = added.file;
             self.start = added.start;
         } else if added.start != 0 {
@@ -249,6 +255,7 @@ impl DefinitionEvent {
     ) -> Result<Self, Fault> {
         let none = Symbol::EMPTY;
         let (mut id, mut attempt, mut job) = (none, 0, none);
+        let (mut method, mut method_function) = (none, none);
         let mut it = Definition::default();
         members!(scanner, {
             "taskid" => |scanner: &mut _| reader.id(scanner, &mut id),
@@ -259,17 +266,21 @@ impl DefinitionEvent {
             "parenttaskid" => |scanner: &mut _| reader.id(scanner, &mut it.parent),
             "placementgroupid" => |scanner: &mut _| reader.id(scanner, &mut it.placement_group),
             "serializedruntimeenv" => |scanner: &mut _| reader.text(scanner, &mut it.runtime_env),
-            "callsite" => |scanner: &mut _| reader.text(scanner, &mut it.call_site),
+            "callsite" => |scanner: &mut _| reader.text_or_none(scanner, &mut it.call_site),
             "requiredresources" => |scanner: &mut _| reader.numbers(scanner, &mut it.resources),
             "labelselector" => |scanner: &mut _| reader.selector(scanner, &mut it.label_selector),
             "actorid" => |scanner: &mut _| reader.id(scanner, &mut it.actor),
-            "taskname" => |scanner: &mut Scanner<'_>| if is_actor_task { scanner.skip().map(drop) } else { reader.text(scanner, &mut it.name) },
-            "taskfunc" => |scanner: &mut Scanner<'_>| if is_actor_task { scanner.skip().map(drop) } else { reader.function(scanner, &mut it.function) },
-            "actortaskname" => |scanner: &mut Scanner<'_>| if is_actor_task { reader.text(scanner, &mut it.name) } else { scanner.skip().map(drop) },
-            "actorfunc" => |scanner: &mut Scanner<'_>| if is_actor_task { reader.function(scanner, &mut it.function) } else { scanner.skip().map(drop) },
+            "taskname" => |scanner: &mut _| reader.text(scanner, &mut it.name),
+            "taskfunc" => |scanner: &mut _| reader.function(scanner, &mut it.function),
+            "actortaskname" => |scanner: &mut _| reader.text(scanner, &mut method),
+            "actorfunc" => |scanner: &mut _| reader.function(scanner, &mut method_function),
         })?;
         if is_actor_task {
-            it.kind = reader.strings.intern("ACTOR_TASK");
+            it.kind = reader.strings.intern(ACTOR_TASK);
+        }
+        // The kind decides which names count, whichever event carries them.
+        if reader.strings.get(it.kind) == ACTOR_TASK {
+            (it.name, it.function) = (method, method_function);
         }
         Ok(Self { id, attempt, job, definition: it })
     }
@@ -310,10 +321,13 @@ impl LifecycleEvent {
             "taskid" => |scanner: &mut _| reader.id(scanner, &mut it.id),
             "taskattempt" => |scanner: &mut Scanner<'_>| scanner.integer().map(|value| set(&mut it.attempt, value)),
             "jobid" => |scanner: &mut _| reader.id(scanner, &mut it.job),
-            "statetransitions" => |scanner: &mut Scanner<'_>| scanner.array_or_null(|scanner| {
-                it.transitions.push(transition(reader, scanner)?);
-                Ok(())
-            }),
+            "statetransitions" => |scanner: &mut Scanner<'_>| {
+                it.transitions.clear();
+                scanner.array_or_null(|scanner| {
+                    it.transitions.push(transition(reader, scanner)?);
+                    Ok(())
+                })
+            },
             "nodeid" => |scanner: &mut _| reader.id(scanner, &mut it.node),
             "workerid" => |scanner: &mut _| reader.id(scanner, &mut it.worker),
             "workerpid" => |scanner: &mut Scanner<'_>| scanner.integer().map(|value| set(&mut it.pid, value)),
@@ -348,7 +362,7 @@ impl LifecycleEvent {
 }
 
 fn transition(reader: &mut Reader<'_>, scanner: &mut Scanner<'_>) -> Result<Transition, Fault> {
-    let mut transition = Transition { time: i64::MIN, state: Symbol::EMPTY };
+    let mut transition = Transition { time: UNKNOWN, state: Symbol::EMPTY };
     members!(scanner, {
         "state" => |scanner: &mut _| reader.text(scanner, &mut transition.state),
         "timestamp" => |scanner: &mut _| moment(scanner).map(|value| set(&mut transition.time, value)),
@@ -382,6 +396,7 @@ impl ProfilePayload {
     pub(super) fn read(reader: &mut Reader<'_>, scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
         let none = Symbol::EMPTY;
         let (mut id, mut attempt, mut job) = (none, 0, none);
+        let mut has_events = false;
         let mut it = Profile {
             component: none,
             component_kind: none,
@@ -399,18 +414,23 @@ impl ProfilePayload {
                 "nodeipaddress" => |scanner: &mut _| reader.text(scanner, &mut it.node_ip),
                 "events" => |scanner: &mut Scanner<'_>| scanner.array_or_null(|scanner| {
                     let mut event = ProfileEvent { name: none, start: 0, end: 0, extra: none };
+                    let (mut start, mut end) = (None, None);
                     members!(scanner, {
                         "eventname" => |scanner: &mut _| reader.text(scanner, &mut event.name),
-                        "starttime" => |scanner: &mut _| quoted_integer(scanner).map(|it| set(&mut event.start, it)),
-                        "endtime" => |scanner: &mut _| quoted_integer(scanner).map(|it| set(&mut event.end, it)),
+                        "starttime" => |scanner: &mut Scanner<'_>| scanner.text().map(|it| start = whole(it)),
+                        "endtime" => |scanner: &mut Scanner<'_>| scanner.text().map(|it| end = whole(it)),
                         "extradata" => |scanner: &mut _| reader.text(scanner, &mut event.extra),
                     })?;
-                    it.events.push(event);
+                    has_events = true;
+                    // One without its times is left out, the others count.
+                    if let (Some(start), Some(end)) = (start, end) {
+                        it.events.push(ProfileEvent { start, end, ..event });
+                    }
                     Ok(())
                 }),
             }),
         })?;
-        if it.events.is_empty() {
+        if !has_events {
             return Err(Fault::Type);
         }
         for event in &it.events {
@@ -424,6 +444,11 @@ impl ProfilePayload {
         }
         Ok(Self { id, attempt, job, profile: it })
     }
+}
+
+/// A whole number in a string; `None` if it is something else.
+fn whole(text: Option<Cow<'_, str>>) -> Option<i64> {
+    text?.parse().ok()
 }
 
 /// A string of the JSON object that a profile event carries as text; `None` if it is absent or empty.

@@ -122,14 +122,36 @@ impl Reader<'_> {
     }
 }
 
+/// A time that an event does not tell: Go's zero time. It sorts before all others.
+pub(crate) const UNKNOWN: i64 = i64::MIN;
+
 /// Milliseconds of a time in nanoseconds.
 pub(crate) fn millis(nanoseconds: i64) -> i64 {
+    if nanoseconds == UNKNOWN {
+        // The year 1, which nanoseconds cannot reach.
+        return -62_135_596_800_000;
+    }
     nanoseconds.div_euclid(1_000_000)
+}
+
+/// The time, unless it is unknown.
+pub(crate) fn known(time: i64) -> Option<i64> {
+    (time != UNKNOWN).then_some(time)
 }
 
 /// The time in the name of a session, `session_2026-01-01_09-30-00…`, in seconds since 1970.
 pub(crate) fn of_session(name: &str) -> Option<i64> {
-    let text = name.strip_prefix("session_")?.get(..19)?;
+    let rest = name.strip_prefix("session_")?;
+    // The second part ends at the next underscore.
+    let end = rest.match_indices('_').nth(1).map_or(rest.len(), |(at, _)| at);
+    date_time(rest.get(..end)?)
+}
+
+/// Seconds since 1970 of `2026-01-01_09-30-00`.
+fn date_time(text: &str) -> Option<i64> {
+    if text.len() != 19 {
+        return None;
+    }
     let number = |range: std::ops::Range<usize>| -> Option<i64> {
         let digits = text.get(range)?;
         digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
@@ -147,13 +169,17 @@ pub(crate) fn of_session(name: &str) -> Option<i64> {
     Some(seconds(date.to_datetime(time)))
 }
 
-/// Whether a name is that of a session: date, time, and six digits of microseconds; anything may follow.
-pub(crate) fn is_session(name: &str) -> bool {
-    let micros = name.get(27..).unwrap_or_default();
-    of_session(name).is_some()
-        && micros
-            .strip_prefix('_')
-            .is_some_and(|rest| rest.len() >= 6 && rest.bytes().take(6).all(|byte| byte.is_ascii_digit()))
+/// The time of a marker: its name has to hold that of a session, with date, time, and six digits of microseconds.
+/// Anything may be before and after.
+pub(crate) fn of_marker(name: &str) -> Option<i64> {
+    let pattern = b"session_dddd-dd-dd_dd-dd-dd_dddddd";
+    let found = name.as_bytes().windows(pattern.len()).position(|window| {
+        window.iter().zip(pattern).all(|(byte, expected)| match expected {
+            b'd' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+    })?;
+    date_time(name.get(found + "session_".len()..)?.get(..19)?)
 }
 
 /// `2026-01-01T09:30:00Z`.
@@ -174,7 +200,7 @@ pub(crate) fn now() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_session, of_session, parse};
+    use super::{of_marker, of_session, parse};
 
     #[test]
     fn times_are_read_as_go_does() {
@@ -207,6 +233,11 @@ mod tests {
     #[test]
     fn sessions_are_recognised_by_their_names() {
         assert_eq!(of_session("session_2026-01-01_09-30-00_123456_1"), Some(1_767_259_800));
+        assert_eq!(of_session("session_2026-01-01_09-30-00"), Some(1_767_259_800));
+        for name in ["old-session_2026-01-01_09-30-00_123456_1", "session_2026-01-01_09-30-000_1"] {
+            assert_eq!(of_session(name), None, "{name}");
+        }
+        assert_eq!(of_marker("session_2026-01-01_09-30-00_123456_1"), Some(1_767_259_800));
         let cases = [
             ("session_2026-01-01_09-30-00_123456_1", true),
             ("session_2026-01-01_09-30-00_123456_1.bak", true),
@@ -215,10 +246,12 @@ mod tests {
             ("session_2026-06-02_00-00-00_5_99", false),
             ("session_2026-13-40_99-99-99_000000", false),
             ("session_x", false),
+            ("old-session_2026-01-01_09-30-00_123456", true),
+            ("session_session_2026-01-01_09-30-00_123456", true),
             ("", false),
         ];
         for (name, expected) in cases {
-            assert_eq!(is_session(name), expected, "{name}");
+            assert_eq!(of_marker(name).is_some(), expected, "{name}");
         }
     }
 }
