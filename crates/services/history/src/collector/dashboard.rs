@@ -6,10 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::events::is_safe;
 use super::settings::{CollectorSettings, Credential};
 use crate::layout;
+use crate::model::ids;
 use crate::store::{Http, Store, content};
 
 /// Larger answers are not read.
@@ -22,6 +24,13 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const ONCE: [&str; 2] = ["/api/v0/cluster_metadata", "/timezone"];
 
 const SERVE: &str = "/api/serve/applications/";
+
+/// The data sets of a job, whose id follows.
+const DATASETS: &str = "/api/data/datasets/";
+
+/// After so many empty answers for a job that has ended, only the last poll asks again.
+const EMPTY_ANSWERS: u8 = 2;
+
 const POLLED: [&str; 2] = [SERVE, "/api/v0/placement_groups?detail=1&limit=10000"];
 
 /// Pauses between attempts to store an endpoint once.
@@ -41,6 +50,8 @@ pub(super) struct Dashboard {
     http: Http,
     credential: Credential,
     address: String,
+    /// The port of the head's dashboard, if its address names none.
+    port: String,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +71,7 @@ struct NodesResult {
 
 #[derive(Deserialize)]
 struct NodeRow {
+    #[serde(default)]
     node_id: String,
     #[serde(default)]
     node_ip: String,
@@ -78,7 +90,8 @@ struct JobRow {
 impl Dashboard {
     pub(super) fn new(http: Http, settings: &CollectorSettings) -> Self {
         let address = settings.dashboard.trim_end_matches('/').to_owned();
-        Self { http, credential: settings.credential.clone(), address }
+        let (credential, port) = (settings.credential.clone(), settings.dashboard_port.clone());
+        Self { http, credential, address, port }
     }
 
     async fn get(&self, url: &str, timeout: Duration) -> Result<Bytes, Failure> {
@@ -128,15 +141,16 @@ impl Dashboard {
             format!("http://{head}")
         };
         let authority = base.split("://").nth(1).unwrap_or_default();
-        let base = if authority.contains(':') { base } else { format!("{base}:8265") };
+        let base = if authority.contains(':') { base } else { format!("{base}:{}", self.port) };
         let body = self.get(&format!("{base}/api/v0/nodes?limit=10000"), Duration::from_secs(1)).await?;
         let nodes: Nodes = serde_json::from_slice(&body).map_err(|error| {
             Failure::Other(format!("the dashboard's list of nodes cannot be read: {error}"))
         })?;
-        let row =
-            nodes.data.result.result.into_iter().find(|row| row.node_ip == pod_ip && row.state == "ALIVE");
+        let is_here =
+            |row: &NodeRow| row.node_ip == pod_ip && row.state == "ALIVE" && !row.node_id.is_empty();
+        let row = nodes.data.result.result.into_iter().find(is_here);
         let id = row
-            .map(|row| row.node_id)
+            .map(|row| ids::normalized(&row.node_id))
             .ok_or_else(|| Failure::Other(format!("no ALIVE node has the address {pod_ip}")))?;
         // It becomes part of the names of files.
         if is_safe(&id) {
@@ -152,60 +166,80 @@ pub(super) struct Poller {
     dashboard: Dashboard,
     store: Store,
     extra: Vec<String>,
-    /// Jobs whose data sets need no more polls.
-    done: HashSet<String>,
+    /// The session that the rest is about.
+    directory: String,
+    /// Jobs that have ended and whose data sets are stored.
+    stored: HashSet<String>,
     /// Empty answers for jobs that have ended.
     empty: HashMap<String, u8>,
+}
+
+/// What came of polling an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polled {
+    Failed,
+    Empty,
+    Stored,
 }
 
 impl Poller {
     pub(super) fn new(dashboard: Dashboard, store: Store, settings: &CollectorSettings) -> Self {
         let extra = settings.endpoints.iter().filter(|it| !POLLED.contains(&it.as_str())).cloned().collect();
-        Self { dashboard, store, extra, done: HashSet::new(), empty: HashMap::new() }
+        let (stored, empty) = (HashSet::new(), HashMap::new());
+        Self { dashboard, store, extra, directory: String::new(), stored, empty }
     }
 
-    /// Stores an endpoint's answer. `None` if there is none, or it could not be stored.
-    async fn keep(&self, directory: &str, uri: &str, fits: impl Fn(&[u8]) -> bool) -> Option<Bytes> {
+    /// Stores an endpoint's answer unless it is empty.
+    async fn keep(&self, directory: &str, uri: &str, is_final: bool) -> Polled {
         let url = format!("{}{uri}", self.dashboard.address);
         let body = match self.dashboard.get(&url, TIMEOUT).await {
             Ok(body) => body,
             Err(Failure::Refused(message) | Failure::Other(message)) => {
                 tracing::debug!(message, "an endpoint cannot be read");
-                return None;
+                return Polled::Failed;
             }
         };
-        if fits(&body) {
-            let path = format!("{directory}/{}", layout::endpoint(uri));
-            if let Err(error) = self.store.put(&path, body.clone()).await {
-                tracing::warn!(%error, uri, "an endpoint's answer cannot be stored");
-                return None;
-            }
+        if is_empty(uri, &body, is_final) {
+            return Polled::Empty;
         }
-        Some(body)
+        let path = format!("{directory}/{}", layout::endpoint(uri));
+        if let Err(error) = self.store.put(&path, body).await {
+            tracing::warn!(%error, uri, "an endpoint's answer cannot be stored");
+            return Polled::Failed;
+        }
+        Polled::Stored
     }
 
-    /// Polls everything once. At the end, applications that are gone do not replace those that were.
+    /// Polls everything once.
     pub(super) async fn poll(&mut self, directory: &str, is_final: bool) {
-        self.keep(directory, SERVE, |body| !is_final || !is_empty_list(body, "applications")).await;
-        self.keep(directory, POLLED[1], |_| true).await;
-        for uri in self.extra.clone() {
-            self.keep(directory, &uri, |_| true).await;
+        if self.directory != directory {
+            // Another session has other jobs of the same ids.
+            directory.clone_into(&mut self.directory);
+            self.stored.clear();
+            self.empty.clear();
+        }
+        for uri in POLLED.into_iter().chain(self.extra.iter().map(String::as_str)) {
+            self.keep(directory, uri, is_final).await;
         }
         let url = format!("{}/api/jobs/", self.dashboard.address);
         let Ok(body) = self.dashboard.get(&url, TIMEOUT).await else { return };
         let jobs: Vec<JobRow> = serde_json::from_slice(&body).unwrap_or_default();
         for job in jobs {
-            let Some(id) = job.job_id.filter(|id| !id.is_empty() && !self.done.contains(id)) else {
+            let Some(id) = job.job_id.filter(|id| !id.is_empty() && !self.stored.contains(id)) else {
                 continue;
             };
             let has_ended = matches!(job.status.as_deref(), Some("SUCCEEDED" | "FAILED" | "STOPPED"));
-            let uri = format!("/api/data/datasets/{id}");
-            let kept = self.keep(directory, &uri, |body| !is_empty_list(body, "datasets")).await;
-            let Some(body) = kept.filter(|_| has_ended) else { continue };
-            let count = self.empty.entry(id.clone()).or_default();
-            *count += 1;
-            if !is_empty_list(&body, "datasets") || *count >= 2 {
-                self.done.insert(id);
+            let is_given_up = self.empty.get(&id).is_some_and(|count| *count >= EMPTY_ANSWERS);
+            if has_ended && is_given_up && !is_final {
+                continue;
+            }
+            let polled = self.keep(directory, &format!("{DATASETS}{id}"), is_final).await;
+            match polled {
+                Polled::Stored if has_ended => {
+                    self.stored.insert(id);
+                }
+                Polled::Empty if has_ended => *self.empty.entry(id).or_default() += 1,
+                _ => {}
             }
         }
     }
@@ -219,6 +253,8 @@ impl Poller {
                 loop {
                     let url = format!("{}{uri}", dashboard.address);
                     let stored = match dashboard.get(&url, TIMEOUT).await {
+                        // Nothing is what a dashboard says that has just started.
+                        Ok(body) if body.is_empty() => false,
                         Ok(body) => {
                             store.put(&format!("{directory}/{}", layout::endpoint(uri)), body).await.is_ok()
                         }
@@ -240,13 +276,48 @@ impl Poller {
     }
 }
 
-/// Whether an answer has this member and it is empty. What cannot be read is not.
-fn is_empty_list(body: &[u8], member: &str) -> bool {
-    let Ok(answer) = serde_json::from_slice::<serde_json::Value>(body) else { return false };
-    match answer.get(member) {
-        None | Some(serde_json::Value::Null) => true,
-        Some(serde_json::Value::Array(elements)) => elements.is_empty(),
-        Some(serde_json::Value::Object(members)) => members.is_empty(),
-        Some(_) => false,
+/// Whether an answer says nothing that is worth to be stored. What cannot be read is not empty. At the end, applications
+/// that are gone do not replace those that were.
+fn is_empty(uri: &str, body: &[u8], is_final: bool) -> bool {
+    let read = |member: &str| -> Option<Value> {
+        match serde_json::from_slice(body).ok()? {
+            Value::Object(mut answer) => Some(answer.remove(member).unwrap_or_default()),
+            Value::Null => Some(Value::Null),
+            _ => None,
+        }
+    };
+    if uri.starts_with(DATASETS) {
+        return read("datasets").is_some_and(|it| it.is_null() || it.as_array().is_some_and(Vec::is_empty));
+    }
+    is_final
+        && uri == SERVE
+        && read("applications").is_some_and(|it| it.is_null() || it.as_object().is_some_and(Map::is_empty))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DATASETS, SERVE, is_empty};
+
+    #[test]
+    fn answers_are_empty_if_they_say_so() {
+        let job = format!("{DATASETS}01000000");
+        let cases = [
+            (job.as_str(), r#"{"datasets":[]}"#, false, true),
+            (job.as_str(), r#"{"datasets":null}"#, false, true),
+            (job.as_str(), "{}", false, true),
+            (job.as_str(), "null", false, true),
+            (job.as_str(), r#"{"datasets":[{}]}"#, false, false),
+            (job.as_str(), r#"{"datasets":{}}"#, false, false),
+            (job.as_str(), "[]", false, false),
+            (job.as_str(), "nothing", false, false),
+            (SERVE, r#"{"applications":{}}"#, false, false),
+            (SERVE, r#"{"applications":{}}"#, true, true),
+            (SERVE, r#"{"applications":[]}"#, true, false),
+            (SERVE, r#"{"applications":{"a":{}}}"#, true, false),
+            ("/api/other", "{}", true, false),
+        ];
+        for (uri, body, is_final, expected) in cases {
+            assert_eq!(is_empty(uri, body.as_bytes(), is_final), expected, "{uri} {body} {is_final}");
+        }
     }
 }

@@ -7,14 +7,17 @@ use crate::model::{ids, time};
 
 /// Payloads that name the job of an event, in the order they are looked at.
 const PAYLOADS: [&str; 7] = [
+    "driverJobDefinitionEvent",
+    "driverJobLifecycleEvent",
     "taskDefinitionEvent",
     "taskLifecycleEvent",
     "taskProfileEvents",
     "actorTaskDefinitionEvent",
     "actorDefinitionEvent",
-    "driverJobDefinitionEvent",
-    "driverJobLifecycleEvent",
 ];
+
+/// Events of nodes, whatever their payloads name.
+const NODE_EVENTS: [&str; 2] = ["NODE_LIFECYCLE_EVENT", "NODE_DEFINITION_EVENT"];
 
 /// Longer identifiers make names that file systems refuse.
 const LONGEST_ID: usize = 200;
@@ -147,13 +150,14 @@ fn read_event<'a>(scanner: &mut Scanner<'a>) -> Result<Read<'a>, Fault> {
 
 fn check(read: Read<'_>) -> Result<Event<'_>, String> {
     let timestamp = read.timestamp.ok_or("timestamp not found")?;
-    time::parse(&timestamp)?;
     let session = read.session.ok_or("sessionName not found")?;
     if !is_safe(&session) || session.len() > LONGEST_ID {
         return Err("invalid sessionName".to_owned());
     }
-    let is_of_node = read.kind.as_deref().is_some_and(|kind| kind.starts_with("NODE_"));
-    let job = read.jobs.into_iter().flatten().map(job_id).find(|job| !job.is_empty());
+    time::parse(&timestamp)?;
+    let is_of_node = read.kind.as_deref().is_some_and(|kind| NODE_EVENTS.contains(&kind));
+    // The first payload that names one decides, also with a name that cannot be used.
+    let job = read.jobs.into_iter().flatten().find(|raw| *raw != b"\"\"").map(job_id);
     let category = match job.filter(|job| !is_of_node && is_safe(job)) {
         Some(job) if job.len() > LONGEST_ID => return Err("invalid jobId: it is too long".to_owned()),
         Some(job) => Cow::Owned(format!("job_events/{job}")),
@@ -162,14 +166,22 @@ fn check(read: Read<'_>) -> Result<Event<'_>, String> {
     Ok(Event { session, category, raw: read.raw })
 }
 
-/// The normal form of a job id; empty if it is no text or number.
+/// The normal form of a job id, which may be of any type: upstream prints the value first. Empty if it is none.
 fn job_id(raw: &[u8]) -> String {
     match raw.first() {
         Some(b'"') => {
             let id = Scanner::new(raw).text().ok().flatten().unwrap_or_default();
             ids::normalized(&id)
         }
-        Some(b'0'..=b'9') => ids::normalized(&String::from_utf8_lossy(raw)),
+        Some(b'-' | b'0'..=b'9') => {
+            let number = Scanner::new(raw).float().ok().flatten().unwrap_or_default();
+            // Go prints larger and smaller numbers with an exponent, and its sign makes no path.
+            if number != 0.0 && !(1e-4..1e6).contains(&number.abs()) {
+                return String::new();
+            }
+            ids::normalized(&format!("{number}"))
+        }
+        Some(b't' | b'f') => ids::normalized(&String::from_utf8_lossy(raw)),
         _ => String::new(),
     }
 }
@@ -216,7 +228,30 @@ mod tests {
             (task("\"\""), "node_events"),
             (task("[\"x\"]"), "node_events"),
             (task("null"), "node_events"),
-            (r#""eventType":"NODE_X","taskDefinitionEvent":{"jobId":"AQAAAA=="}"#.to_owned(), "node_events"),
+            (task("1234567"), "node_events"),
+            (task("12.50"), "job_events/12.5"),
+            (task("true"), "job_events/b6bb9e"),
+            (
+                r#""eventType":"NODE_DEFINITION_EVENT","taskDefinitionEvent":{"jobId":"AQAAAA=="}"#.to_owned(),
+                "node_events",
+            ),
+            (
+                r#""eventType":"NODE_X","taskDefinitionEvent":{"jobId":"AQAAAA=="}"#.to_owned(),
+                "job_events/01000000",
+            ),
+            (
+                r#""taskDefinitionEvent":{"jobId":"AQAAAA=="},"driverJobDefinitionEvent":{"jobId":"AgAAAA=="}"#
+                    .to_owned(),
+                "job_events/02000000",
+            ),
+            (
+                r#""taskDefinitionEvent":{"jobId":""},"actorDefinitionEvent":{"jobId":"AgAAAA=="}"#.to_owned(),
+                "job_events/02000000",
+            ),
+            (
+                r#""taskDefinitionEvent":{"jobId":null},"actorDefinitionEvent":{"jobId":"AgAAAA=="}"#.to_owned(),
+                "node_events",
+            ),
             (r#""actorLifecycleEvent":{"jobId":"AQAAAA=="}"#.to_owned(), "node_events"),
             (r#""taskDefinitionEvent":"text""#.to_owned(), "node_events"),
         ];
@@ -238,6 +273,7 @@ mod tests {
             ("[null]", "timestamp not found"),
             (r#"[{"timestamp":"2026-01-01T00:00:00Z"}]"#, "sessionName not found"),
             (r#"[{"timestamp":"2026-01-01T00:00:00Z","sessionName":"../x"}]"#, "invalid sessionName"),
+            (r#"[{"timestamp":"x"}]"#, "sessionName not found"),
             ("[] x", "invalid character 'x' after top-level value"),
             (long.as_str(), "invalid jobId: it is too long"),
         ];

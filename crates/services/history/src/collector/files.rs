@@ -61,6 +61,9 @@ impl EventFiles {
         let mut found = Vec::new();
         collect(&self.directory, &mut found);
         for path in found {
+            if !self.is_event_file(&path) {
+                continue;
+            }
             let name = path.to_string_lossy();
             let is_superseded = name.ends_with(".jsonl") && Path::new(&format!("{name}.gz")).exists();
             if name.ends_with(".tmp") || is_superseded {
@@ -71,6 +74,13 @@ impl EventFiles {
                 self.closed.push(path);
             }
         }
+    }
+
+    /// Whether a file is where event files are: `SESSION/node_events` or `SESSION/job_events/JOB`.
+    fn is_event_file(&self, path: &Path) -> bool {
+        let relative = path.strip_prefix(&self.directory).ok().and_then(Path::to_str).unwrap_or_default();
+        let elements: Vec<&str> = relative.split('/').collect();
+        matches!(elements.as_slice(), [_, "node_events", _] | [_, "job_events", _, _])
     }
 
     /// Writes a batch. Everything is handed to the operating system before this returns.
@@ -160,9 +170,9 @@ impl EventFiles {
         !self.closed.is_empty()
     }
 
-    /// A file of this many bytes is gone.
-    pub(super) fn release(&mut self, bytes: u64) {
-        self.used = self.used.saturating_sub(bytes);
+    /// A file of so many bytes has another size now; 0 if it is gone.
+    pub(super) fn replaced(&mut self, before: u64, after: u64) {
+        self.used = self.used.saturating_sub(before) + after;
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -172,6 +182,13 @@ impl EventFiles {
 
 pub(super) fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// When a file was last changed, in nanoseconds since 1970.
+pub(super) fn changed(path: &Path) -> i64 {
+    let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let since = changed.and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
+    since.and_then(|it| i64::try_from(it.as_nanos()).ok()).unwrap_or_else(time::now)
 }
 
 /// All files below a directory. Links are not followed: programs of users write here.

@@ -84,7 +84,11 @@ pub(super) async fn store_earlier(store: &Store, cluster: &Cluster, root: &Path)
     let mut sessions = Vec::new();
     for Earlier { session, node, path } in earlier(root) {
         let directory = format!("{}/{node}/logs", cluster.session(&session));
+        sessions.push(session.clone());
         let logs = path.join("logs");
+        if !logs.is_dir() {
+            continue;
+        }
         let mut found = Vec::new();
         files::collect(&logs, &mut found);
         let mut is_complete = true;
@@ -109,7 +113,6 @@ pub(super) async fn store_earlier(store: &Store, cluster: &Cluster, root: &Path)
             let _ = std::fs::remove_dir_all(&path);
             let _ = path.parent().map(std::fs::remove_dir);
         }
-        sessions.push(session);
     }
     sessions.sort_unstable();
     sessions.dedup();

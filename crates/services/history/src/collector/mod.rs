@@ -279,16 +279,15 @@ impl Collector {
     async fn upload(&self) {
         loop {
             let next = self.files.lock().next_closed();
-            let Some(path) = next else {
+            let Some(mut path) = next else {
                 if self.is_stopping.load(Ordering::Relaxed) {
                     return;
                 }
                 self.closed.notified().await;
                 continue;
             };
-            let bytes = files::size(&path);
-            match self.upload_file(&path).await {
-                Ok(()) => self.files.lock().release(bytes),
+            match self.upload_file(&mut path).await {
+                Ok(()) => {}
                 Err(StoreError(message)) if self.is_stopping.load(Ordering::Relaxed) => {
                     tracing::warn!(message, file = %path.display(), "events stay on the local disk");
                 }
@@ -310,32 +309,38 @@ impl Collector {
         }
     }
 
-    async fn upload_file(&self, path: &Path) -> Result<(), StoreError> {
-        let local = |error: std::io::Error| StoreError(format!("{}: {error}", path.display()));
-        let is_plain = path.extension().is_some_and(|it| it == "jsonl");
-        let path = if is_plain && self.settings.is_compressed {
-            compress(path).map_err(local)?
-        } else {
-            path.to_owned()
-        };
-        let key =
-            self.key(&path).ok_or_else(|| StoreError(format!("{} is no event file", path.display())))?;
-        self.store.put_file(&key, &path).await?;
-        std::fs::remove_file(&path).map_err(local)
+    /// Stores an event file and removes it. A file that is compressed for that has another path from then on.
+    async fn upload_file(&self, path: &mut PathBuf) -> Result<(), StoreError> {
+        let local = |path: &Path, error: std::io::Error| StoreError(format!("{}: {error}", path.display()));
+        if self.settings.is_compressed && path.extension().is_some_and(|it| it == "jsonl") {
+            let plain = files::size(path);
+            let compressed = compress(path).map_err(|error| local(path, error))?;
+            self.files.lock().replaced(plain, files::size(&compressed));
+            *path = compressed;
+        }
+        let key = self.key(path).ok_or_else(|| StoreError(format!("{} is no event file", path.display())))?;
+        let bytes = files::size(path);
+        self.store.put_file(&key, path).await?;
+        std::fs::remove_file(&*path).map_err(|error| local(path, error))?;
+        self.files.lock().replaced(bytes, 0);
+        Ok(())
     }
 
-    /// The key of an event file: its directory names session and category, its name the node and the time.
+    /// The key of an event file: its directory names session and category, its name the node and the time. A name
+    /// without them gets this node and the time of its last change.
     fn key(&self, path: &Path) -> Option<String> {
         let cluster = &self.settings.cluster;
         let base = self.settings.event_directory.join(format!("{}_{}", cluster.name, cluster.namespace));
         let relative = path.strip_prefix(&base).ok()?;
         let (session, below) = relative.to_str()?.split_once('/')?;
         let (category, name) = below.rsplit_once('/')?;
-        let (stem, extension) = name.split_once('.')?;
-        let named =
-            stem.rsplit_once('_').and_then(|(node, number)| Some((node.to_owned(), number.parse().ok()?)));
-        let (node, number): (String, i64) =
-            named.unwrap_or_else(|| (self.files.lock().node().to_owned(), time::now()));
+        let (stem, extension) = match name.strip_suffix(".gz") {
+            Some(name) => (name.strip_suffix(".jsonl")?, "jsonl.gz"),
+            None => (name.strip_suffix(".jsonl")?, "jsonl"),
+        };
+        let (node, number) = stem.rsplit_once('_').unwrap_or(("", stem));
+        let number = number.parse().unwrap_or_else(|_| files::changed(path));
+        let node = if node.is_empty() { self.files.lock().node().to_owned() } else { node.to_owned() };
         let hour = time::format(number / 1_000_000_000, "%Y-%m-%d-%H");
         Some(format!("{}/{node}/{category}/{node}-{hour}-{number}.{extension}", cluster.session(session)))
     }

@@ -30,6 +30,8 @@ pub struct CollectorSettings {
     pub(super) has_events: bool,
     pub(super) has_logs: bool,
     pub(super) dashboard: String,
+    /// The port of the head's dashboard, if its address names none.
+    pub(super) dashboard_port: String,
     pub(super) event_directory: PathBuf,
     pub(super) rotation_interval: Duration,
     pub(super) max_file_bytes: u64,
@@ -76,6 +78,7 @@ impl CollectorSettings {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let value = |name: &str, environment: &str| variable(environment).or_else(|| flag(name));
         let role = value("role", "RAY_ROLE").unwrap_or_else(|| "Worker".to_owned());
+        let role = role.trim();
         let role = match role.to_ascii_lowercase().as_str() {
             "head" => Role::Head,
             "worker" => Role::Worker,
@@ -83,7 +86,7 @@ impl CollectorSettings {
         };
         // A tunable of the environment that cannot be read is ignored, so that it never stops a pod.
         let duration = |name: &str, environment: &str, usual: u64| {
-            let read = |text: String| parse_duration(&text);
+            let read = |text: String| parse_duration(&text).filter(|it| !it.is_zero());
             let usual = Duration::from_secs(usual);
             variable(environment).and_then(read).or_else(|| flag(name).and_then(read)).unwrap_or(usual)
         };
@@ -103,12 +106,13 @@ impl CollectorSettings {
         let has_events = switch("enable-event-collector", "ENABLE_EVENT_COLLECTOR", true);
         let has_logs = switch("enable-log-collector", "ENABLE_LOG_COLLECTOR", true);
         if !has_events && !has_logs {
-            return Err("Failed to validate flags: at least one of --enable-event-collector and \
-                        --enable-log-collector must be true"
+            return Err("Failed to validate flags: at least one of --enable-event-collector or \
+                        --enable-log-collector must be enabled"
                 .to_owned());
         }
-        let port = value("events-port", "EVENTS_PORT").unwrap_or_else(|| "8084".to_owned());
-        let events_port = port.parse().map_err(|_| format!("--events-port: {port:?} is no port"))?;
+        let port = flag("events-port").unwrap_or_else(|| "8084".to_owned());
+        let port: u16 = port.parse().map_err(|_| format!("--events-port: {port:?} is no port"))?;
+        let events_port = variable("EVENTS_PORT").and_then(|it| it.parse().ok()).unwrap_or(port);
         let cluster = cluster(&value).map_err(|error| format!("Failed to validate flags: {error}"))?;
         let port = variable("RAY_DASHBOARD_PORT").unwrap_or_else(|| DASHBOARD_PORT.to_owned());
         let dashboard = value("ray-dashboard-address", "RAY_DASHBOARD_ADDRESS");
@@ -123,6 +127,7 @@ impl CollectorSettings {
             has_events,
             has_logs,
             dashboard: dashboard.unwrap_or_else(|| format!("http://localhost:{port}")),
+            dashboard_port: port,
             event_directory: value("event-data-dir", "RAY_COLLECTOR_EVENT_DATA_DIR")
                 .map_or_else(|| PathBuf::from("/tmp/ray/event-data"), PathBuf::from),
             rotation_interval: duration(
@@ -163,16 +168,19 @@ fn cluster(value: &impl Fn(&str, &str) -> Option<String>) -> Result<Cluster, Str
     let name = value("ray-cluster-name", "RAY_CLUSTER_NAME").unwrap_or_default();
     let namespace =
         value("ray-cluster-namespace", "RAY_CLUSTER_NAMESPACE").unwrap_or_else(|| "default".to_owned());
+    let (name, namespace) = (name.trim().to_owned(), namespace.trim().to_owned());
     check_name("ray-cluster-name", &name)?;
     check_name("ray-cluster-namespace", &namespace)?;
-    let kind = value("owner-kind", "OWNER_KIND").filter(|it| !it.is_empty());
-    let owner = value("owner-name", "OWNER_NAME").filter(|it| !it.is_empty());
+    let trimmed = |it: String| Some(it.trim().to_owned()).filter(|it| !it.is_empty());
+    let kind = value("owner-kind", "OWNER_KIND").and_then(trimmed).map(|it| it.to_lowercase());
+    let owner = value("owner-name", "OWNER_NAME").and_then(trimmed);
     let owner = match (kind, owner) {
         (None, None) => None,
         (Some(kind), Some(name)) => {
             let known = Kind::parse(&kind).filter(|kind| *kind != Kind::RayCluster);
-            let known =
-                known.ok_or_else(|| format!("invalid owner-kind {kind:?}: must be rayjob or rayservice"))?;
+            let known = known.ok_or_else(|| {
+                format!("unsupported owner-kind: {kind:?}. Supported kinds are \"rayjob\" or \"rayservice\"")
+            })?;
             check_name("owner-name", &name)?;
             Some(Owner { kind: known, name })
         }
@@ -280,6 +288,21 @@ mod tests {
         assert!(read(&[("owner-kind", "rayjob")], &[]).is_err());
         assert!(read(&[("owner-kind", "rayjob"), ("owner-name", "X_")], &[]).is_err());
         assert!(read(&[("owner-kind", "RayJob"), ("owner-name", "j")], &[]).is_ok());
+        let settings = read(
+            &[("role", " head "), ("events-port", "9000"), ("event-rotation-interval", "0")],
+            &[
+                ("RAY_CLUSTER_NAME", " trimmed "),
+                ("OWNER_KIND", " RayService "),
+                ("OWNER_NAME", " s "),
+                ("EVENTS_PORT", "many"),
+                ("RAY_COLLECTOR_POLL_INTERVAL", "0"),
+            ],
+        )
+        .expect("settings");
+        assert_eq!((settings.role, settings.events_port), (super::Role::Head, 9000));
+        assert_eq!(settings.cluster.session("x"), "cluster-history/rayservice/default/s/trimmed/x");
+        let intervals = (settings.rotation_interval.as_secs(), settings.poll_interval.as_secs());
+        assert_eq!(intervals, (300, 30));
     }
 
     #[test]

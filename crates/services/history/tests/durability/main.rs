@@ -212,3 +212,40 @@ fn no_acknowledged_event_is_lost() {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
+
+/// Compressed, the events go on under another name: it has to be known when the storage is back.
+#[test]
+fn compressed_events_are_stored_when_the_storage_is_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let root = directory.path();
+    let _raylet = prepare(root);
+    std::fs::write(root.join("bucket/cluster-history"), "").expect("a file");
+    let compressed = [("RAY_COLLECTOR_EVENT_COMPRESSION_ENABLED", "true".to_owned())];
+    let (_running, address) = start(root, dashboard(), &compressed);
+    assert!((0..5).all(|number| send(address, number)));
+    let wait = |what: &str, is_there: &dyn Fn(&Path) -> bool, place: &str| {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while !is_there(&root.join(place)) {
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let has_compressed = |place: &Path| names(place).iter().any(|name| name.ends_with(".jsonl.gz"));
+    wait("events are not compressed", &has_compressed, "event-data");
+    std::fs::remove_file(root.join("bucket/cluster-history")).expect("removed");
+    wait("events are not stored", &has_compressed, "bucket");
+    wait("stored events stay", &|place| names(place).is_empty(), "event-data");
+}
+
+/// The names of all files below a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            all.append(&mut names(&entry.path()));
+        } else {
+            all.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    all
+}
