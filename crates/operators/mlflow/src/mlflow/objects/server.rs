@@ -35,9 +35,9 @@ pub(super) fn deployment(pod: &PodInputs<'_>) -> Deployment {
     }
 }
 
-/// The service account of the server.
+/// The service account of the server. An empty name is none: an object without a name cannot be applied.
 pub(super) fn service_account(spec: &MLflowSpec) -> &str {
-    spec.service_account_name.as_deref().unwrap_or(SERVICE_ACCOUNT)
+    spec.service_account_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(SERVICE_ACCOUNT)
 }
 
 /// Two pods cannot share a volume of access mode ReadWriteOnce, nor SQLite's file.
