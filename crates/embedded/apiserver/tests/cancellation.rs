@@ -25,29 +25,25 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-/// Sends a request and drops its future at the `point`-th await point, with the writes of the store paused since the
-/// poll before: a write that the last poll hands over is still in the queue. `None` if the request was done before.
+/// Sends a request and drops its future at the `point`-th await point, with the writes of the store paused: a write that
+/// the last poll hands over is still in the queue. `None` if the request was done before.
+///
+/// Writes are paused during every poll, so that each write is an await point, however late this thread is scheduled.
 async fn cancel_at(api: &Api, point: usize, method: &str, path: &str, body: &Value) -> Option<WritePause> {
     let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     let request = request.body(Bytes::from(body.to_string())).unwrap();
     let mut response = pin!(api.handle(request, admin()));
-    let (mut polls, mut pause) = (0, None);
+    let mut polls = 0;
     std::future::poll_fn(|context| {
         polls += 1;
-        if polls == point {
-            pause = Some(api.store().pause_writes());
-        }
+        let pause = api.store().pause_writes();
         match response.as_mut().poll(context) {
-            Poll::Ready(_) => {
-                pause = None;
-                Poll::Ready(())
-            }
-            Poll::Pending if polls == point => Poll::Ready(()),
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending if polls == point => Poll::Ready(Some(pause)),
             Poll::Pending => Poll::Pending,
         }
     })
-    .await;
-    pause
+    .await
 }
 
 /// Waits until everything that was queued before is in the store.

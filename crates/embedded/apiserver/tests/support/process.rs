@@ -10,7 +10,7 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     net::SocketAddr,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::Arc,
 };
 
@@ -45,6 +45,8 @@ pub(crate) fn serve_if_asked(prepare: impl AsyncFnOnce(&Api)) {
 
 pub(crate) struct ServerProcess {
     child: Child,
+    /// Held open: after a minute the test harness of the server writes that its test takes long, and ends if it cannot.
+    _output: BufReader<ChildStdout>,
     address: SocketAddr,
     found: Value,
 }
@@ -61,10 +63,12 @@ impl ServerProcess {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let found = lines.map(Result::unwrap).find_map(|line| Some(line.split_once(MARK)?.1.to_owned()));
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = output.by_ref().lines().map(Result::unwrap);
+        let found = lines.find_map(|line| Some(line.split_once(MARK)?.1.to_owned()));
         let found: Value = serde_json::from_str(&found.expect("the server starts")).unwrap();
-        Self { child, address: found["address"].as_str().unwrap().parse().unwrap(), found }
+        let address = found["address"].as_str().unwrap().parse().unwrap();
+        Self { child, _output: output, address, found }
     }
 
     fn roots(&self) -> RootCertStore {
