@@ -25,9 +25,8 @@ pub(crate) fn answer(catalog: Option<&Catalog>, request: &Request, directory: &P
     if let Some(response) = probe(catalog.is_some(), request) {
         return response;
     }
-    let route = match route(&request.path) {
-        Some(route) => route,
-        None => return empty_segment(request).unwrap_or_else(Response::not_found),
+    let Some(route) = route(&request.path) else {
+        return empty_segment(request).unwrap_or_else(Response::not_found);
     };
     let allowed: &[&Method] = if route == Route::Preview { &[&Method::POST] } else { &[&Method::GET] };
     if !allowed.contains(&&request.method) {

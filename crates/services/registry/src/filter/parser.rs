@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         let mut expected = "";
         loop {
             // The word before this term, if the term follows one inside of parentheses.
-            let word = (expected != "" && groups.len() > 1).then(|| self.at - 1);
+            let word = (!expected.is_empty() && groups.len() > 1).then(|| self.at - 1);
             while self.take(TokenKind::Punct, "(") {
                 groups.push(Group::default());
                 expected = r#"Expression ")""#;
