@@ -79,6 +79,7 @@ enum Needed {
 
 /// Cases that take minutes.
 const SLOW: &[&str] = &[
+    "clients::the_python_client_works_inside_and_outside_of_pods",
     "mlflow::a_server_with_postgresql_and_s3_keeps_runs_and_models",
     "mlflow::a_database_of_an_older_mlflow_is_migrated",
     "mlflow::an_image_of_another_version_is_reported_until_it_is_replaced",
