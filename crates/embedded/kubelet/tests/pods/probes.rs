@@ -49,15 +49,24 @@ async fn a_pod_is_ready_while_its_probe_succeeds() {
 async fn a_container_whose_liveness_probe_fails_is_restarted() {
     needs_root!();
     let bed = Bed::new().await;
-    let mut main = shell("main", "touch /tmp/alive; while true; do sleep 0.1; done");
+    let mounted = |mut container: Value| {
+        container["volumeMounts"] = json!([{ "name": "state", "mountPath": "/state" }]);
+        container
+    };
+    // The file is there before the container starts, which is ready at once.
+    let init = mounted(shell("init", "touch /state/alive"));
+    let mut main = mounted(shell("main", "while true; do sleep 0.1; done"));
     main["livenessProbe"] =
-        json!({ "exec": { "command": ["cat", "/tmp/alive"] }, "periodSeconds": 1, "failureThreshold": 1 });
-    bed.pod("web", json!({ "terminationGracePeriodSeconds": 1, "containers": [main] })).await;
-    let pod = bed.ready("web").await;
-    std::fs::remove_file(file(&bed, &pod, "alive")).unwrap();
+        json!({ "exec": { "command": ["cat", "/state/alive"] }, "periodSeconds": 1, "failureThreshold": 1 });
+    let volumes = json!([{ "name": "state", "emptyDir": {} }]);
+    let spec = json!({ "terminationGracePeriodSeconds": 1, "volumes": volumes, "initContainers": [init], "containers": [main] });
+    let pod = bed.pod("web", spec).await;
+    bed.ready("web").await;
+    let directory = bed.directory().join("pods").join(pod.metadata.uid.unwrap());
+    std::fs::remove_file(directory.join("volumes/state/alive")).unwrap();
     let restarted = |pod: &Value| container(pod, "main")["restartCount"] == 1;
     bed.until::<Pod>("web", "was restarted", restarted).await;
-    bed.event("Liveness probe failed: cat: /tmp/alive: No such file or directory").await;
+    bed.event("Liveness probe failed: cat: /state/alive: No such file or directory").await;
     bed.event("Container main failed liveness probe, will be restarted").await;
     bed.end().await;
 }
