@@ -258,6 +258,10 @@ impl Scheduler {
             if let Some(earlier) = earlier {
                 object.status.clone_from(&earlier.status);
             }
+            // One that has to stop already is not evicted again while it does.
+            if matches!(&write, status::Write::Evict { .. }) && object.is_evicted() {
+                continue;
+            }
             let took_quota = earlier.is_some_and(|earlier| earlier.effect == Effect::Admission);
             // It may not have been sent: then this write replaces it, and its events are recorded with this one. If it has,
             // this write is a conflict, and decided again.

@@ -73,6 +73,10 @@ const DELIBERATE: &[(&str, &str)] = &[
     ("tas-node-tainted", "the recorded cluster had no first node"),
     ("webhook-manage-all-job-owner-missing", "denials have the code 403"),
     ("webhook-manage-all-job-unselected", "Jobs in namespaces that are not managed are left alone"),
+    (
+        "gates-concurrent-admission",
+        "a variant that migrates is evicted once, and not at every attempt until its job has stopped",
+    ),
     ("fair-sharing-preemption", "which of several equal Workloads is preempted depends on their uids"),
     ("job-max-exec-time", "DeactivationTarget is removed after the deactivation, and not set again"),
     (
