@@ -305,13 +305,7 @@ impl Controller for Sizer {
 }
 
 fn root_kind() -> ApiKind {
-    ApiKind {
-        group: "bench.quintet.dev".into(),
-        version: "v1".into(),
-        kind: "Root".into(),
-        plural: "roots".into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("bench.quintet.dev", "v1", "Root", "roots")
 }
 
 async fn speed() {

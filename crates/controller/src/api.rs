@@ -146,13 +146,7 @@ impl Api {
     /// The resources that the server has in a group and version, such as `apps/v1`; `None` if it does not serve it.
     pub(crate) async fn resources(&self, api_version: &str) -> Result<Option<String>, Error> {
         let root = if api_version.contains('/') { "/apis/" } else { "/api/" };
-        let kind = ApiKind {
-            group: "".into(),
-            version: "v1".into(),
-            kind: "APIResourceList".into(),
-            plural: "".into(),
-            namespaced: false,
-        };
+        let kind = ApiKind::cluster_scoped("", "v1", "APIResourceList", "");
         let key = ObjectKey::cluster(api_version);
         match self
             .send("get", &kind, Some(&key), Call::new(Method::GET, format!("{root}{api_version}")))

@@ -50,6 +50,42 @@ impl ApiKind {
         }
     }
 
+    /// A kind of objects in namespaces, where there is no type for it.
+    pub const fn namespaced(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Self {
+        Self::untyped(group, version, kind, plural, true)
+    }
+
+    /// A kind of objects outside of namespaces, where there is no type for it.
+    pub const fn cluster_scoped(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Self {
+        Self::untyped(group, version, kind, plural, false)
+    }
+
+    const fn untyped(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        namespaced: bool,
+    ) -> Self {
+        Self {
+            group: Cow::Borrowed(group),
+            version: Cow::Borrowed(version),
+            kind: Cow::Borrowed(kind),
+            plural: Cow::Borrowed(plural),
+            namespaced,
+        }
+    }
+
     /// `group/version`, or `version` for the core group, as in `apiVersion`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

@@ -16,13 +16,7 @@ pub const NAMESPACE: &str = "default";
 const FINALIZER: &str = "test.quintet.dev/clear";
 
 pub fn garden_kind() -> ApiKind {
-    ApiKind {
-        group: "test.quintet.dev".into(),
-        version: "v1".into(),
-        kind: "Garden".into(),
-        plural: "gardens".into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("test.quintet.dev", "v1", "Garden", "gardens")
 }
 
 pub fn config_map_kind() -> ApiKind {

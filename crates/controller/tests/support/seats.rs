@@ -24,13 +24,7 @@ use serde_json::json;
 const REST: Duration = Duration::from_secs(30);
 
 pub fn kind(kind: &'static str, plural: &'static str) -> ApiKind {
-    ApiKind {
-        group: "test.quintet.dev".into(),
-        version: "v1".into(),
-        kind: kind.into(),
-        plural: plural.into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("test.quintet.dev", "v1", kind, plural)
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

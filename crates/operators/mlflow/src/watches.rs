@@ -17,38 +17,22 @@ use crate::names;
 
 /// ConsoleLinks; their presence means OpenShift.
 pub(crate) fn console_link_kind() -> ApiKind {
-    foreign_kind("console.openshift.io", "v1", "ConsoleLink", "consolelinks", false)
+    ApiKind::cluster_scoped("console.openshift.io", "v1", "ConsoleLink", "consolelinks")
 }
 
 /// HTTPRoutes of the Gateway API.
 pub(crate) fn http_route_kind() -> ApiKind {
-    foreign_kind("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes", true)
+    ApiKind::namespaced("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes")
 }
 
 /// ServiceMonitors of the Prometheus operator.
 pub(crate) fn service_monitor_kind() -> ApiKind {
-    foreign_kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors", true)
+    ApiKind::namespaced("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors")
 }
 
 /// The platform's groups of users.
 pub(crate) fn auth_kind() -> ApiKind {
-    foreign_kind("services.platform.opendatahub.io", "v1alpha1", "Auth", "auths", false)
-}
-
-fn foreign_kind(
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    namespaced: bool,
-) -> ApiKind {
-    ApiKind {
-        group: group.into(),
-        version: version.into(),
-        kind: kind.into(),
-        plural: plural.into(),
-        namespaced,
-    }
+    ApiKind::cluster_scoped("services.platform.opendatahub.io", "v1alpha1", "Auth", "auths")
 }
 
 /// Metadata of objects of ours in a namespace: all that carry a `component` label.

@@ -144,13 +144,12 @@ async fn read(api: &Api, kind: &ApiKind, key: &ObjectKey) -> Result<Option<Value
 }
 
 fn crd_kind() -> ApiKind {
-    ApiKind {
-        group: "apiextensions.k8s.io".into(),
-        version: "v1".into(),
-        kind: "CustomResourceDefinition".into(),
-        plural: "customresourcedefinitions".into(),
-        namespaced: false,
-    }
+    ApiKind::cluster_scoped(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    )
 }
 
 #[cfg(test)]

@@ -34,13 +34,7 @@ impl Domain {
         if !hardening.config.ingress_domain.is_empty() || !hardening.is_openshift {
             return Ok(Self::Configured(hardening.config.ingress_domain.clone()));
         }
-        let kind = ApiKind {
-            group: "config.openshift.io".into(),
-            version: "v1".into(),
-            kind: "Ingress".into(),
-            plural: "ingresses".into(),
-            namespaced: false,
-        };
+        let kind = ApiKind::cluster_scoped("config.openshift.io", "v1", "Ingress", "ingresses");
         let spec = WatchSpec::projected(kind, |text| serde_json::from_str(text))
             .select(Selector::all().named(CLUSTER))
             .optional();

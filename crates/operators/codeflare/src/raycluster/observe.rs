@@ -94,13 +94,12 @@ struct InitializationSpec {
 const INITIALIZATION: &str = "default-dsci";
 
 fn initialization_kind() -> ApiKind {
-    ApiKind {
-        group: "dscinitialization.opendatahub.io".into(),
-        version: "v1".into(),
-        kind: "DSCInitialization".into(),
-        plural: "dscinitializations".into(),
-        namespaced: false,
-    }
+    ApiKind::cluster_scoped(
+        "dscinitialization.opendatahub.io",
+        "v1",
+        "DSCInitialization",
+        "dscinitializations",
+    )
 }
 
 /// The caches of the controller. Those that the settings do not need are absent.

@@ -160,14 +160,7 @@ pub(crate) struct Ancestors(Vec<(Manager, Cache<ObjectMetadata>)>);
 impl Ancestors {
     pub(crate) fn watch(caches: &Caches, settings: &Settings) -> Result<Self, Error> {
         let known = KINDS.iter().map(|(group, version, kind, plural, framework)| {
-            let kind = ApiKind {
-                group: (*group).into(),
-                version: (*version).into(),
-                kind: (*kind).into(),
-                plural: (*plural).into(),
-                namespaced: true,
-            };
-            (Manager::Framework(framework), kind)
+            (Manager::Framework(framework), ApiKind::namespaced(group, version, kind, plural))
         });
         let external = external_kinds(settings).into_iter().map(|kind| (Manager::External, kind));
         let watch = |(manager, kind): (Manager, ApiKind)| -> Result<_, Error> {

@@ -108,13 +108,7 @@ impl ProvisioningRequest {
 
 /// The kind, in the version that is used.
 pub(super) fn kind() -> ApiKind {
-    ApiKind {
-        group: "autoscaling.x-k8s.io".into(),
-        version: "v1".into(),
-        kind: KIND.into(),
-        plural: "provisioningrequests".into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("autoscaling.x-k8s.io", "v1", KIND, "provisioningrequests")
 }
 
 /// What is watched. The cluster may not serve the kind.

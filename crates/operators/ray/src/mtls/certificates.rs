@@ -23,13 +23,7 @@ pub(super) fn certificate_kind() -> ApiKind {
 }
 
 fn kind(kind: &'static str, plural: &'static str) -> ApiKind {
-    ApiKind {
-        group: "cert-manager.io".into(),
-        version: "v1".into(),
-        kind: kind.into(),
-        plural: plural.into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("cert-manager.io", "v1", kind, plural)
 }
 
 /// The certificate of the head or of the workers.

@@ -185,13 +185,7 @@ fn ingress(cluster: &RayCluster) -> Value {
 
 /// The kind of OpenShift's Routes.
 pub(super) fn route_kind() -> ApiKind {
-    ApiKind {
-        group: "route.openshift.io".into(),
-        version: "v1".into(),
-        kind: "Route".into(),
-        plural: "routes".into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("route.openshift.io", "v1", "Route", "routes")
 }
 
 fn route(observed: &Observed) -> Value {

@@ -21,13 +21,7 @@ pub(super) fn route_kind() -> ApiKind {
 }
 
 fn kind(kind: &'static str, plural: &'static str) -> ApiKind {
-    ApiKind {
-        group: "gateway.networking.k8s.io".into(),
-        version: "v1".into(),
-        kind: kind.into(),
-        plural: plural.into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("gateway.networking.k8s.io", "v1", kind, plural)
 }
 
 /// The name of a service's Gateway.

@@ -22,13 +22,7 @@ const TEMPLATE: &str = "cluster";
 const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
 
 fn kind(kind: &'static str, plural: &'static str) -> ApiKind {
-    ApiKind {
-        group: "scheduling.k8s.io".into(),
-        version: "v1alpha2".into(),
-        kind: kind.into(),
-        plural: plural.into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("scheduling.k8s.io", "v1alpha2", kind, plural)
 }
 
 fn workload_kind() -> ApiKind {

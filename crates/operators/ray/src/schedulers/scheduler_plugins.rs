@@ -8,13 +8,7 @@ use serde_json::json;
 use super::{is_gang, volcano};
 
 pub(super) fn kind() -> ApiKind {
-    ApiKind {
-        group: "scheduling.x-k8s.io".into(),
-        version: "v1alpha1".into(),
-        kind: "PodGroup".into(),
-        plural: "podgroups".into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups")
 }
 
 pub(super) fn pod_group(cluster: &RayCluster) -> Option<Step> {

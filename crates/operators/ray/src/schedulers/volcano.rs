@@ -24,13 +24,7 @@ const TOPOLOGY_TIER: &str = "volcano.sh/network-topology-highest-tier-allowed";
 
 /// The kind of Volcano's PodGroups.
 pub(super) fn kind() -> ApiKind {
-    ApiKind {
-        group: "scheduling.volcano.sh".into(),
-        version: "v1beta1".into(),
-        kind: "PodGroup".into(),
-        plural: "podgroups".into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 }
 
 /// The PodGroup of a cluster; a RayJob has one of its own.

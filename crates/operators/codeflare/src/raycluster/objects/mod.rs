@@ -19,13 +19,7 @@ use super::secrets::SecretRequest;
 
 /// The Route of OpenShift.
 pub(super) fn route_kind() -> ApiKind {
-    ApiKind {
-        group: "route.openshift.io".into(),
-        version: "v1".into(),
-        kind: "Route".into(),
-        plural: "routes".into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced("route.openshift.io", "v1", "Route", "routes")
 }
 
 /// Metadata of an object that goes with the RayCluster.

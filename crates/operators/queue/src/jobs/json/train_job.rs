@@ -42,20 +42,10 @@ const MERGED: [(&str, &str); 8] = [
 #[derive(Clone, Debug)]
 pub(in super::super) struct TrainJob;
 
-fn runtime_kind(name: &'static str, plural: &'static str, namespaced: bool) -> ApiKind {
-    ApiKind {
-        group: GROUP.into(),
-        version: VERSION.into(),
-        kind: name.into(),
-        plural: plural.into(),
-        namespaced,
-    }
-}
-
 fn runtimes() -> [ApiKind; 2] {
     [
-        runtime_kind("ClusterTrainingRuntime", "clustertrainingruntimes", false),
-        runtime_kind("TrainingRuntime", "trainingruntimes", true),
+        ApiKind::cluster_scoped(GROUP, VERSION, "ClusterTrainingRuntime", "clustertrainingruntimes"),
+        ApiKind::namespaced(GROUP, VERSION, "TrainingRuntime", "trainingruntimes"),
     ]
 }
 

@@ -98,13 +98,7 @@ struct LeaderWorkerSetController {
 }
 
 fn api_kind() -> ApiKind {
-    ApiKind {
-        group: GROUP.into(),
-        version: VERSION.into(),
-        kind: KIND.into(),
-        plural: "leaderworkersets".into(),
-        namespaced: true,
-    }
+    ApiKind::namespaced(GROUP, VERSION, KIND, "leaderworkersets")
 }
 
 /// The key of a LeaderWorkerSet in indexes.
