@@ -22,7 +22,6 @@ mod collector;
 mod json;
 mod kubernetes;
 mod layout;
-mod listen;
 mod load;
 mod model;
 mod server;

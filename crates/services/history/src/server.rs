@@ -9,20 +9,26 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use parking_lot::Mutex;
+use quintet_foundation::http as http_server;
 use tokio::net::TcpListener;
 
 use crate::api::{self, Target};
 use crate::cache::{Cache, CacheLimits};
 use crate::kubernetes::{Failure, Kubernetes, RayCluster};
 use crate::layout::{Cluster, MARKERS, StoredSession};
-use crate::listen;
 use crate::load;
 use crate::store::{Http, Store, StoreError};
 
 /// How long the place of a dashboard is remembered, and how many are.
 const HEAD_AGE: Duration = Duration::from_secs(30);
 const HEADS: usize = 1024;
+
+/// How long requests in progress may take when the server stops.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How the server works.
 #[derive(Debug, Clone)]
@@ -110,14 +116,17 @@ impl History {
             stopping.store(true, Ordering::Relaxed);
         };
         let history = self;
-        listen::serve(listener, stop, move |request| {
+        let service = |_| {
             let history = history.clone();
-            async move {
-                let (parts, _) = request.into_parts();
-                Ok::<_, Infallible>(api::answer(&history, &parts).await.into_http())
-            }
-        })
-        .await;
+            service_fn(move |request: Request<Incoming>| {
+                let history = history.clone();
+                async move {
+                    let (parts, _) = request.into_parts();
+                    Ok::<_, Infallible>(api::answer(&history, &parts).await.into_http())
+                }
+            })
+        };
+        http_server::serve(listener, stop, GRACE, service).await;
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -10,13 +10,10 @@ use http::header::{self, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Request, Response, StatusCode, Uri, request};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
+use quintet_foundation::http as http_server;
+use tokio::net::TcpListener;
 
 use crate::backend::{Backend, BackendError};
 use crate::body::{Buffered, Memory};
@@ -29,18 +26,6 @@ use crate::query;
 use crate::response::{self, Body};
 use crate::route::{self, Route};
 use crate::template::{self, Document};
-
-/// Connections at a time. Others wait until one ends.
-const CONNECTIONS: usize = 1024;
-
-/// How long the headers of a request may take, and a connection may be idle.
-const HEADERS: Duration = Duration::from_mins(1);
-
-/// How much of a connection's input and output is buffered; headers have to fit in.
-const BUFFER: usize = 128 << 10;
-
-/// How long a client may leave data unread or unacknowledged, and how often a silent one is probed.
-const STALL: Duration = Duration::from_mins(1);
 
 /// How long requests in progress may take when the server stops: a third of what Kubernetes gives a pod by default.
 const GRACE: Duration = Duration::from_secs(10);
@@ -94,71 +79,18 @@ impl Server {
 
     /// Serves connections until `stop` completes, then waits for those in progress.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        let mut stop = std::pin::pin!(stop);
-        let draining = CancellationToken::new();
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                () = &mut stop => break,
-                accepted = listener.accept(), if connections.len() < CONNECTIONS => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    connections.spawn(self.clone().connection(stream, peer, draining.clone()));
-                }
-                Err(error) => {
-                    // Out of file descriptors, usually: connections must end before more can begin.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            }
-        }
-        drop(listener);
-        draining.cancel();
-        let all = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(GRACE, all).await.is_err() {
-            tracing::warn!("some requests were not answered in time; they are cut off");
-        }
+        let service = |peer: SocketAddr| {
+            let proxy = Arc::clone(&self.0);
+            let counted = self.0.metrics.connected();
+            service_fn(move |request| {
+                let _ = &counted;
+                let proxy = Arc::clone(&proxy);
+                async move { Ok::<_, Infallible>(proxy.respond(request, peer.ip()).await) }
+            })
+        };
+        http_server::serve(listener, stop, GRACE, service).await;
         self.0.forwarder.stop().await;
     }
-
-    async fn connection(self, stream: TcpStream, peer: SocketAddr, draining: CancellationToken) {
-        if let Err(error) = bound(&stream) {
-            tracing::debug!(%error, "cannot set the options of a connection");
-        }
-        let _counted = self.0.metrics.connected();
-        let service = service_fn(|request| {
-            let server = self.clone();
-            async move { Ok::<_, Infallible>(server.0.respond(request, peer.ip()).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS)
-            .max_buf_size(BUFFER)
-            .serve_connection(TokioIo::new(stream), service)
-            .with_upgrades();
-        let mut connection = std::pin::pin!(connection);
-        let mut ended = tokio::select! {
-            ended = &mut connection => Some(ended),
-            () = draining.cancelled() => None,
-        };
-        if ended.is_none() {
-            connection.as_mut().graceful_shutdown();
-            ended = Some(connection.await);
-        }
-        if let Some(Err(error)) = ended {
-            tracing::debug!(%error, "a connection failed");
-        }
-    }
-}
-
-/// Lets the kernel end connections whose clients have gone or stopped reading: a watch has no deadline of its own.
-fn bound(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(STALL).with_interval(STALL / 4))?;
-    socket.set_tcp_user_timeout(Some(STALL))
 }
 
 impl Proxy {

@@ -1,4 +1,4 @@
-//! Connections, bodies and cross-origin requests; what is answered is a handler's.
+//! Bodies and cross-origin requests; what is answered is a handler's.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,18 +10,12 @@ use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 
 use crate::api::Request;
 use crate::api::query::Query;
 use crate::api::response::Response;
 use crate::error::Error;
-
-/// Connections at a time. Others wait until one ends.
-const CONNECTIONS: usize = 1024;
 
 /// Bodies beyond this are refused. The largest columns hold 16 MiB, and JSON escapes take room.
 const MAX_BODY: usize = 64 * 1024 * 1024;
@@ -54,48 +48,16 @@ pub(crate) async fn serve<H, F>(
     handler: H,
 ) where
     H: Fn(Request) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response> + Send,
+    F: Future<Output = Response> + Send + 'static,
 {
-    let mut stop = std::pin::pin!(stop);
-    let graceful = GracefulShutdown::new();
-    let mut connections = tokio::task::JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            () = &mut stop => break,
-            accepted = listener.accept(), if connections.len() < CONNECTIONS => accepted,
-            Some(_) = connections.join_next() => continue,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, usually: connections must end before more can begin.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        // Answers are short and complete, so waiting to fill a packet only delays them.
-        let _ = stream.set_nodelay(true);
+    let service = |_| {
         let (handler, origins) = (handler.clone(), origins.clone());
-        let service = service_fn(move |request| {
+        service_fn(move |request| {
             let (handler, origins) = (handler.clone(), origins.clone());
             async move { Ok::<_, Infallible>(answer(request, &origins, &handler).await) }
-        });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        // With a timer, a client that never ends its headers is dropped after hyper's 30 seconds.
-        builder.http1().timer(TokioTimer::new());
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
-        connections.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection failed");
-            }
-        });
-    }
-    drop(listener);
-    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests were not answered in time; they are cut off");
-    }
+        })
+    };
+    quintet_foundation::http::serve(listener, stop, GRACE, service).await;
 }
 
 async fn answer<H, F>(

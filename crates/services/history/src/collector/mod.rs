@@ -22,13 +22,14 @@ use http::header::{self, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use hyper::service::service_fn;
 use parking_lot::Mutex;
+use quintet_foundation::http as http_server;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::api::response::Reply;
 use crate::api::route;
-use crate::listen;
 use crate::model::time;
 use crate::store::{Http, Store, StoreError};
 use dashboard::{Dashboard, Failure, Poller};
@@ -49,6 +50,9 @@ const ATTEMPTS: usize = 12;
 
 /// How long the last poll of the dashboard may take.
 const LAST_POLL: Duration = Duration::from_secs(10);
+
+/// How long requests in progress may take when the collector stops: the last uploads need the rest of the time.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A collector that knows its node and session.
 pub struct Collector {
@@ -116,12 +120,14 @@ impl Collector {
         }
         match listener.filter(|_| self.settings.has_events) {
             Some(listener) => {
-                let collector = Arc::clone(&self);
-                listen::serve(listener, stop, move |request| {
-                    let collector = Arc::clone(&collector);
-                    async move { Ok::<_, Infallible>(collector.answer(request).await.into_http()) }
-                })
-                .await;
+                let service = |_| {
+                    let collector = Arc::clone(&self);
+                    service_fn(move |request| {
+                        let collector = Arc::clone(&collector);
+                        async move { Ok::<_, Infallible>(collector.answer(request).await.into_http()) }
+                    })
+                };
+                http_server::serve(listener, stop, GRACE, service).await;
             }
             None => stop.await,
         }
