@@ -26,6 +26,7 @@ mod case;
 mod deliberate;
 mod matching;
 mod optional_kinds;
+pub mod simulation;
 mod steps;
 #[cfg(test)]
 mod tests;

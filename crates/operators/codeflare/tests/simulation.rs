@@ -10,11 +10,10 @@
 mod bed;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bed::NAMESPACE;
-use quintet_golden::faults::Fault;
+use quintet_golden::simulation::{inject, seeds};
 use quintet_golden::{Api, ObjectId, Rng, World, simulate};
 use serde_json::{Value, json};
 
@@ -50,31 +49,6 @@ fn random_appwrapper(name: &str, rng: &Rng) -> (Value, u32) {
     }
     let retries = u32::try_from(rng.below(3)).unwrap();
     (bed::appwrapper(name, retries, &templates), retries)
-}
-
-/// Requests of the operator fail now and then, and writes are counted.
-fn inject(world: &World, thousandths: u64, rng: &Rng) -> Arc<Mutex<Vec<String>>> {
-    let (rng, writes) = (rng.fork(), Arc::<Mutex<Vec<String>>>::default());
-    let seen = Arc::clone(&writes);
-    world.faults().decide(move |met| {
-        let is_write = !matches!(met.verb, "get" | "list" | "watch");
-        // Nodes renew their leases.
-        if is_write && met.resource != "leases" {
-            seen.lock().unwrap().push(format!("{} {} {}", met.verb, met.resource, met.name));
-        }
-        if !rng.happens(thousandths) {
-            return None;
-        }
-        let unavailable = || quintet_golden::unavailable("simulated");
-        Some(match rng.below(4) {
-            0 if is_write => Fault::Lost(unavailable()),
-            1 if is_write => Fault::Conflict,
-            2 => Fault::Delay(Duration::from_secs(rng.below(5))),
-            _ if met.verb == "watch" => Fault::Break(rng.below(5)),
-            _ => Fault::Fail(unavailable()),
-        })
-    });
-    writes
 }
 
 /// What is known of an AppWrapper: its phase and how often it was reset.
@@ -240,20 +214,14 @@ async fn end(world: &mut World, seed: u64) {
     }
     let writes = inject(world, 0, &Rng::seeded(seed));
     tokio::time::sleep(Duration::from_mins(10)).await;
-    let writes = writes.lock().unwrap().clone();
-    let of_ours: Vec<_> = writes.iter().filter(|write| write.contains("appwrappers")).collect();
+    let of_ours: Vec<_> = writes.list().into_iter().filter(|write| write.contains("appwrappers")).collect();
     assert!(of_ours.is_empty(), "seed {seed}: {of_ours:?}");
 }
 
 #[test]
 fn nothing_leaks_and_retries_are_counted_once() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seeds = match number("QUINTET_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("QUINTET_SEEDS").unwrap_or(24),
-    };
     let template = simulate(async { Ok(bed::template().await) }).unwrap();
-    for seed in seeds {
+    for seed in seeds(24) {
         let outcome = simulate(async {
             live(&template, seed).await;
             Ok(())

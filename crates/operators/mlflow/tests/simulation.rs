@@ -8,10 +8,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quintet_golden::faults::Fault;
+use quintet_golden::simulation::{expect_no_writes, expect_same, inject, seeds};
 use quintet_golden::{ObjectId, Rng, Setting, World, normalized, simulate, template};
 use serde_json::{Value, json};
 
@@ -71,30 +70,6 @@ fn new_mind(rng: &Rng) -> Value {
         json!({"env": [{"name": "A", "value": rng.below(9).to_string()}]}),
     ];
     changes[usize::try_from(rng.below(changes.len() as u64)).unwrap()].clone()
-}
-
-/// Requests fail now and then, and writes are counted.
-fn inject(world: &World, rates: FaultRates, rng: &Rng) -> Arc<Mutex<Vec<String>>> {
-    let (rng, writes) = (rng.fork(), Arc::<Mutex<Vec<String>>>::default());
-    let seen = Arc::clone(&writes);
-    world.faults().decide(move |met| {
-        let is_write = !matches!(met.verb, "get" | "list" | "watch");
-        if is_write {
-            seen.lock().unwrap().push(format!("{} {} {}", met.verb, met.resource, met.name));
-        }
-        if !rng.happens(rates.requests) {
-            return None;
-        }
-        let unavailable = || quintet_golden::unavailable("simulated");
-        Some(match rng.below(4) {
-            0 if is_write => Fault::Lost(unavailable()),
-            1 if is_write => Fault::Conflict,
-            2 => Fault::Delay(Duration::from_secs(rng.below(20))),
-            _ if met.verb == "watch" => Fault::Break(rng.below(5)),
-            _ => Fault::Fail(unavailable()),
-        })
-    });
-    writes
 }
 
 /// What the Job controller and the Deployment controller do, without faults of their own.
@@ -242,7 +217,7 @@ async fn live(template: &quintet_golden::Api, rates: FaultRates, seed: u64) {
     world.create(&manifest(&first_spec())).await.unwrap();
     let mut unserved = vec!["HTTPRoute", "ServiceMonitor"];
     for _ in 0..12 {
-        inject(&world, rates, &rng);
+        inject(&world, rates.requests, &rng);
         tokio::time::sleep(Duration::from_secs(rng.below(90))).await;
         if rng.happens(rates.crashes) {
             world.kill();
@@ -271,38 +246,15 @@ async fn live(template: &quintet_golden::Api, rates: FaultRates, seed: u64) {
     settle(&world, &rng, seed).await;
     let spec = world.get(&mlflow()).await.unwrap().unwrap()["spec"].clone();
     let (is, should_be) = (made(&world).await, expected(template, &spec, seed).await);
-    for (id, object) in &should_be {
-        assert_eq!(is.get(id), Some(object), "seed {seed}: {id}");
-    }
-    let extra: Vec<_> = is.keys().filter(|id| !should_be.contains_key(*id)).collect();
-    assert!(extra.is_empty(), "seed {seed}: {extra:?} should be gone");
-    expect_no_writes(&mut world, seed).await;
+    expect_same(&is, &should_be, seed);
+    expect_no_writes(&mut world, &component, &setting, seed).await;
     world.stop().await;
 }
 
-/// Settled means that nothing is written, also after a restart.
-async fn expect_no_writes(world: &mut World, seed: u64) {
-    let writes = inject(world, FaultRates::default(), &Rng::seeded(seed));
-    tokio::time::sleep(Duration::from_mins(30)).await;
-    world.kill();
-    writes.lock().unwrap().clear();
-    world.start(&quintet_mlflow::component(), &setting()).await.unwrap();
-    // Granting the operator its rights again is not its doing.
-    writes.lock().unwrap().retain(|write| !write.starts_with("create cluster"));
-    tokio::time::sleep(Duration::from_mins(30)).await;
-    let writes = writes.lock().unwrap();
-    assert!(writes.is_empty(), "seed {seed}: a settled world sees no writes, and not {writes:#?}");
-}
-
 fn try_worlds(rates: FaultRates, default: u64) {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("QUINTET_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("QUINTET_SEEDS").unwrap_or(default),
-    };
     simulate(async {
         let template = template(&quintet_mlflow::component(), &[]).await?;
-        for seed in seeds {
+        for seed in seeds(default) {
             live(&template, rates, seed).await;
         }
         Ok(())

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bed::{Bed, condition, job, kueue_template, pass, setting};
+use quintet_golden::simulation::seeds;
 use quintet_golden::{Api, Rng, Setting, simulate};
 use serde_json::{Value, json};
 
@@ -351,13 +352,8 @@ async fn live(seed: u64) {
 
 #[test]
 fn quota_holds_whatever_clusters_ask_for() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("QUINTET_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("QUINTET_SEEDS").unwrap_or(1),
-    };
     simulate(async {
-        for seed in seeds {
+        for seed in seeds(1) {
             live(seed).await;
         }
         Ok(())

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bed::{Bed, condition, job, job_set, kueue_template, pass, pod, setting};
-use quintet_golden::faults::Fault;
+use quintet_golden::simulation::{random_fault, seeds};
 use quintet_golden::{Api, ObjectId, Rng, simulate};
 use serde_json::{Value, json};
 
@@ -37,22 +37,12 @@ fn inject(bed: &Bed, rng: &Rng) -> Arc<AtomicBool> {
     let (rng, is_on) = (rng.fork(), Arc::new(AtomicBool::new(false)));
     let switch = Arc::clone(&is_on);
     bed.world.faults().decide(move |met| {
-        let is_write = !matches!(met.verb, "get" | "list" | "watch");
         // The controllers of Kubernetes are not what is tested.
         let is_ours = ["clusterqueues", "jobs", "jobsets", "localqueues", "workloads"]
             .contains(&met.resource)
             || met.resource == "pods" && ["patch", "delete"].contains(&met.verb);
-        if !is_ours || !switch.load(Ordering::Relaxed) || !rng.happens(FAILING) {
-            return None;
-        }
-        let unavailable = || quintet_golden::unavailable("simulated");
-        Some(match rng.below(4) {
-            0 if is_write => Fault::Lost(unavailable()),
-            1 if is_write => Fault::Conflict,
-            2 => Fault::Delay(Duration::from_secs(rng.below(10))),
-            _ if met.verb == "watch" => Fault::Break(rng.below(5)),
-            _ => Fault::Fail(unavailable()),
-        })
+        let fails = is_ours && switch.load(Ordering::Relaxed) && rng.happens(FAILING);
+        fails.then(|| random_fault(&met, &rng))
     });
     is_on
 }
@@ -299,14 +289,9 @@ async fn expect_rest(bed: &Bed, seed: u64) {
 
 #[test]
 fn quota_holds_and_every_job_ends_whatever_goes_wrong() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("QUINTET_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("QUINTET_SEEDS").unwrap_or(2),
-    };
     simulate(async {
         let template = kueue_template().await;
-        for seed in seeds {
+        for seed in seeds(2) {
             live(&template, seed).await;
         }
         Ok(())

@@ -8,11 +8,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quintet_golden::faults::Fault;
-use quintet_golden::{Api, ObjectId, Rng, Setting, World, differences, normalized, simulate, template};
+use quintet_golden::simulation::{expect_no_writes, expect_same, inject, seeds};
+use quintet_golden::{Api, ObjectId, Rng, Setting, World, normalized, simulate, template};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "registries";
@@ -79,30 +78,6 @@ fn new_mind(rng: &Rng) -> Value {
         json!({"metadata": {"annotations": {"openshift.io/display-name": null}}}),
     ];
     one_of(rng, &changes)
-}
-
-/// Requests fail now and then, and writes are counted.
-fn inject(world: &World, rates: FaultRates, rng: &Rng) -> Arc<Mutex<Vec<String>>> {
-    let (rng, writes) = (rng.fork(), Arc::<Mutex<Vec<String>>>::default());
-    let seen = Arc::clone(&writes);
-    world.faults().decide(move |met| {
-        let is_write = !matches!(met.verb, "get" | "list" | "watch");
-        if is_write {
-            seen.lock().unwrap().push(format!("{} {} {}", met.verb, met.resource, met.name));
-        }
-        if !rng.happens(rates.requests) {
-            return None;
-        }
-        let unavailable = || quintet_golden::unavailable("simulated");
-        Some(match rng.below(4) {
-            0 if is_write => Fault::Lost(unavailable()),
-            1 if is_write => Fault::Conflict,
-            2 => Fault::Delay(Duration::from_secs(rng.below(20))),
-            _ if met.verb == "watch" => Fault::Break(rng.below(5)),
-            _ => Fault::Fail(unavailable()),
-        })
-    });
-    writes
 }
 
 /// What the Deployment controller, the endpoints controller and the router do, without faults of their own.
@@ -324,7 +299,7 @@ async fn live(template: &Api, rates: FaultRates, seed: u64) {
     }
     let mut unserved = OPTIONAL.to_vec();
     for _ in 0..12 {
-        inject(&world, rates, &rng);
+        inject(&world, rates.requests, &rng);
         tokio::time::sleep(Duration::from_secs(rng.below(90))).await;
         if rng.happens(rates.crashes) {
             world.kill();
@@ -352,30 +327,10 @@ async fn live(template: &Api, rates: FaultRates, seed: u64) {
     }
     settle(&world, seed).await;
     let (is, should_be) = (made(&world).await, expected(template, &world, seed).await);
-    for (id, object) in &should_be {
-        let Some(actual) = is.get(id) else { panic!("seed {seed}: {id} is missing") };
-        let differences = differences(object, actual);
-        assert!(differences.is_empty(), "seed {seed}: {id}: {differences:#?}");
-    }
-    let extra: Vec<_> = is.keys().filter(|id| !should_be.contains_key(*id)).collect();
-    assert!(extra.is_empty(), "seed {seed}: {extra:?} should be gone");
-    expect_no_writes(&mut world, seed).await;
+    expect_same(&is, &should_be, seed);
+    expect_no_writes(&mut world, &component, &setting, seed).await;
     expect_nothing_left(&world, seed).await;
     world.stop().await;
-}
-
-/// Settled means that nothing is written, also after a restart.
-async fn expect_no_writes(world: &mut World, seed: u64) {
-    let writes = inject(world, FaultRates::default(), &Rng::seeded(seed));
-    tokio::time::sleep(Duration::from_mins(30)).await;
-    world.kill();
-    writes.lock().unwrap().clear();
-    world.start(&quintet_registry::component(), &setting()).await.unwrap();
-    // Granting the operator its rights again is not its doing.
-    writes.lock().unwrap().retain(|write| !write.starts_with("create cluster"));
-    tokio::time::sleep(Duration::from_mins(30)).await;
-    let writes = writes.lock().unwrap();
-    assert!(writes.is_empty(), "seed {seed}: a settled world sees no writes, and not {writes:#?}");
 }
 
 /// Nothing of a deleted registry stays behind that the garbage collector would not find.
@@ -400,14 +355,9 @@ async fn expect_nothing_left(world: &World, seed: u64) {
 }
 
 fn try_worlds(rates: FaultRates, default: u64) {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("QUINTET_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("QUINTET_SEEDS").unwrap_or(default),
-    };
     simulate(async {
         let template = template(&quintet_registry::component(), &[]).await?;
-        for seed in seeds {
+        for seed in seeds(default) {
             live(&template, rates, seed).await;
         }
         Ok(())
