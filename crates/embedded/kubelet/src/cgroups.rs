@@ -229,7 +229,8 @@ impl Cgroups {
 
 /// A group whose last process is being reaped cannot be removed at once.
 async fn remove(group: &Path) -> io::Result<()> {
-    for wait in [1, 4, 16, 64, 256, 1024, 2048, 4096] {
+    // On a machine that is busy, killed processes take seconds to go.
+    for wait in [1, 4, 16, 64, 256, 1024, 2048, 4096, 8192, 16384] {
         match fs::remove_dir(group) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use serde_json::{Value, json};
 
-use super::bed::{Bed, container, shell};
+use super::bed::{Bed, TIMEOUT, container, shell};
 use super::needs_root;
 
 /// A container that runs a script as root.
@@ -202,7 +202,13 @@ async fn no_process_outlives_the_deletion_of_its_pod() {
         let mut commands = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
         commands.any(|command| command.starts_with(b"sleep\x007654321"))
     };
-    assert!(is_marked());
+    // The pod is ready when its shell runs, and only then it starts the others.
+    let has_grown = async {
+        while !is_marked() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, has_grown).await.unwrap();
     bed.delete("hydra", Some(1)).await;
     bed.gone("hydra").await;
     assert!(!is_marked());
