@@ -106,14 +106,6 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 fn the_operator_starts_elects_serves_and_stops() {
     let (up, runtime) = (Up::start("operator", &["--no-node"]), runtime());
     let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(up.client(&runtime));
-    let missing = quintet().args(["operator", "--kubeconfig"]).arg(up.kubeconfig()).output().unwrap();
-    let message = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(message.contains("the namespace quintet-system does not exist"), "{message}");
-    assert_eq!(missing.status.code(), Some(1));
-
-    let mut namespace = k8s_openapi::api::core::v1::Namespace::default();
-    namespace.metadata.name = Some("quintet-system".into());
-    runtime.block_on(namespaces.create(&kube::api::PostParams::default(), &namespace)).unwrap();
     let (health, metrics, webhooks) = (free_port(), free_port(), free_port());
     let operator = |metrics: u16| {
         let mut command = quintet();
@@ -123,6 +115,14 @@ fn the_operator_starts_elects_serves_and_stops() {
         command.arg("--webhook-port").arg(webhooks.to_string());
         command
     };
+    let missing = operator(metrics).output().unwrap();
+    let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(message.contains("the namespace quintet-system does not exist"), "{message}");
+    assert_eq!(missing.status.code(), Some(1));
+
+    let mut namespace = k8s_openapi::api::core::v1::Namespace::default();
+    namespace.metadata.name = Some("quintet-system".into());
+    runtime.block_on(namespaces.create(&kube::api::PostParams::default(), &namespace)).unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let refused = operator(taken.local_addr().unwrap().port()).output().unwrap();
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
