@@ -39,9 +39,14 @@ impl ClusterArguments {
         Self { kubeconfig: Some(kubeconfig.to_owned()), context: None }
     }
 
+    /// Whether the command line names a cluster.
+    pub(crate) fn is_given(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+
     /// Whether the user names no cluster.
     pub(crate) fn is_default(&self) -> bool {
-        self.kubeconfig.is_none() && self.context.is_none() && std::env::var_os("KUBECONFIG").is_none()
+        !self.is_given() && std::env::var_os("KUBECONFIG").is_none()
     }
 
     /// How to connect.

@@ -11,7 +11,7 @@ use crate::{
 
 /// List the components: what each replaces, its kinds, and its feature gates.
 ///
-/// `--components` of `operator` and `manifests` takes these names.
+/// `--components` of `up`, `operator` and `manifests` takes these names.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Print everything as YAML or JSON instead of a table.

@@ -34,19 +34,19 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 8080)]
     port: u16,
     /// Where sessions are stored: local, s3, gcs, azureblob or aliyunoss. The variable STORAGE_BACKEND wins.
-    #[arg(long, default_value = "", value_name = "NAME")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     storage_backend: String,
     /// The directory of the back end 'local'.
     #[arg(long, env = "STORAGE_DIR", value_name = "DIR")]
     storage_dir: Option<PathBuf>,
     /// The root of all keys. The variable STORAGE_ROOT_DIR wins.
-    #[arg(long, default_value = "", value_name = "PREFIX")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "PREFIX")]
     storage_root_dir: String,
     /// A JSON file with the settings of the back end.
-    #[arg(long, default_value = "", value_name = "FILE")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
     storage_backend_config_path: String,
     /// The kubeconfig of the cluster whose RayClusters are shown; that of the pod if none is given.
-    #[arg(long, alias = "kubeconfigs", default_value = "", value_name = "FILE")]
+    #[arg(long, alias = "kubeconfigs", default_value = "", hide_default_value = true, value_name = "FILE")]
     kubeconfig: String,
     /// Serve stored sessions only, without a Kubernetes API.
     #[arg(long)]
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = duration)]
     session_process_timeout: String,
     /// Sessions kept in memory.
-    #[arg(long, default_value_t = 100, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 100, allow_negative_numbers = true, value_name = "N")]
     session_cache_size: i64,
     /// Memory for sessions; 0 for no limit.
     #[arg(long, default_value = "2Gi", value_name = "QUANTITY", allow_hyphen_values = true)]

@@ -132,7 +132,9 @@ impl PlaceArguments {
     pub(crate) async fn connect(self) -> anyhow::Result<(Cluster, Option<Session>)> {
         let is_named = self.data_dir.is_some();
         let data_dir = self.data_dir.map_or_else(default_data_dir, Ok);
-        if !self.cluster.is_default() {
+        // A data directory that is named comes before a kubeconfig of the environment.
+        let is_elsewhere = if is_named { self.cluster.is_given() } else { !self.cluster.is_default() };
+        if is_elsewhere {
             let cluster = self.cluster.connect().await?;
             // The kubeconfig may be that of the one that runs here.
             let session = data_dir.and_then(|data_dir| Session::find(&data_dir)).ok().flatten();

@@ -27,7 +27,7 @@ use crate::{logging, output, signals::Signals};
 ///   node.quintet.dev/evict: low on memory   evict it now, with this message
 ///
 /// For example, 640 nodes with GPUs in 4 blocks of 8 racks, on a cluster of
-/// `quintet up`:
+/// `quintet up --no-node`:
 ///
 ///   quintet simulate-nodes --count 640 --schedule --resource nvidia.com/gpu=8 \
 ///     --level cloud.provider.com/topology-block=4 \
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// A level of the topology, the widest first: a label, and into how many parts it divides the level above.
     #[arg(long, value_name = "LABEL=PARTS", value_parser = pair::<u32>)]
     level: Vec<(String, u32)>,
-    /// Bind pending pods to the nodes: for clusters without a scheduler, like that of `quintet up`.
+    /// Bind pending pods to the nodes: for clusters without a scheduler, like that of `quintet up --no-node`.
     #[arg(long)]
     schedule: bool,
     /// Leave the nodes there at the end.

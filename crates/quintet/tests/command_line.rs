@@ -503,6 +503,14 @@ fn help_teaches_and_has_no_colours_in_a_pipe() {
         assert!(help.contains("Usage: quintet") && !help.contains('\u{1b}'), "{help}");
         assert!(help.lines().filter(|line| !line.is_empty()).count() > 10, "it teaches: {help}");
     }
+    // Flags stand below what they are about, and no default is shown that is nothing.
+    let up = text(&quintet(&["up", "--help"]).stdout);
+    let (node, operators) =
+        (up.split("\nNode:\n").nth(1).unwrap(), up.split("\nOperators:\n").nth(1).unwrap());
+    let operators = operators.split("\nLog:\n").next().unwrap();
+    assert!(node.contains("--pretend-gpus") && operators.contains("--components"), "{up}");
+    assert!(operators.contains("--no-operator") && !operators.contains("--log-level"), "{up}");
+    assert!(!text(&quintet(&["history-server", "--help"]).stdout).contains("[default: \"\"]"));
     assert_eq!(quintet(&[]).status.code(), Some(2), "no command is a mistake");
 }
 

@@ -97,3 +97,30 @@ fn it_takes_nobodys_credentials_away() {
     assert_eq!(std::fs::read_to_string(&foreign).unwrap(), theirs);
     std::fs::remove_dir_all(data_dir).unwrap();
 }
+
+#[test]
+fn status_looks_where_it_is_told_to() {
+    let data_dir = std::env::temp_dir().join(format!("quintet-status-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&data_dir);
+    let up = start(&data_dir);
+    let status = |data_dir: &Path, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quintet"));
+        // A kubeconfig of the environment does not stand in for a data directory that is named.
+        command
+            .arg("status")
+            .arg("--data-dir")
+            .arg(data_dir)
+            .args(arguments)
+            .env("KUBECONFIG", "/nonexistent");
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (is_well, text) = status(&data_dir, &[]);
+    assert!(is_well && text.starts_with("Quintet is up at https://127.0.0.1:"), "{text}");
+    let (is_well, text) = status(&data_dir, &["-n", "nowhere"]);
+    assert!(!is_well && text.contains("namespace \"nowhere\" does not exist"), "{text}");
+    let (is_well, text) = status(&data_dir.join("other"), &[]);
+    assert!(!is_well && text.contains("no quintet up runs on"), "{text}");
+    stop(up);
+    std::fs::remove_dir_all(data_dir).unwrap();
+}

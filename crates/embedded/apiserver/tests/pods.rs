@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use support::{api, send, send_typed};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const MERGE: &str = "application/merge-patch+json";
 
 fn pod(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "x"}},
@@ -279,4 +280,41 @@ async fn a_claim_goes_when_no_pod_uses_it_any_more() {
     while api.store().get(&bucket, "default/c").is_some() {
         changes.changed().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_claim_grows_only_where_its_class_allows_it() {
+    let api = api().await;
+    for (name, allows) in [("fixed", false), ("elastic", true)] {
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": "example.com/disks", "allowVolumeExpansion": allows});
+        send(&api, "POST", "/apis/storage.k8s.io/v1/storageclasses", class).await.expect(201);
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {
+            "storageClassName": name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
+        send(&api, "POST", "/api/v1/namespaces/default/persistentvolumeclaims", claim).await.expect(201);
+    }
+    let resize = async |name: &str, storage: &str| {
+        let path = format!("/api/v1/namespaces/default/persistentvolumeclaims/{name}");
+        let patch = json!({"spec": {"resources": {"requests": {"storage": storage}}}});
+        send_typed(&api, "PATCH", &path, MERGE, patch).await
+    };
+    let refused = resize("elastic", "3Gi").await.expect(422);
+    assert!(refused["message"].as_str().unwrap().contains("spec is immutable after creation"), "{refused}");
+    for name in ["fixed", "elastic"] {
+        let path = format!("/api/v1/namespaces/default/persistentvolumeclaims/{name}/status");
+        let status = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+        send_typed(&api, "PATCH", &path, MERGE, status).await.expect(200);
+    }
+    let refused = resize("fixed", "3Gi").await.expect(403);
+    let expected = "persistentvolumeclaims \"fixed\" is forbidden: only dynamically provisioned pvc can be resized and \
+                    the storageclass that provisions the pvc must support resize";
+    assert_eq!(refused["message"], expected);
+    resize("elastic", "3Gi").await.expect(200);
+    // A growth that failed is taken back, but not below what there is.
+    resize("elastic", "2Gi").await.expect(200);
+    let refused = resize("elastic", "1Gi").await.expect(422);
+    assert!(
+        refused["message"].as_str().unwrap().contains("field can not be less than status.capacity"),
+        "{refused}"
+    );
 }

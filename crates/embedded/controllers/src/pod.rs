@@ -1,9 +1,12 @@
 //! The projection of a pod that all controllers share: one watch, and a fraction of the size of a whole pod.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Affinity, Pod, Toleration, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::{
+    Affinity, PersistentVolumeClaimTemplate, Pod, Toleration, TopologySpreadConstraint,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use quintet_api::Quantity;
 use quintet_api::requests::PodRequests;
@@ -105,12 +108,20 @@ pub(crate) struct Resources {
     pub requests: BTreeMap<String, Quantity>,
 }
 
-/// A volume, as far as it names a claim.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A volume, as far as it names a claim, or has one made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Volume {
     pub name: String,
     pub persistent_volume_claim: Option<ClaimSource>,
+    pub ephemeral: Option<EphemeralSource>,
+}
+
+/// A claim that is made for one pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct EphemeralSource {
+    pub volume_claim_template: Option<Box<PersistentVolumeClaimTemplate>>,
 }
 
 /// The claim that a volume uses.
@@ -205,6 +216,14 @@ impl Claimable for PodView {
 
     fn owner_references(&self) -> &[OwnerReference] {
         &self.metadata.owner_references
+    }
+}
+
+impl Volume {
+    /// The claim that it uses in a pod of this name.
+    pub(crate) fn claim(&self, pod: &str) -> Option<Cow<'_, str>> {
+        let named = self.persistent_volume_claim.as_ref().map(|source| source.claim_name.as_str().into());
+        named.or_else(|| self.ephemeral.as_ref().map(|_| format!("{pod}-{}", self.name).into()))
     }
 }
 

@@ -329,3 +329,26 @@ async fn a_pod_that_fits_nowhere_says_why_and_runs_when_there_is_room() {
     bed.until_event(&format!("second FailedScheduling {expected}")).await;
     bed.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_has_a_claim_for_its_ephemeral_volume_as_long_as_it_lives() {
+    let bed = Bed::new(1).await;
+    let template = json!({ "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
+    let container =
+        json!({ "name": "main", "image": "i", "volumeMounts": [{ "name": "scratch", "mountPath": "/s" }] });
+    let volume = json!({ "name": "scratch", "ephemeral": { "volumeClaimTemplate": template } });
+    let spec = json!({ "containers": [container], "volumes": [volume] });
+    bed.create::<Pod>(json!({ "metadata": { "name": "worker" }, "spec": spec })).await;
+    bed.until::<Pod>("worker", "start", |pod| is_true(pod, "Ready")).await;
+    let is_bound = |claim: &Value| claim["status"]["phase"] == "Bound";
+    let claim = bed.until::<PersistentVolumeClaim>("worker-scratch", "binding", is_bound).await;
+    assert_eq!(claim["metadata"]["ownerReferences"][0]["kind"], "Pod");
+    // It is in use: whoever deletes it waits for the pod.
+    bed.api::<PersistentVolumeClaim>().delete("worker-scratch", &DeleteParams::default()).await.unwrap();
+    let claim = bed.api::<PersistentVolumeClaim>().get("worker-scratch").await.unwrap();
+    assert!(claim.metadata.deletion_timestamp.is_some());
+    bed.api::<Pod>().delete("worker", &DeleteParams::default()).await.unwrap();
+    bed.until::<PersistentVolumeClaim>("worker-scratch", "deletion", Value::is_null).await;
+    bed.end().await;
+}

@@ -67,7 +67,7 @@ pub(crate) struct ConfigurationArguments {
     /// The components to run; see 'quintet components'. All, unless some are named.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     components: Option<Vec<String>>,
-    /// The controllers to run: * for all, NAME for one, -NAME to leave one out [default: *].
+    /// The controllers of the queue operator to run: * for all, NAME for one, -NAME to leave one out [default: *].
     #[arg(long, value_name = "NAME", value_delimiter = ',', allow_hyphen_values = true)]
     controllers: Option<Vec<String>>,
     /// Watch these namespaces only; all, unless some are named.

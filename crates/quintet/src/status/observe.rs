@@ -1,8 +1,8 @@
 //! Reading what the status is made of.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use http::{Request, header};
-use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Service};
 use kube::api::{Api, ListParams};
 use quintet_api::crd::Kind;
 use serde::Deserialize;
@@ -19,6 +19,8 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 pub(super) struct Observed {
     pub(super) nodes: Vec<Node>,
     pub(super) pods: Vec<Pod>,
+    /// The pods of other namespaces, where only one is looked at: they use the nodes, too.
+    pub(super) other_pods: Vec<Pod>,
     pub(super) services: Vec<Service>,
     pub(super) warnings: Vec<Event>,
     pub(super) kinds: Vec<Listed>,
@@ -68,6 +70,11 @@ pub(super) async fn observe(
     let services: Api<Service> = within(client, namespace);
     let events: Api<Event> = within(client, namespace);
     let nodes: Api<Node> = Api::all(client.clone());
+    if let Some(name) = namespace {
+        // Who may not read namespaces sees what there is in this one.
+        let found = Api::<Namespace>::all(client.clone()).get_opt(name).await;
+        ensure!(!matches!(found, Ok(None)), "namespace {name:?} does not exist at {}", cluster.address);
+    }
     let (all, warnings) = (ListParams::default(), ListParams::default().fields("type=Warning"));
     let mut kinds = Vec::new();
     for component in catalog.components() {
@@ -78,7 +85,15 @@ pub(super) async fn observe(
             }
         }
     }
+    let mut other_pods = Vec::new();
+    if namespace.is_some()
+        && let Ok(listed) = Api::<Pod>::all(client.clone()).list(&all).await
+    {
+        other_pods = listed.items;
+        other_pods.retain(|pod| pod.metadata.namespace.as_deref() != namespace);
+    }
     Ok(Observed {
+        other_pods,
         nodes: nodes.list(&all).await.context("cannot list nodes")?.items,
         pods: pods.list(&all).await.context("cannot list pods")?.items,
         services: services.list(&all).await.context("cannot list services")?.items,

@@ -72,7 +72,7 @@ pub(super) fn report(observed: &Observed, api: &str, session: Option<&Session>, 
         api: api.trim_end_matches('/').to_owned(),
         up_since: session.map(|session| session.started_at),
         kubeconfig: session.map(|session| session.kubeconfig.display().to_string()),
-        nodes: observed.nodes.iter().map(|node| of_node(node, &observed.pods)).collect(),
+        nodes: observed.nodes.iter().map(|node| of_node(node, observed)).collect(),
         kinds: observed.kinds.iter().filter(|kind| !kind.table.rows.is_empty()).map(of_kind).collect(),
         addresses: observed
             .services
@@ -83,14 +83,14 @@ pub(super) fn report(observed: &Observed, api: &str, session: Option<&Session>, 
     }
 }
 
-fn of_node(node: &Node, pods: &[Pod]) -> NodeReport {
+fn of_node(node: &Node, observed: &Observed) -> NodeReport {
     let name = node.metadata.name.clone().unwrap_or_default();
     let is_on_it = |pod: &&Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         node == Some(name.as_str()) && !matches!(phase, Some("Succeeded" | "Failed"))
     };
-    let here: Vec<&Pod> = pods.iter().filter(is_on_it).collect();
+    let here: Vec<&Pod> = observed.pods.iter().chain(&observed.other_pods).filter(is_on_it).collect();
     let mut requested = Amounts::new();
     for (resource, amount) in here.iter().flat_map(|pod| requests(pod)) {
         *requested.entry(resource).or_default() += amount;
@@ -340,6 +340,7 @@ mod tests {
             services: [service, api].map(|one| serde_json::from_value(one).unwrap()).into(),
             nodes: vec![serde_json::from_value(node).unwrap()],
             pods: vec![serde_json::from_value(pod).unwrap()],
+            other_pods: Vec::new(),
             warnings: Vec::new(),
             kinds: vec![Listed { component: "ray", kind: "RayCluster", is_namespaced: true, table }],
         }
@@ -380,6 +381,14 @@ Nothing is unwell.
         let line = format!("team/raycluster/c   dashboard   {forward}");
         let text = report.text();
         assert!(text.contains("AT 127.0.0.1 AFTER") && text.contains(&line), "{text}");
+    }
+
+    #[test]
+    fn nodes_are_used_by_pods_of_other_namespaces_too() {
+        let mut observed = observed();
+        observed.other_pods = std::mem::take(&mut observed.pods);
+        let text = report(&observed, "https://a", None, Timestamp::UNIX_EPOCH).text();
+        assert!(text.contains("n      yes     1      500m of 4"), "{text}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ use screen::Screen;
 #[derive(Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
-    /// Where objects, keys and the kubeconfig are kept [default: quintet in the data directory of the user].
+    /// Where objects, keys, pods and the kubeconfig are kept [default: quintet in the data directory of the user].
     #[arg(long, value_name = "DIRECTORY", env = "QUINTET_DATA_DIR")]
     data_dir: Option<PathBuf>,
     /// Keep objects in memory only; they are gone when it stops.
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Controllers not to run, such as `garbage-collector-controller`; `*` for all: for test suites that are written for
+    /// Controllers of the API not to run, such as `garbage-collector-controller`; `*` for all: for test suites that are written for
     /// an API server alone.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = controllers)]
     disable_controllers: Vec<Vec<Controller>>,
@@ -61,14 +61,14 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "in_memory")]
     recover: bool,
     /// Run no operators: their kinds are stored, and `quintet operator` may reconcile them from elsewhere.
-    #[arg(long)]
+    #[arg(long, help_heading = "Operators")]
     no_operator: bool,
     #[command(flatten)]
     node: NodeArguments,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Operators")]
     configuration: ConfigurationArguments,
     /// What to log: error, warn, info, debug, trace, or a filter like `info,kube=warn`.
-    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    #[arg(long, value_name = "LEVEL", default_value = "warn", help_heading = "Log")]
     log_level: String,
 }
 

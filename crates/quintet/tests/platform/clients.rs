@@ -41,7 +41,11 @@ pub(crate) async fn kubectl_follows_enters_and_reaches_pods(platform: &Platform)
 
     let server =
         "mkdir -p /tmp/site; echo hello >/tmp/site/word; cd /tmp/site; exec python3 -m http.server 8000";
-    platform.apply(&pod("web", server)).await;
+    let mut web = pod("web", server);
+    // kubectl ends a port-forward whose first connection is refused.
+    web["spec"]["containers"][0]["readinessProbe"] =
+        json!({ "tcpSocket": { "port": 8000 }, "periodSeconds": 1 });
+    platform.apply(&web).await;
     run(platform, &["wait", "pod/web", "--for=condition=Ready", "--timeout=1m"]);
     assert_eq!(run(platform, &["exec", "web", "--", "cat", "/tmp/site/word"]), "hello\n");
     let failed = kubectl(platform, &["exec", "web", "--", "sh", "-c", "exit 7"]).output().unwrap();

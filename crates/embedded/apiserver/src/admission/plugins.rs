@@ -1,5 +1,6 @@
 //! The admission plugins that every cluster has.
 
+use quintet_api::Quantity;
 use serde_json::{Value, json};
 
 use super::{Operation, limits};
@@ -131,6 +132,9 @@ pub(super) fn validate(
                 if !old.is_some_and(metadata::is_terminating) =>
             {
                 limits::check_claim(context, object)?;
+                if let Some(old) = old {
+                    may_grow(context, object, old)?;
+                }
             }
             _ => {}
         }
@@ -328,6 +332,27 @@ fn default_storage_class(context: &RequestContext, object: &mut Value) {
     if let Some(name) = annotated_default(context, "storage.k8s.io/storageclasses", annotation) {
         json::child(json::as_map(object), "spec").insert("storageClassName".into(), name.into());
     }
+}
+
+/// A claim grows only if it is bound, and its class allows it.
+fn may_grow(context: &RequestContext, claim: &Value, old: &Value) -> Result<(), Failure> {
+    let storage = |claim: &Value| {
+        text(claim, "/spec/resources/requests/storage").parse::<Quantity>().unwrap_or_default()
+    };
+    if storage(claim) <= storage(old) {
+        return Ok(());
+    }
+    if text(old, "/status/phase") != "Bound" {
+        return Err(forbidden(context, claim, "Only bound persistent volume claims can be expanded"));
+    }
+    let class = |claim: &Value| text(claim, "/spec/storageClassName").to_owned();
+    let entry = context.api.store().get("storage.k8s.io/storageclasses", &class(claim));
+    let allows = entry.is_some_and(|entry| entry.parse().get("allowVolumeExpansion") == Some(&true.into()));
+    if allows && class(claim) == class(old) {
+        return Ok(());
+    }
+    let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+    Err(forbidden(context, claim, why))
 }
 
 fn default_ingress_class(context: &RequestContext, object: &mut Value) {

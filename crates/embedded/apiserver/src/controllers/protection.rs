@@ -105,6 +105,13 @@ fn is_mounted(api: &Api, claim: &str) -> bool {
         let pod = entry.parse();
         let is_over = matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed");
         let mut volumes = items(&pod, "/spec/volumes").iter();
-        !is_over && volumes.any(|volume| text(volume, "/persistentVolumeClaim/claimName") == name)
+        // The claim of an ephemeral volume is named after its pod.
+        let is_own = |volume: &Value| {
+            let own = name.strip_prefix(text(&pod, "/metadata/name")).and_then(|rest| rest.strip_prefix('-'));
+            volume.get("ephemeral").is_some() && own == Some(text(volume, "/name"))
+        };
+        !is_over
+            && volumes
+                .any(|volume| text(volume, "/persistentVolumeClaim/claimName") == name || is_own(volume))
     })
 }

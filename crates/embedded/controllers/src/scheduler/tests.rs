@@ -420,6 +420,31 @@ fn claims_are_found_bound_or_given_a_node() {
 }
 
 #[test]
+fn a_pod_waits_for_the_claims_of_its_ephemeral_volumes() {
+    let template = json!({ "spec": { "storageClassName": "standard" } });
+    let volume = json!({ "name": "scratch", "ephemeral": { "volumeClaimTemplate": template } });
+    let mut bench = SchedulerBench::new();
+    bench.node("a", &none()).class("standard", "WaitForFirstConsumer");
+    bench.pod("one", &json!({ "volumes": [volume] })).decide();
+    let expected = "0/1 nodes are available: waiting for ephemeral volume controller to create the \
+                    persistentvolumeclaim \"one-scratch\".";
+    assert!(bench.message("one").starts_with(expected), "{}", bench.message("one"));
+    let bound = json!({ "spec": { "storageClassName": "standard", "volumeName": "v" }, "status": { "phase": "Bound" } });
+    bench.claim("one-scratch", &bound);
+    bench.now = crate::time::after(bench.now, 10);
+    bench.decide();
+    let message = bench.message("one");
+    assert!(message.contains("was not created for pod ns/one (pod is not owner)"), "{message}");
+    let owner =
+        json!({ "apiVersion": "v1", "kind": "Pod", "name": "one", "uid": "uid-one", "controller": true });
+    let mut own = bound;
+    own["metadata"] = json!({ "ownerReferences": [owner] });
+    bench.claim("one-scratch", &own);
+    bench.now = crate::time::after(bench.now, 10);
+    assert_eq!(bench.decide(), ["one -> a"]);
+}
+
+#[test]
 fn an_index_rebuilt_from_the_objects_is_the_same() {
     let mut bench = SchedulerBench::new();
     bench.node("a", &none()).pod("one", &none()).pod("two", &requests("9", "1Gi"));

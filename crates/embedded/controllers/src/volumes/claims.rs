@@ -24,7 +24,7 @@ const WAIT_FOR_FIRST_CONSUMER: &str = "WaitForFirstConsumer";
 const EXTERNAL_PROVISIONING: &str = "ExternalProvisioning";
 const PROVISIONING_SUCCEEDED: &str = "ProvisioningSucceeded";
 const PROVISIONING_FAILED: &str = "ProvisioningFailed";
-const FAILED_BINDING: &str = "FailedBinding";
+pub(super) const FAILED_BINDING: &str = "FailedBinding";
 const CLAIM_LOST: &str = "ClaimLost";
 
 /// Computes the plan.

@@ -1,6 +1,8 @@
-//! Persistent volumes: claims are bound to volumes, and volumes of the built-in class are directories.
+//! Persistent volumes: claims are bound to volumes, volumes of the built-in class are directories, and ephemeral volumes
+//! of pods get claims.
 
 mod claims;
+mod ephemeral;
 mod reclaim;
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::Context;
+
+pub(crate) use ephemeral::is_for_pod;
 
 /// The built-in class.
 const CLASS: &str = "standard";
@@ -74,6 +78,7 @@ pub(crate) fn add(runtime: &Runtime, context: &Context) -> Result<(), Error> {
         .watches(&classes, move |_| waiting(&of_classes))
         .done();
     reclaim::add(runtime, context, &volumes, &claims);
+    ephemeral::add(runtime, context, &claims);
     Ok(())
 }
 

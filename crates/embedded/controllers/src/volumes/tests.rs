@@ -173,3 +173,42 @@ fn other_provisioners_are_waited_for() {
     data.reconcile();
     assert_eq!(data.bench.take_reasons()[0], "ExternalProvisioning");
 }
+
+#[test]
+fn ephemeral_volumes_get_a_claim_that_belongs_to_the_pod() {
+    let mut bench = Bench::new();
+    let template = json!({
+        "metadata": { "labels": { "app": "db" } },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+    });
+    let volumes = json!([
+        { "name": "scratch", "ephemeral": { "volumeClaimTemplate": template } },
+        { "name": "other", "persistentVolumeClaim": { "claimName": "data" } },
+    ]);
+    bench.create(
+        "Pod",
+        json!({ "metadata": { "name": "p" }, "spec": { "containers": [], "volumes": volumes } }),
+    );
+    let plan = |bench: &Bench| {
+        let claims = bench.entries("PersistentVolumeClaim");
+        ephemeral::plan(&stored(&ephemeral::Observed { pod: bench.entry("Pod", "p"), claims }))
+    };
+    let first = plan(&bench);
+    assert!(bench.act("Pod", "p", &first));
+    let claim = bench.get("PersistentVolumeClaim", "p-scratch");
+    let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-1", "controller": true,
+                        "blockOwnerDeletion": true });
+    assert_eq!(claim["metadata"]["ownerReferences"], json!([owner]));
+    assert_eq!((&claim["metadata"]["labels"], &claim["spec"]), (&json!({ "app": "db" }), &template["spec"]));
+    assert!(plan(&bench).is_empty());
+    // A claim of its name that somebody else made is not used.
+    bench.patch("PersistentVolumeClaim", "p-scratch", &json!({ "metadata": { "ownerReferences": [] } }));
+    let refused = plan(&bench);
+    assert!(refused.steps.is_empty());
+    let expected =
+        "ephemeral volume scratch: PVC ns/p-scratch was not created for pod ns/p (pod is not owner)";
+    assert_eq!(refused.events[0].note, expected);
+    bench.remove("PersistentVolumeClaim", "p-scratch");
+    bench.patch("Pod", "p", &json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+    assert!(plan(&bench).is_empty(), "a pod that goes gets none");
+}

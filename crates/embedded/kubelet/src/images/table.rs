@@ -75,6 +75,12 @@ fn glob(pattern: &str, text: &str) -> bool {
     true
 }
 
+/// Ray's dashboard gives up for good when its parts take longer than half a minute to start, as on a busy machine.
+const PATIENT: [(&str, &str); 2] = [
+    ("RAY_DASHBOARD_STARTUP_TIMEOUT_S", "300"),
+    ("RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT", "300"),
+];
+
 fn mapping(image: &str, runtime: Runtime, arguments: &[&str]) -> Mapping {
     Mapping {
         image: image.to_owned(),
@@ -108,6 +114,7 @@ fn defaults() -> Vec<Mapping> {
     };
     // Ray does not bound protobuf, and its Serve fails with newer ones than its images have.
     let ray = Mapping {
+        environment: PATIENT.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         user: Some(1000),
         home: Some("/home/ray".into()),
         ..python("rayproject/ray", &["ray[default,serve]=={version}", "protobuf<6"], "/bin/bash")
@@ -179,6 +186,17 @@ mod tests {
             ("docker.io/library/busybox", "busybox"),
         ] {
             assert_eq!(find(&table, image).as_deref(), Ok(expected), "{image}");
+        }
+    }
+
+    #[test]
+    fn ray_has_time_to_start() {
+        let table = Table::new(Vec::new());
+        for image in ["rayproject/ray:2.53.0", "rayproject/ray-ml:2.9.0", "quay.io/modh/ray:2.52.1"] {
+            let found = table.find(&Reference::parse(image).unwrap()).unwrap();
+            let patience =
+                found.mapping.environment.get("RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT");
+            assert_eq!(patience.map(String::as_str), Some("300"), "{image}");
         }
     }
 

@@ -216,7 +216,8 @@ fn rule_for(container: &core::Container, exit: &Exit) -> Option<bool> {
             if codes.operator == "NotIn" { !is_listed } else { is_listed }
         })
     })?;
-    Some(rule.action == "Restart")
+    // `RestartAllContainers` restarts this one.
+    Some(matches!(rule.action.as_str(), "Restart" | "RestartAllContainers"))
 }
 
 struct Decision<'a> {

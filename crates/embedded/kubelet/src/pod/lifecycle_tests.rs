@@ -147,12 +147,15 @@ fn restart_policies() {
 
 #[test]
 fn rules_of_a_container_come_before_its_policy() {
+    let rule = |action: &str, code: i32| json!({ "action": action, "exitCodes": { "operator": "In", "values": [code] } });
     let pod = pod(json!({ "restartPolicy": "Never", "containers": [{
         "name": "a",
         "restartPolicy": "Never",
-        "restartPolicyRules": [{ "action": "Restart", "exitCodes": { "operator": "In", "values": [42] } }],
+        "restartPolicyRules": [rule("Restart", 42), rule("RestartAllContainers", 43)],
     }]}));
-    assert_eq!(decide(&pod, [("a", exited(42, 5, 1))], 6), starts(&[("a", 1)]));
+    for code in [42, 43] {
+        assert_eq!(decide(&pod, [("a", exited(code, 5, 1))], 6), starts(&[("a", 1)]));
+    }
     assert_eq!(decide(&pod, [("a", exited(1, 5, 1))], 6), over());
 }
 

@@ -33,6 +33,8 @@ impl Purpose {
 pub enum Outcome {
     /// It succeeded.
     Success,
+    /// It succeeded with something that people should know.
+    Warning(String),
     /// It failed, and why.
     Failure(String),
     /// It could not be run; this counts as neither.
@@ -98,7 +100,7 @@ impl Verdict {
     /// Counts a result; returns the verdict if it changed.
     pub fn count(&mut self, outcome: &Outcome) -> Option<bool> {
         let is_success = match outcome {
-            Outcome::Success => true,
+            Outcome::Success | Outcome::Warning(_) => true,
             Outcome::Failure(_) => false,
             Outcome::Unknown(_) => return None,
         };

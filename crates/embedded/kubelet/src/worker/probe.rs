@@ -145,13 +145,15 @@ impl Probed {
 
     fn report(&self, purpose: Purpose, outcome: &Outcome) {
         let title = purpose.title();
-        let note = match outcome {
+        let (reason, note) = match outcome {
             Outcome::Success => return,
-            Outcome::Failure(why) => format!("{title} probe failed: {why}"),
-            Outcome::Unknown(why) => format!("{title} probe errored and resulted in unknown state: {why}"),
+            Outcome::Warning(why) => ("ProbeWarning", format!("{title} probe warning: {why}")),
+            Outcome::Failure(why) => ("Unhealthy", format!("{title} probe failed: {why}")),
+            Outcome::Unknown(why) => {
+                ("Unhealthy", format!("{title} probe errored and resulted in unknown state: {why}"))
+            }
         };
-        self.context
-            .event((&self.handle.key, &self.handle.uid), Event::warning("Unhealthy", "Probing", note));
+        self.context.event((&self.handle.key, &self.handle.uid), Event::warning(reason, "Probing", note));
     }
 
     async fn probe(&self, probe: &core::Probe, timeout: Duration) -> Outcome {
@@ -182,7 +184,10 @@ impl Probed {
                 Err(error) => return Outcome::Unknown(error),
             };
             return match dial::http(&target, AGENT).await {
-                Ok(response) if (200..400).contains(&response.status.as_u16()) => Outcome::Success,
+                Ok(response) if response.status.is_redirection() => {
+                    Outcome::Warning(format!("Probe terminated redirects, Response body: {}", response.body))
+                }
+                Ok(response) if response.status.is_success() => Outcome::Success,
                 Ok(response) => {
                     let code = response.status.as_u16();
                     tracing::debug!("probe of {}: {}", self.handle.key, response.body);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as core;
@@ -59,7 +59,7 @@ async fn set_up(
 ) -> Result<PathBuf, String> {
     let path = handle.directory.join("volumes").join(&volume.name);
     let own = |error: io::Error| format!("{}: {error}", path.display());
-    let group = fs_group(pod).filter(|group| context.ids.has_group(*group));
+    let group = FsGroup::of(pod).filter(|group| context.ids.has_group(group.id));
     match what {
         Content::Files(files) => {
             fs::create_dir_all(&path).map_err(own)?;
@@ -70,7 +70,7 @@ async fn set_up(
             set_mode(&path, 0o755).map_err(own)?;
             let is_new = write_files(&path, &files, context.clock.now()).map_err(own)?;
             if let Some(group) = group.filter(|_| is_new) {
-                give_to_group(&path, group, 0o040).map_err(own)?;
+                give_to_group(&path, group.id, 0o040).map_err(own)?;
             }
         }
         Content::Empty(_) => {
@@ -96,9 +96,20 @@ async fn set_up(
     Ok(path)
 }
 
-fn fs_group(pod: &core::Pod) -> Option<u32> {
-    let group = pod.spec.as_ref()?.security_context.as_ref()?.fs_group?;
-    u32::try_from(group).ok()
+/// The group that volumes of a pod belong to.
+#[derive(Clone, Copy)]
+struct FsGroup {
+    id: u32,
+    /// Whether a volume whose root is as it should be stays as it is (`fsGroupChangePolicy: OnRootMismatch`).
+    only_on_mismatch: bool,
+}
+
+impl FsGroup {
+    fn of(pod: &core::Pod) -> Option<Self> {
+        let context = pod.spec.as_ref()?.security_context.as_ref()?;
+        let only_on_mismatch = context.fs_group_change_policy.as_deref() == Some("OnRootMismatch");
+        Some(Self { id: u32::try_from(context.fs_group?).ok()?, only_on_mismatch })
+    }
 }
 
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
@@ -118,9 +129,13 @@ fn mount_memory(path: &Path, limit: Option<u64>, mode: u32) -> io::Result<()> {
 }
 
 /// The volume belongs to the group of the pod, and so does what is made in it.
-fn own_by_group(path: &Path, group: Option<u32>) -> io::Result<()> {
+fn own_by_group(path: &Path, group: Option<FsGroup>) -> io::Result<()> {
     let Some(group) = group else { return Ok(()) };
-    give_to_group(path, group, 0o060)?;
+    let root = fs::metadata(path)?;
+    if group.only_on_mismatch && root.gid() == group.id && root.permissions().mode() & 0o2070 == 0o2070 {
+        return Ok(());
+    }
+    give_to_group(path, group.id, 0o060)?;
     let mode = fs::metadata(path)?.permissions().mode();
     set_mode(path, mode | 0o2070)
 }
@@ -255,6 +270,8 @@ fn provisioned(path: &Path) -> io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn settings(home: &Path, private: &Path) -> Settings {
@@ -301,10 +318,28 @@ mod tests {
         fs::set_permissions(path.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", path.join("link")).unwrap();
         let before = fs::metadata("/etc/passwd").unwrap().permissions().mode();
-        let group = rustix::process::getegid().as_raw();
+        let group = FsGroup { id: rustix::process::getegid().as_raw(), only_on_mismatch: false };
         own_by_group(path, Some(group)).unwrap();
         assert_eq!(fs::metadata(path.join("file")).unwrap().permissions().mode() & 0o777, 0o660);
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o2070, 0o2070);
         assert_eq!(fs::metadata("/etc/passwd").unwrap().permissions().mode(), before);
+    }
+
+    #[test]
+    fn a_volume_whose_root_is_right_may_stay_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, file) = (directory.path(), directory.path().join("file"));
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let mode = || fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        let context = json!({ "fsGroup": rustix::process::getegid().as_raw(), "fsGroupChangePolicy": "OnRootMismatch" });
+        let pod = json!({ "spec": { "containers": [], "securityContext": context } });
+        let group = FsGroup::of(&serde_json::from_value(pod).unwrap());
+        set_mode(root, 0o2770).unwrap();
+        own_by_group(root, group).unwrap();
+        assert_eq!(mode(), 0o600);
+        set_mode(root, 0o755).unwrap();
+        own_by_group(root, group).unwrap();
+        assert_eq!(mode(), 0o660);
     }
 }

@@ -6,10 +6,13 @@ use serde_json::{Value, json};
 use super::bed::{Bed, condition, container, shell};
 use super::needs_root;
 
-/// A web server that answers 200 while `/tmp/ok` exists, else 503.
+/// A web server that answers 200 while `/tmp/ok` exists, else 503, and redirects to another host.
 const SERVER: &str = "import http.server, os
 class H(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        if self.path == '/elsewhere':
+            self.send_response(302); self.send_header('Location', 'http://elsewhere.example/'); self.end_headers()
+            return
         self.send_response(200 if os.path.exists('/tmp/ok') else 503); self.end_headers()
 http.server.HTTPServer(('0.0.0.0', 8080), H).serve_forever()
 ";
@@ -90,6 +93,17 @@ async fn other_probes_wait_for_the_startup_probe() {
         (&container(&pod, "main")["started"], &container(&pod, "main")["restartCount"]),
         (&json!(true), &json!(0))
     );
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_is_a_success_with_a_warning() {
+    needs_root!();
+    let bed = Bed::new().await;
+    let probe = json!({ "httpGet": { "port": "web", "path": "/elsewhere" }, "periodSeconds": 1, "timeoutSeconds": 20 });
+    bed.pod("web", server(json!({ "readinessProbe": probe }))).await;
+    bed.ready("web").await;
+    bed.event("Readiness probe warning: Probe terminated redirects").await;
     bed.end().await;
 }
 

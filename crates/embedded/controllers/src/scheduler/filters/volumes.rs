@@ -1,12 +1,16 @@
 //! Claims of a pod: bound, to be bound, or missing.
 
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use quintet_controller::ObjectKey;
 use quintet_controller::cache::Entry;
 
 use super::super::state::{State, View};
 use super::{Obstacle, Prepared};
 use crate::node::NodeView;
-use crate::pod::PodView;
+use crate::pod::{PodView, Volume};
+use crate::volumes::is_for_pod;
 
 /// What a claim of a pod needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,19 +26,35 @@ pub(in crate::scheduler) fn claim_needs(
     state: &State,
     pod: &Entry<PodView>,
 ) -> Result<Vec<ClaimNeeds>, String> {
-    let volumes = pod.object.spec.volumes.iter();
-    let names = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    names.map(|source| needs_of(state, pod, &source.claim_name)).collect()
+    pod.object.spec.volumes.iter().filter_map(|volume| needs_of(state, pod, volume)).collect()
 }
 
-fn needs_of(state: &State, pod: &Entry<PodView>, name: &str) -> Result<ClaimNeeds, String> {
-    let key = ObjectKey::new(pod.key.namespace().unwrap_or_default(), name);
+fn needs_of(state: &State, pod: &Entry<PodView>, volume: &Volume) -> Option<Result<ClaimNeeds, String>> {
+    let name = volume.claim(pod.key.name())?;
+    let key = ObjectKey::new(pod.key.namespace().unwrap_or_default(), &name);
     let Some(claim) = state.claims.get(&key) else {
-        return Err(format!("persistentvolumeclaim {name:?} not found"));
+        return Some(Err(if volume.ephemeral.is_some() {
+            format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}")
+        } else {
+            format!("persistentvolumeclaim {name:?} not found")
+        }));
     };
     if claim.deleting {
-        return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+        return Some(Err(format!("persistentvolumeclaim {name:?} is being deleted")));
     }
+    if volume.ephemeral.is_some()
+        && let Err(why) = is_for_pod(claim, pod)
+    {
+        return Some(Err(why));
+    }
+    Some(needs_of_claim(state, key, claim))
+}
+
+fn needs_of_claim(
+    state: &State,
+    key: ObjectKey,
+    claim: &Entry<PersistentVolumeClaim>,
+) -> Result<ClaimNeeds, String> {
     let is_bound = claim.object.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
     let spec = claim.object.spec.as_ref();
     if let Some(volume) = spec.and_then(|spec| spec.volume_name.clone()).filter(|_| is_bound) {
@@ -66,25 +86,24 @@ pub(super) fn filter(prepared: &Prepared<'_>, view: View<'_>, node: &NodeView) -
 /// A claim with access mode ReadWriteOncePod has one pod only.
 fn exclusive_claim_is_used(prepared: &Prepared<'_>, view: View<'_>) -> Option<Obstacle> {
     let namespace = prepared.pod.key.namespace().unwrap_or_default();
-    let is_exclusive = |name: &&str| {
+    let is_exclusive = |name: &str| {
         let claim = view.state.claims.get(&ObjectKey::new(namespace, name));
         let modes = claim.and_then(|claim| claim.object.spec.as_ref()?.access_modes.as_ref());
         modes.is_some_and(|modes| modes.iter().any(|mode| mode == "ReadWriteOncePod"))
     };
-    let exclusive: Vec<_> = claim_names(&prepared.pod.object).filter(is_exclusive).collect();
+    let exclusive: Vec<_> = claim_names(prepared.pod).filter(|name| is_exclusive(name)).collect();
     if exclusive.is_empty() {
         return None;
     }
     let is_used = view.pods().any(|(_, placed)| {
         placed.pod.key.namespace() == Some(namespace)
-            && claim_names(&placed.pod.object).any(|name| exclusive.contains(&name))
+            && claim_names(&placed.pod).any(|name| exclusive.contains(&name))
     });
     let reason =
         "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
     is_used.then(|| Obstacle::new(reason))
 }
 
-fn claim_names(pod: &PodView) -> impl Iterator<Item = &str> {
-    let claims = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    claims.map(|claim| claim.claim_name.as_str())
+fn claim_names(pod: &Entry<PodView>) -> impl Iterator<Item = Cow<'_, str>> {
+    pod.object.spec.volumes.iter().filter_map(|volume| volume.claim(pod.key.name()))
 }

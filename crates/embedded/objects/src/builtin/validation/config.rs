@@ -124,11 +124,15 @@ pub(super) fn claim(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldErro
         }
     }
     let Some(old) = old else { return };
+    let is_bound = new.pointer("/status/phase").is_some_and(|phase| phase == "Bound");
     let rest = |object: &Value| {
         let mut spec = object.get("spec").cloned().unwrap_or_default();
+        if is_bound && let Some(requests) = spec.pointer_mut("/resources/requests") {
+            requests["storage"] = Value::Null;
+        }
         if let Value::Object(fields) = &mut spec {
-            for free in ["resources", "volumeAttributesClassName"] {
-                fields.remove(free);
+            if is_bound {
+                fields.remove("volumeAttributesClassName");
             }
             // Binding fills these in once.
             for (name, was_set) in [
@@ -147,6 +151,15 @@ pub(super) fn claim(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldErro
             "spec",
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         ));
+    }
+    let storage = |object: &Value, pointer: &str| {
+        object.pointer(pointer).and_then(Value::as_str).and_then(|amount| amount.parse::<Quantity>().ok())
+    };
+    let wanted = |object: &Value| storage(object, "/spec/resources/requests/storage").unwrap_or_default();
+    let capacity = storage(old, "/status/capacity/storage").unwrap_or_default();
+    if wanted(new) < wanted(old) && wanted(new) <= capacity {
+        let path = "spec.resources.requests.storage";
+        errors.push(forbidden(path, "field can not be less than status.capacity"));
     }
 }
 
