@@ -49,10 +49,13 @@ impl Options<'_> {
         self.period(annotation::DELETION_ON_FAILURE_GRACE_PERIOD, Duration::ZERO)
     }
 
+    /// As upstream, of a number that is too large the lower 32 bits count.
     pub(super) fn retry_limit(&self) -> i32 {
-        self.text(annotation::RETRY_LIMIT)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(self.config.retry_limit)
+        let own = self.text(annotation::RETRY_LIMIT).and_then(|text| text.parse::<i64>().ok());
+        own.map_or(self.config.retry_limit, |own| {
+            let [a, b, c, d, ..] = own.to_le_bytes();
+            i32::from_le_bytes([a, b, c, d])
+        })
     }
 
     /// Never longer than configured.
@@ -62,16 +65,16 @@ impl Options<'_> {
         own.filter(|own| !own.is_zero() && *own < ceiling).unwrap_or(ceiling)
     }
 
-    pub(super) fn terminal_exit_codes(&self) -> Vec<i32> {
+    pub(super) fn terminal_exit_codes(&self) -> Vec<i64> {
         self.codes(annotation::TERMINAL_EXIT_CODES)
     }
 
-    pub(super) fn retryable_exit_codes(&self) -> Vec<i32> {
+    pub(super) fn retryable_exit_codes(&self) -> Vec<i64> {
         self.codes(annotation::RETRYABLE_EXIT_CODES)
     }
 
     /// The integers of a list; anything else is skipped.
-    fn codes(&self, name: &str) -> Vec<i32> {
+    fn codes(&self, name: &str) -> Vec<i64> {
         let text = self.text(name).unwrap_or_default();
         text.split(',').filter_map(|code| code.parse().ok()).collect()
     }
@@ -139,6 +142,9 @@ mod tests {
         }
         assert_eq!(with(annotation::RETRY_LIMIT, "-4", |options| options.retry_limit()), -4);
         assert_eq!(with(annotation::RETRY_LIMIT, "many", |options| options.retry_limit()), 3);
+        assert_eq!(with(annotation::RETRY_LIMIT, "4294967297", |options| options.retry_limit()), 1);
+        assert_eq!(with(annotation::RETRY_LIMIT, "2147483648", |options| options.retry_limit()), i32::MIN);
+        assert_eq!(with(annotation::RETRY_LIMIT, "99999999999999999999", |options| options.retry_limit()), 3);
     }
 
     #[test]
@@ -157,7 +163,7 @@ mod tests {
         );
         assert_eq!(
             with(annotation::RETRYABLE_EXIT_CODES, "", |options| options.retryable_exit_codes()),
-            Vec::<i32>::new()
+            Vec::<i64>::new()
         );
     }
 }

@@ -260,6 +260,85 @@ fn components_are_recorded_before_they_are_created() {
     assert_eq!(outcome.component(), "False/ComponentCreationErrored", "as if its creation had been tried");
 }
 
+/// Two components that are to be created, in these states.
+fn two(conditions: [Value; 2], lives: [Live; 2]) -> Observed {
+    two_in(world("Resuming"), conditions, lives)
+}
+
+fn two_in(mut world: World, conditions: [Value; 2], lives: [Live; 2]) -> Observed {
+    let mut second = world.object["spec"]["components"][0].clone();
+    second["template"]["metadata"]["name"] = json!("q");
+    world.object["spec"]["components"].as_array_mut().unwrap().push(second);
+    let mut status = world.object["status"]["componentStatus"][0].clone();
+    status["name"] = json!("q");
+    world.object["status"]["componentStatus"].as_array_mut().unwrap().push(status);
+    for (number, conditions) in conditions.into_iter().enumerate() {
+        world.object["status"]["componentStatus"][number]["conditions"] = conditions;
+    }
+    let mut observed = world.observed();
+    let [first, second] = lives;
+    observed.components[0].live = first;
+    observed.components.push(ObservedComponent {
+        name: "q".into(),
+        live: second,
+        ..observed.components[0].clone()
+    });
+    observed
+}
+
+fn initiated() -> Value {
+    json!([condition("ResourcesDeployed", "Unknown", reasons::COMPONENT_CREATION_INITIATED, 0)])
+}
+
+/// What follows if the first step is answered by this code.
+fn refused(observed: &Observed, code: u16) -> Outcome {
+    let plan = plan::plan(observed);
+    let kind = ApiKind::of::<k8s_openapi::api::core::v1::Pod>();
+    let status = kube::core::Status::failure("no", "Reason").with_code(code);
+    let error = Error::request("create", &kind, None, kube::Error::Api(Box::new(status)));
+    let on_error = plan::on_error(observed, &plan.steps[0].action, &error);
+    let next = on_error.requeue.expect("the state machine accounts for it");
+    Outcome::of(observed, Plan { status: on_error.status, events: on_error.events, next, ..Plan::default() })
+}
+
+#[test]
+fn components_after_one_that_cannot_be_created_are_not_touched() {
+    let both = two([initiated(), initiated()], [Live::Absent, Live::Absent]);
+    assert_eq!(Outcome::of(&both, plan::plan(&both)).steps, ["create Pod ns/p", "create Pod ns/q"]);
+    let refused = refused(&both, 403);
+    assert_eq!(refused.component(), "False/ComponentCreationErrored");
+    let second =
+        json!({"name": "", "kind": "", "apiVersion": "", "podSets": [{"path": "template", "replicas": 1}]});
+    assert_eq!(refused.status["componentStatus"][1], second, "as if it had not been recorded");
+
+    let errored = json!([condition("ResourcesDeployed", "False", reasons::COMPONENT_CREATION_ERRORED, 1)]);
+    let again = two([errored.clone(), json!([])], [Live::Absent, Live::Absent]);
+    let again = Outcome::of(&again, plan::plan(&again));
+    assert_eq!(again.steps, ["create Pod ns/p"], "one after the other from now on");
+    assert_eq!((again.phase(), again.component().as_str()), ("", "True/ComponentCreatedSuccessfully"));
+    let exists = two([errored, initiated()], [Live::Absent, ours()]);
+    assert_eq!(Outcome::of(&exists, plan::plan(&exists)).steps, ["create Pod ns/p"]);
+
+    let foreign = present(|live| live.controller = None);
+    let in_the_way = two([initiated(), initiated()], [foreign.clone(), Live::Absent]);
+    let failed = Outcome::of(&in_the_way, plan::plan(&in_the_way));
+    assert_eq!((failed.phase(), &failed.status["componentStatus"][1]), ("Failed", &second));
+    let later = two([initiated(), initiated()], [Live::Absent, foreign]);
+    let later = Outcome::of(&later, plan::plan(&later));
+    assert_eq!((later.steps.as_slice(), later.phase()), (["create Pod ns/p".to_owned()].as_slice(), ""));
+}
+
+#[test]
+fn a_component_that_was_deleted_for_a_retry_stays_so_when_the_one_before_it_cannot_be_created() {
+    let world = world("Resuming").condition("DeletingResources", "False", reasons::DELETION_COMPLETE, 5);
+    let both = two_in(world, [initiated(), initiated()], [Live::Absent, Live::Absent]);
+    let second = &refused(&both, 403).status["componentStatus"][1];
+    assert_eq!(
+        (&second["name"], &second["conditions"][0]["reason"]),
+        (&json!("q"), &json!("CompononetDeleted"))
+    );
+}
+
 #[test]
 fn failed_creations_are_retried_within_the_grace_period() {
     let initiated =

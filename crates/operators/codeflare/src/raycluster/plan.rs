@@ -21,9 +21,12 @@ pub(super) fn plan(observed: &Observed) -> Plan<SecretRequest> {
         return finalize(observed);
     }
     let (cluster, hardening) = (&observed.cluster.object, &observed.hardening);
+    if let Some(finalizer) = finalizers::add(&observed.cluster, &cluster.metadata, FINALIZER) {
+        // The webhook changes the RayCluster with it, also the annotation that says how objects are named. Nothing is made
+        // under the names of before.
+        return Plan { steps: vec![finalizer.into()], ..Plan::default() };
+    }
     let mut plan = Plan::default();
-    let finalizer = finalizers::add(&observed.cluster, &cluster.metadata, FINALIZER);
-    plan.steps.extend(finalizer.map(Step::from));
     let names = Names::of(cluster);
     if hardening.has_mtls() {
         plan.steps.extend(secret(

@@ -85,6 +85,15 @@ fn what_is_made_depends_on_the_platform() {
 }
 
 #[test]
+fn nothing_is_made_before_the_finalizer_because_the_webhook_may_change_the_names() {
+    let new = observed(
+        hardening(true, true, true),
+        json!({"/metadata/finalizers": [], "/metadata/annotations": {}}),
+    );
+    assert_eq!(steps(&new), ["patch RayCluster.ray.io ns/r"]);
+}
+
+#[test]
 fn a_suspended_cluster_is_not_reached_from_outside() {
     let mut suspended = observed(hardening(false, false, false), json!({}));
     let mut cluster = suspended.cluster.object.clone();

@@ -106,7 +106,7 @@ pub fn preview(
     mlflow.metadata.uid.get_or_insert_with(|| "00000000-0000-0000-0000-000000000000".to_owned());
     let inputs = objects::Inputs { mlflow: &mlflow, settings, apis, bundles };
     let rendered = objects::render(&inputs)?;
-    let mut actions = rendered.actions(mlflow.spec.replicas.unwrap_or(1));
+    let mut actions = rendered.actions(mlflow.spec.replicas.unwrap_or(1), None);
     let name = names::migration_job(&settings.version, mlflow.metadata.generation.unwrap_or(1));
     let kind = quintet_controller::ApiKind::of::<k8s_openapi::api::batch::v1::Job>();
     actions.extend(objects::migration_job(&inputs, &rendered, &name).map(|job| Action::create(kind, &job)));

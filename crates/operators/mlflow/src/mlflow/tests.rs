@@ -340,6 +340,30 @@ fn a_rejected_write_is_reported_by_where_it_happened() {
 }
 
 #[test]
+fn what_is_rejected_does_not_hold_back_the_others() {
+    let collects = json!({"garbageCollection": {"schedule": "0 1 * * *"}});
+    let last = |name: &str, reason: &str| {
+        let message = format!("Failed to reconcile migration: apply {name}: no");
+        let told = json!({"type": "Available", "status": "False", "reason": reason, "message": message,
+                          "lastTransitionTime": "1970-01-01T00:00:00Z"});
+        let plan = plan(&observed(&collects, &json!({"conditions": [told]})));
+        let steps = plan.steps.iter().map(|step| step.action.to_string());
+        let applied: Vec<_> = steps.filter(|step| step.starts_with("apply ")).collect();
+        applied[applied.len() - 2..].to_vec()
+    };
+    let policy = "apply NetworkPolicy.networking.k8s.io opendatahub/mlflow-migration";
+    let collection = "apply CronJob.batch opendatahub/mlflow-gc";
+    assert_eq!(last("Deployment/mlflow", "MigrationRunning"), [collection, policy]);
+    assert_eq!(
+        last("Deployment/mlflow", "MigrationError"),
+        ["apply Deployment.apps opendatahub/mlflow", policy]
+    );
+    assert_eq!(last("CronJob/mlflow-gc", "ApplyFailed"), [collection, policy]);
+    assert_eq!(last("Nothing/x", "ApplyFailed"), [collection, policy]);
+    assert_eq!(last("NetworkPolicy/mlflow-migration", "ApplyFailed"), [collection, policy]);
+}
+
+#[test]
 fn the_module_has_to_be_ready() {
     let mut observed = new();
     observed.settings = Arc::new(Settings { module_mode: true, ..Settings::clone(&observed.settings) });

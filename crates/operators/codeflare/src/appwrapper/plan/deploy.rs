@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use quintet_api::appwrapper::conditions::{RESOURCES_DEPLOYED, UNHEALTHY};
+use quintet_api::appwrapper::conditions::{DELETING_RESOURCES, RESOURCES_DEPLOYED, UNHEALTHY};
 use quintet_api::appwrapper::{AppWrapperComponentStatus, Phase, reasons};
 use quintet_api::conditions;
 use quintet_controller::{Action, ApiKind, Error, Event, Next, OnError, Plan, Step};
@@ -32,7 +32,7 @@ pub(super) fn resuming(observed: &Observed) -> Plan {
     if observed.is_suspended() {
         return suspend(observed, draft);
     }
-    let (pending, fatal) = pending(observed);
+    let Todo { pending, fatal, mut is_all } = todo(observed);
     if pending.is_empty() {
         if let Some(fatal) = fatal {
             if let Some(unknown) = fatal.unknown_kind {
@@ -48,27 +48,55 @@ pub(super) fn resuming(observed: &Observed) -> Plan {
         return write(draft);
     }
     let mut steps = Vec::new();
-    for one in &pending {
-        match &one.observed.live {
+    for (position, one) in pending.iter().enumerate() {
+        let obstacle = match &one.observed.live {
             Live::Absent | Live::Unreadable => {
                 steps.push(Step::from(Action::create(one.kind.clone(), &one.object)).sequential());
+                None
             }
-            Live::Present(live) if !observed.owns(live) => {
-                return give_up(draft, &exists(&one.observed.name));
-            }
-            Live::Present(live) if live.deleting => {
-                let problem = format!("{} is being deleted", named(one.kind, &one.observed.name));
-                return retry(observed, draft, &problem);
-            }
+            Live::Present(live) if !observed.owns(live) => Some(Obstacle::Foreign),
+            Live::Present(live) if live.deleting => Some(Obstacle::Dying),
             // An earlier attempt of ours succeeded.
-            Live::Present(_) => {}
+            Live::Present(_) => None,
+        };
+        let Some(obstacle) = obstacle else {
+            draft.set_component(one.number, Some(true), reasons::COMPONENT_CREATED);
+            continue;
+        };
+        if position > 0 {
+            // Those before it are created first, as upstream.
+            is_all = false;
+            break;
         }
-        draft.set_component(one.number, Some(true), reasons::COMPONENT_CREATED);
+        forget_rest(&mut draft, observed, pending.get(position + 1..).unwrap_or_default());
+        let name = &one.observed.name;
+        return match obstacle {
+            Obstacle::Foreign => give_up(draft, &exists(name)),
+            Obstacle::Dying => retry(observed, draft, &format!("{} is being deleted", named(one.kind, name))),
+        };
     }
-    if fatal.is_none() {
+    if is_all {
         draft.set_phase(Phase::Running);
     }
     Plan { steps, ..write(draft) }
+}
+
+/// What is in the way of a component.
+enum Obstacle {
+    /// An object of others with its name.
+    Foreign,
+    /// An object of ours with its name, which is being deleted.
+    Dying,
+}
+
+/// What is left to be done.
+struct Todo<'a> {
+    /// Components to create, in order.
+    pending: Vec<Pending<'a>>,
+    /// Why the component after them never can be.
+    fatal: Option<Fatal>,
+    /// Whether all components exist when these do.
+    is_all: bool,
 }
 
 /// Why a component can never be created.
@@ -84,10 +112,12 @@ impl From<String> for Fatal {
     }
 }
 
-/// Components to create, in order, up to the first that never can be; and why that is.
-fn pending(observed: &Observed) -> (Vec<Pending<'_>>, Option<Fatal>) {
+/// Components to create: up to the first that never can be, or whose creation has failed. As upstream, those after it are
+/// not touched before it exists.
+fn todo(observed: &Observed) -> Todo<'_> {
     let appwrapper = &observed.appwrapper.object;
     let mut pending = Vec::new();
+    let until = |pending, fatal: Option<Fatal>| Todo { is_all: false, pending, fatal };
     for (number, component) in observed.components.iter().enumerate() {
         let status = observed.component_status().get(number);
         if status.is_some_and(is_deployed) {
@@ -95,24 +125,28 @@ fn pending(observed: &Observed) -> (Vec<Pending<'_>>, Option<Fatal>) {
         }
         let Some((spec, status)) = appwrapper.spec.components.get(number).zip(status) else {
             let problem = "status.componentStatus does not match spec.components".to_owned();
-            return (pending, Some(problem.into()));
+            return until(pending, Some(problem.into()));
         };
         let kind = match &component.kind {
             Some(kind) if kind.namespaced => kind,
             Some(kind) => {
-                return (pending, Some(format!("cluster-scoped kind {kind} cannot be wrapped").into()));
+                return until(pending, Some(format!("cluster-scoped kind {kind} cannot be wrapped").into()));
             }
             None => {
                 let problem = no_match(&spec.template);
-                return (pending, Some(Fatal { problem, unknown_kind: Some(number) }));
+                return until(pending, Some(Fatal { problem, unknown_kind: Some(number) }));
             }
         };
         match objects::render(appwrapper, spec, &status.pod_sets, &component.name, &observed.config) {
             Ok(object) => pending.push(Pending { number, kind, observed: component, object }),
-            Err(problem) => return (pending, Some(problem.into())),
+            Err(problem) => return until(pending, Some(problem.into())),
+        }
+        if is_failed(status) {
+            let is_last = number + 1 == observed.components.len();
+            return Todo { is_all: is_last, ..until(pending, None) };
         }
     }
-    (pending, None)
+    Todo { pending, fatal: None, is_all: true }
 }
 
 fn condition(status: &AppWrapperComponentStatus) -> Option<(&str, &str)> {
@@ -139,6 +173,26 @@ pub(super) fn may_exist(status: &AppWrapperComponentStatus) -> bool {
 /// Whether a component certainly was not created, or is not known to have been.
 pub(super) fn is_errored(status: &AppWrapperComponentStatus) -> bool {
     matches!(condition(status), Some(("False", _)))
+}
+
+/// Whether the last attempt to create a component has failed.
+fn is_failed(status: &AppWrapperComponentStatus) -> bool {
+    matches!(condition(status), Some(("False", reasons::COMPONENT_CREATION_ERRORED)))
+}
+
+/// Components after one that could not be created were recorded and not created. As upstream, their status says nothing of
+/// an attempt.
+fn forget_rest(draft: &mut Draft<'_>, observed: &Observed, rest: &[Pending<'_>]) {
+    let conditions = observed.status().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let was_deployed = conditions::find(conditions, DELETING_RESOURCES).is_some();
+    for one in rest.iter().filter(|one| one.observed.live == Live::Absent) {
+        if was_deployed {
+            draft.set_component(one.number, Some(false), reasons::COMPONENT_DELETED);
+        } else if let Some(status) = draft.component(one.number) {
+            let pod_sets = std::mem::take(&mut status.pod_sets);
+            *status = AppWrapperComponentStatus { pod_sets, ..AppWrapperComponentStatus::default() };
+        }
+    }
 }
 
 fn record(draft: &mut Draft<'_>, pending: &[Pending<'_>]) {
@@ -225,12 +279,13 @@ pub(crate) fn on_error(observed: &Observed, action: &Action, error: &Error) -> O
 
 fn on_creation_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
     let mut draft = Draft::new(observed);
-    let (pending, _) = pending(observed);
-    for one in &pending {
-        let is_failed = action.kind() == Some(one.kind)
+    let Todo { pending, .. } = todo(observed);
+    for (position, one) in pending.iter().enumerate() {
+        let is_it = action.kind() == Some(one.kind)
             && action.target().is_some_and(|target| target.name() == one.observed.name);
-        if is_failed {
+        if is_it {
             draft.set_component(one.number, Some(false), reasons::COMPONENT_CREATION_ERRORED);
+            forget_rest(&mut draft, observed, pending.get(position + 1..).unwrap_or_default());
             break;
         }
         draft.set_component(one.number, Some(true), reasons::COMPONENT_CREATED);

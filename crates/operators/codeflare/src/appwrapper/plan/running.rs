@@ -81,8 +81,9 @@ fn count(observed: &Observed) -> Pods {
     let (terminal, retryable) =
         (observed.options().terminal_exit_codes(), observed.options().retryable_exit_codes());
     let is_terminal = |code: &i32| {
-        let is_not_retryable = !retryable.is_empty() && !retryable.contains(code);
-        *code != 0 && (terminal.contains(code) || is_not_retryable)
+        let code = i64::from(*code);
+        let is_not_retryable = !retryable.is_empty() && !retryable.contains(&code);
+        code != 0 && (terminal.contains(&code) || is_not_retryable)
     };
     for pod in &observed.pods {
         let view = &pod.object;

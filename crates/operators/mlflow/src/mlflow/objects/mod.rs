@@ -70,8 +70,9 @@ pub(super) struct Rendered {
 }
 
 impl Rendered {
-    /// The actions that bring the objects about, with so many replicas of the server.
-    pub(super) fn actions(&self, replicas: i32) -> Vec<Action> {
+    /// The actions that bring the objects about, with so many replicas of the server. What the API server has rejected
+    /// before (`Kind/name`) comes last but one, so that it does not hold back the others.
+    pub(super) fn actions(&self, replicas: i32, rejected: Option<&str>) -> Vec<Action> {
         let mut deployment = self.deployment.clone();
         if let Some(spec) = &mut deployment.spec {
             spec.replicas = Some(replicas);
@@ -79,6 +80,12 @@ impl Rendered {
         let mut actions = self.before.clone();
         actions.push(apply(&deployment));
         actions.extend(self.after.iter().cloned());
+        let is_rejected = |action: &Action| rejected.is_some() && named(action).as_deref() == rejected;
+        if let Some(position) = actions.iter().position(is_rejected) {
+            let action = actions.remove(position);
+            // As upstream, the NetworkPolicy of migrations is missing meanwhile.
+            actions.insert(actions.len().saturating_sub(1).max(position), action);
+        }
         actions
     }
 
@@ -111,6 +118,12 @@ pub(super) fn render(inputs: &Inputs<'_>) -> Result<Rendered, String> {
     // Upstream applies it last, so it is missing while the Deployment is rejected.
     after.push(network_policy::migration(inputs));
     Ok(Rendered { before, deployment: server::deployment(&pod), after })
+}
+
+/// An object in messages: `Kind/name`.
+pub(super) fn named(action: &Action) -> Option<String> {
+    let (kind, target) = action.kind().zip(action.target())?;
+    Some(format!("{}/{}", kind.kind, target.name()))
 }
 
 /// Applies a typed object.

@@ -7,6 +7,7 @@ mod module;
 use std::borrow::Cow;
 
 use k8s_openapi::api::batch::v1::Job;
+use quintet_api::conditions;
 use quintet_api::mlflow::conditions::{AVAILABLE, MLFLOW_OPERATOR_READY};
 use quintet_api::mlflow::metadata::FORCE_MIGRATE;
 use quintet_api::mlflow::{MLflow, messages, reasons};
@@ -64,7 +65,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         }
     };
     match migration::decide(observed, &settings) {
-        Some(report) => hold(plan, draft, &inputs, &rendered, report),
+        Some(report) => hold(plan, draft, &inputs, &rendered, observed, report),
         None => serve(plan, draft, &inputs, &rendered, observed),
     }
 }
@@ -75,10 +76,12 @@ fn hold(
     mut draft: Draft<'_>,
     inputs: &Inputs<'_>,
     rendered: &Rendered,
+    observed: &Observed,
     report: Report,
 ) -> Plan {
     if report.scales_down {
-        plan.steps.extend(rendered.actions(0).into_iter().map(Into::into));
+        let rejected = rejected(observed);
+        plan.steps.extend(rendered.actions(0, rejected.as_deref()).into_iter().map(Into::into));
     }
     plan.steps.extend(report.deletes.map(Into::into));
     if let Some(name) = &report.creates {
@@ -103,7 +106,8 @@ fn serve(
 ) -> Plan {
     let Inputs { mlflow, settings, apis, .. } = *inputs;
     let desired = mlflow.spec.replicas.unwrap_or(1);
-    plan.steps.extend(rendered.actions(desired).into_iter().map(Into::into));
+    let rejected = rejected(observed);
+    plan.steps.extend(rendered.actions(desired, rejected.as_deref()).into_iter().map(Into::into));
     if apis.console_links {
         plan.steps.push(objects::console_link(mlflow, settings).into());
     }
@@ -126,6 +130,15 @@ fn serve(
         }
     }
     Plan { status: draft.patch(), ..plan }
+}
+
+/// What the API server rejected at the last attempt, as the status tells it: `Kind/name`.
+fn rejected(observed: &Observed) -> Option<String> {
+    let status = observed.status();
+    let condition = conditions::find(status.conditions.as_deref()?, AVAILABLE)?;
+    let is_told = matches!(&*condition.reason, reasons::MIGRATION_ERROR | reasons::APPLY_FAILED);
+    let (_, told) = condition.message.split_once(": apply ").filter(|_| is_told)?;
+    told.split_once(": ").map(|(named, _)| named.to_owned())
 }
 
 /// Removes the annotation that asked for a migration.
@@ -158,7 +171,7 @@ pub(super) fn on_error(observed: &Observed, action: &Action, error: &Error) -> O
     let is_rejected = error
         .status()
         .is_some_and(|status| status.code >= 400 && !matches!(status.code, 409 | 429 | 503 | 504));
-    let Some((kind, target)) = action.kind().zip(action.target()).filter(|_| is_rejected) else {
+    let Some((kind, named)) = action.kind().zip(objects::named(action)).filter(|_| is_rejected) else {
         return OnError::default();
     };
     let settings = effective_settings(observed);
@@ -168,7 +181,7 @@ pub(super) fn on_error(observed: &Observed, action: &Action, error: &Error) -> O
     // As upstream: only of what it renders as a chart, the message says what it is.
     let named = match action {
         Action::Apply { .. } | Action::Create { accept_existing: true, .. } => {
-            format!("apply {}/{}: {cause}", kind.kind, target.name())
+            format!("apply {named}: {cause}")
         }
         _ => cause.clone(),
     };
