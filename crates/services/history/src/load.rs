@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
+use crate::json::trimmed;
 use crate::layout;
 use crate::model::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
@@ -127,7 +128,7 @@ fn events(mut reader: impl BufRead, stop: &AtomicBool, snapshot: &mut Snapshot) 
     }
     lines(reader, stop, |line| {
         // Bad lines are skipped.
-        let _ = snapshot.ingest(line);
+        let _ = snapshot.ingest(trimmed(line));
     })
 }
 

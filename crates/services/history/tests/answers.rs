@@ -324,3 +324,45 @@ async fn cookies_are_read_as_go_reads_them() {
         assert_eq!(get(address, file, &format!("x=y\r\nAccept: {accept}")), expected, "{accept}");
     }
 }
+
+#[tokio::test]
+async fn the_first_page_chooses_a_session_and_leads_to_the_front_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = async |dashboard_directory: Option<std::path::PathBuf>| {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let options = HistoryOptions { dashboard_directory, ..HistoryOptions::default() };
+        let history = History::new(Store::directory(directory.path(), ""), None, options);
+        #[expect(clippy::disallowed_methods, reason = "the server ends with the test")]
+        tokio::spawn(history.expect("a server").serve(listener, std::future::pending()));
+        address
+    };
+    let page = |address, path: &str, cookies: &str| {
+        let (path, cookies) = (path.to_owned(), cookies.to_owned());
+        tokio::task::spawn_blocking(move || get(address, &path, &cookies))
+    };
+    write(&directory.path().join("front/index.html"), "the dashboard");
+    write(&directory.path().join("front/static/main.js"), "program");
+    write(&directory.path().join("secret"), "hidden");
+
+    let plain = start(None).await;
+    for cookies in ["", COOKIES] {
+        let (status, body) = page(plain, "/", cookies).await.expect("a response");
+        assert!(status == 200 && body.contains("const hasDashboard = false;"), "{status} {body}");
+    }
+    assert_eq!(page(plain, "/static/main.js", COOKIES).await.expect("a response").0, 404);
+
+    let front = start(Some(directory.path().join("front"))).await;
+    for (path, cookies) in [("/", ""), ("/select_cluster", COOKIES)] {
+        let (status, body) = page(front, path, cookies).await.expect("a response");
+        assert!(status == 200 && body.contains("const hasDashboard = true;"), "{path}: {status} {body}");
+    }
+    let (status, body) = page(front, "/", COOKIES).await.expect("a response");
+    assert_eq!((status, body.as_str()), (200, "the dashboard"));
+    let (status, body) = page(front, "/static/main.js", "").await.expect("a response");
+    assert_eq!((status, body.as_str()), (200, "program"));
+    for path in ["/../secret", "/%2e%2e/secret", "/static/..%2f..%2fsecret", "/static"] {
+        let (status, body) = page(front, path, COOKIES).await.expect("a response");
+        assert!(status != 200 && !body.contains("hidden"), "{path}: {status} {body}");
+    }
+}

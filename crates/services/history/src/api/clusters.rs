@@ -2,7 +2,7 @@
 
 use super::cookies::Choice;
 use super::response::Reply;
-use crate::json::{Writer, indent};
+use crate::json::{Writer, go_quoted, indent};
 use crate::kubernetes::{Failure, RayCluster};
 use crate::layout::{Cluster, Kind, Owner, StoredSession};
 use crate::model::time;
@@ -82,7 +82,8 @@ pub(super) async fn enter(
 ) -> Reply {
     let Some(kind_known) = Kind::parse(kind) else {
         return Reply::bad_request(format!(
-            "unsupported resource kind: {kind:?} (must be raycluster, rayjob, or rayservice)"
+            "unsupported resource kind: {} (must be raycluster, rayjob, or rayservice)",
+            go_quoted(kind)
         ));
     };
     if matches!(session, "latest" | "live") {
@@ -111,7 +112,7 @@ pub(super) async fn enter(
     };
     // A marker is listed if its name holds that of a session; only the exact one can be entered.
     if time::of_session(&chosen.session).is_none() {
-        return Reply::bad_request(format!("invalid session name: {:?}", chosen.session));
+        return Reply::bad_request(format!("invalid session name: {}", go_quoted(&chosen.session)));
     }
     match history.load(&chosen.cluster, &chosen.session).await {
         Ok(Loaded::Live) => success(&chosen.cluster, "live"),

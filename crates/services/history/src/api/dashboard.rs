@@ -14,18 +14,29 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'; connect-src 'self'",
 );
 
-pub(super) fn picker() -> Reply {
-    Reply::new(StatusCode::OK, HeaderValue::from_static("text/html"), PICKER)
+/// The front end of a directory, if there is one.
+fn front_end(directory: Option<&Path>) -> Option<&Path> {
+    directory.filter(|it| it.join("index.html").is_file())
+}
+
+pub(super) fn picker(directory: Option<&Path>) -> Reply {
+    let page = match front_end(directory) {
+        Some(_) => PICKER.replace("const hasDashboard = false;", "const hasDashboard = true;"),
+        None => PICKER.to_owned(),
+    };
+    Reply::new(StatusCode::OK, HeaderValue::from_static("text/html"), page)
         .no_sniff()
         .with(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"))
         .with(header::CONTENT_SECURITY_POLICY, POLICY)
 }
 
-/// A file of the front end. Without a front end, the picker is the first page.
-pub(super) fn page(directory: Option<&Path>, path: &str) -> Option<Reply> {
-    let Some(directory) = directory.filter(|it| it.join("index.html").is_file()) else {
-        return (path == "/").then(picker);
-    };
+/// A file of the front end. Without a front end, and before a session is chosen, the picker is the first page.
+pub(super) fn page(directory: Option<&Path>, path: &str, has_choice: bool) -> Option<Reply> {
+    let front_end = front_end(directory);
+    if path == "/" && (front_end.is_none() || !has_choice) {
+        return Some(picker(directory));
+    }
+    let directory = front_end?;
     let relative = Path::new(path.trim_start_matches('/'));
     if relative.components().any(|it| !matches!(it, Component::Normal(_))) {
         return None;

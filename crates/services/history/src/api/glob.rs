@@ -73,42 +73,44 @@ fn check(pattern: &[char]) -> Result<(), BadPattern> {
     if braces == 0 { Ok(()) } else { Err(BadPattern) }
 }
 
-/// Whether a class at the beginning of the pattern holds a character, and how long the class is.
+/// Whether a class at the beginning of the pattern holds a character, and how long the class is. A sign `-` that has
+/// nothing before or after it stands for itself, and so does the beginning of a range that has an earlier end.
 fn class(pattern: &[char], character: char) -> Option<(bool, usize)> {
     let mut position = 1;
     let is_negated = matches!(pattern.get(position), Some('!' | '^'));
     if is_negated {
         position += 1;
     }
+    if pattern.get(position) == Some(&']') {
+        return None;
+    }
     let mut found = false;
-    let first = position;
+    let mut low = None;
     loop {
-        let low = *pattern.get(position)?;
-        if low == ']' && position > first {
-            return Some((found != is_negated, position + 1));
-        }
-        let low = if low == '\\' {
-            position += 1;
-            *pattern.get(position)?
-        } else if low == ']' || low == '-' {
-            return None;
-        } else {
-            low
-        };
+        let mut next = *pattern.get(position)?;
         position += 1;
-        let mut high = low;
-        if pattern.get(position) == Some(&'-') {
-            position += 1;
-            high = *pattern.get(position)?;
+        if next == ']' {
+            return Some((found != is_negated, position));
+        }
+        if next == '-'
+            && let Some(low) = low.take()
+            && pattern.get(position).is_some_and(|it| *it != ']')
+        {
+            let mut high = *pattern.get(position)?;
             if high == '\\' {
                 position += 1;
                 high = *pattern.get(position)?;
-            } else if high == ']' {
-                return None;
             }
             position += 1;
+            found |= (low..=high).contains(&character);
+            continue;
         }
-        found |= (low..=high).contains(&character);
+        if next == '\\' {
+            next = *pattern.get(position)?;
+            position += 1;
+        }
+        found |= next == character;
+        low = Some(next);
     }
 }
 
@@ -192,6 +194,12 @@ mod tests {
             ("raylet.???", "raylet.out.1", false),
             ("[a-c]x", "bx", true),
             ("[!a-c]x", "bx", false),
+            ("[a-]x", "-x", true),
+            ("[-a]x", "-x", true),
+            ("[z-a]x", "zx", true),
+            ("[z-a]x", "bx", false),
+            ("[a-c-e]x", "-x", true),
+            ("[a\\-c]x", "bx", false),
             ("\\[br\\].log", "[br].log", true),
             ("{a,b*}.log", "bcd.log", true),
             ("*", "events/", false),

@@ -39,7 +39,7 @@ fn write(writer: &mut Writer, snapshot: &Snapshot, job: &Job) {
         kind => kind,
     };
     // That a driver has finished does not say how it ended.
-    let is_created = job.state() == snapshot.job_states.created;
+    let is_created = job.state == snapshot.job_states.created;
     let told = if definition.last_status.is_empty() { definition.status } else { definition.last_status };
     let status = match text(told) {
         "" if is_created => "RUNNING",

@@ -10,7 +10,7 @@ use super::glob::{self, BadPattern};
 use super::live::{self, Target};
 use super::tail::{self, Range};
 use super::{Asked, Reply};
-use crate::json::Writer;
+use crate::json::{Writer, go_quoted};
 use crate::layout::is_clean_path;
 use crate::model::ids;
 use crate::model::snapshot::Snapshot;
@@ -27,21 +27,12 @@ pub(super) async fn list(asked: &Asked<'_>) -> Result<Reply, Reply> {
     if !is_clean_path(&directory) {
         return Err(traversal("glob", pattern));
     }
-    let mut names = Vec::new();
-    if !node.is_empty() {
-        let mut folder = format!("{}/{node}/logs", asked.directory());
-        if directory != "." {
-            folder = format!("{folder}/{directory}");
-        }
-        let store = asked.history.store();
-        let listed = if pattern_below.contains("**") {
-            store.list_all(&folder).await
-        } else {
-            store.list(&folder).await
-        };
-        names = listed.map_err(|error| Reply::failed(error.to_string()))?;
-        names.sort_by_cached_key(|name| files_first(name));
-    }
+    let folder = join(&[&asked.directory(), node, "logs", &directory]);
+    let store = asked.history.store();
+    let listed =
+        if pattern_below.contains("**") { store.list_all(&folder).await } else { store.list(&folder).await };
+    let mut names = listed.map_err(|error| Reply::failed(error.to_string()))?;
+    names.sort_by_cached_key(|name| files_first(name));
     let mut categories: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     for name in names {
         if !pattern_below.is_empty() {
@@ -50,7 +41,9 @@ pub(super) async fn list(asked: &Asked<'_>) -> Result<Reply, Reply> {
                 Ok(false) => continue,
                 Err(BadPattern) => {
                     return Err(Reply::bad_request(format!(
-                        "invalid glob pattern {pattern_below:?} matching against {name:?}: syntax error in pattern"
+                        "invalid glob pattern {} matching against {}: syntax error in pattern",
+                        go_quoted(pattern_below),
+                        go_quoted(&name)
                     )));
                 }
             }
@@ -70,6 +63,12 @@ pub(super) async fn list(asked: &Asked<'_>) -> Result<Reply, Reply> {
     }
     writer.raw("}}}");
     Ok(Reply::json(writer.into_bytes()).no_sniff())
+}
+
+/// Joins clean paths. Nothing and `.` add nothing.
+fn join(paths: &[&str]) -> String {
+    let paths: Vec<&str> = paths.iter().copied().filter(|it| !matches!(*it, "" | ".")).collect();
+    paths.join("/")
 }
 
 /// Sorts the files of a directory before the directories in it.
@@ -284,7 +283,7 @@ async fn find(asked: &Asked<'_>, snapshot: &Snapshot, options: &Options<'_>) -> 
             return Err(Reply::bad_request("node_id is required when filename is provided"));
         }
         let rotated = if options.attempt > 0 { format!(".{}", options.attempt) } else { String::new() };
-        let path = format!("{}/logs/{}{rotated}", options.node, options.file);
+        let path = join(&[&options.node, "logs", &format!("{}{rotated}", options.file)]);
         return Ok(Found { path, range: None });
     }
     if !options.task.is_empty() {

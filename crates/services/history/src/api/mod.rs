@@ -23,9 +23,9 @@ mod timeline;
 
 use std::sync::Arc;
 
-use http::StatusCode;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
+use http::{Method, StatusCode};
 
 use crate::model::snapshot::Snapshot;
 use crate::server::History;
@@ -46,13 +46,16 @@ pub(crate) async fn answer(history: &History, parts: &Parts) -> Reply {
         "/readz" | "/livez" => {
             return Reply::new(StatusCode::OK, HeaderValue::from_static("text/plain"), "ok");
         }
-        "/select_cluster" => return dashboard::picker(),
+        "/select_cluster" => return dashboard::picker(history.dashboard_directory()),
         _ => {}
     }
     let Some(decoded) = query::decode(path, false) else { return Reply::bad_request("400 Bad Request") };
     let first = decoded.trim_start_matches('/').split('/').next().unwrap_or_default();
     if !route::is_root(first) {
-        return dashboard::page(history.dashboard_directory(), &decoded).unwrap_or_else(route::no_page);
+        let has_choice = Choice::read(&parts.headers).is_ok();
+        let is_reading = parts.method == Method::GET || parts.method == Method::HEAD;
+        let page = dashboard::page(history.dashboard_directory(), &decoded, has_choice);
+        return page.filter(|_| is_reading).unwrap_or_else(route::no_page);
     }
     let Some(found) = route::find(&decoded) else { return route::no_route() };
     match route::admit(found, &parts.method, &parts.headers, path) {
@@ -92,8 +95,18 @@ fn cookie_error(parts: &Parts, data: Data<'_>, message: &str) -> Reply {
 }
 
 fn xml_error(message: &str) -> Reply {
-    let escaped = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let escaped = escaped.replace('\'', "&#39;");
+    let mut escaped = String::with_capacity(message.len());
+    for character in message.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&#34;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\t' => escaped.push_str("&#x9;"),
+            other => escaped.push(other),
+        }
+    }
     let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n <string>{escaped}</string>");
     Reply::new(StatusCode::BAD_REQUEST, HeaderValue::from_static("application/xml"), text)
 }

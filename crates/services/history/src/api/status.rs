@@ -67,28 +67,34 @@ async fn debug_states(asked: &Asked<'_>, snapshot: &Snapshot) -> Vec<NodeState> 
 fn parse(text: &str) -> NodeState {
     let mut lines = text.lines().skip_while(|line| !line.contains("cluster_resource_scheduler state:"));
     let line = lines.nth(1).unwrap_or_default();
-    let group = value_after(line, &format!("\"{GROUP_LABEL}\"")).and_then(|rest| {
-        let quoted = rest.strip_prefix('"')?;
-        quoted.split('"').next()
+    let name = format!("\"{GROUP_LABEL}\"");
+    let mut groups = values_after(line, &name).filter_map(|rest| {
+        let (group, _) = rest.strip_prefix('"')?.split_once('"')?;
+        Some(group).filter(|group| !group.is_empty())
     });
     NodeState {
-        group: group.filter(|group| !group.is_empty()).unwrap_or("default").to_owned(),
+        group: groups.next().unwrap_or("default").to_owned(),
         is_idle: line.contains("is_idle: 1"),
         total: amounts(line, "\"total\""),
         available: amounts(line, "\"available\""),
     }
 }
 
-/// What follows a name and its colon.
-fn value_after<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = line.split_once(name)?;
-    Some(rest.trim_start().strip_prefix(':')?.trim_start())
+/// What follows a name and its colon, wherever it is.
+fn values_after<'a>(line: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    line.match_indices(name).filter_map(|(at, name)| {
+        let rest = line.get(at + name.len()..)?;
+        Some(rest.trim_start().strip_prefix(':')?.trim_start())
+    })
 }
 
 /// The amounts of `"name":{CPU: [10000, 10000], ..}`, summed.
 fn amounts(line: &str, name: &str) -> BTreeMap<String, f64> {
-    let inner = value_after(line, name).and_then(|rest| rest.strip_prefix('{'));
-    let inner = inner.and_then(|rest| rest.split_once('}')).map(|(inner, _)| inner).unwrap_or_default();
+    let mut found = values_after(line, name).filter_map(|rest| {
+        let (inner, _) = rest.strip_prefix('{')?.split_once('}')?;
+        Some(inner).filter(|inner| !inner.is_empty())
+    });
+    let inner = found.next().unwrap_or_default();
     let mut amounts = BTreeMap::new();
     for part in inner.split(']') {
         let Some((name, numbers)) = part.rsplit_once('[') else { continue };
@@ -157,10 +163,11 @@ fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>, 
 fn report_time(snapshot: &Snapshot, session: &str) -> String {
     let tasks = snapshot.tasks.iter().filter_map(|task| task.lifecycle.ended);
     let last = tasks.chain(snapshot.actors.iter().filter_map(|actor| actor.ended)).max();
-    let time = last.or_else(|| time::of_session(session).map(|seconds| seconds * 1_000_000_000));
-    let Some(time) = time else { return "time unknown".to_owned() };
-    let micros = time.rem_euclid(1_000_000_000) / 1000;
-    format!("{}.{micros:06}", time::format(time.div_euclid(1_000_000_000), "%Y-%m-%d %H:%M:%S"))
+    let micros = last.map(time::micros);
+    let micros = micros.or_else(|| time::of_session(session).map(|seconds| seconds * 1_000_000));
+    let Some(micros) = micros else { return "time unknown".to_owned() };
+    let (seconds, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    format!("{}.{fraction:06}", time::format(seconds, "%Y-%m-%d %H:%M:%S"))
 }
 
 fn failures(snapshot: &Snapshot) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Asked, Reply, lineage};
-use crate::json::Writer;
+use crate::json::{Writer, go_quoted};
 use crate::model::snapshot::Snapshot;
 use crate::model::strings::Symbol;
 use crate::model::task::{Stream, Task};
@@ -107,7 +107,7 @@ fn integer(text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let why = if is_number { "value out of range" } else { "invalid syntax" };
-    text.parse().map_err(|_| format!("strconv.Atoi: parsing {text:?}: {why}"))
+    text.parse().map_err(|_| format!("strconv.Atoi: parsing {}: {why}", go_quoted(text)))
 }
 
 /// Reads a flag as Go's `strconv.ParseBool`, with its message.
@@ -115,7 +115,7 @@ fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
+        _ => Err(format!("strconv.ParseBool: parsing {}: invalid syntax", go_quoted(text))),
     }
 }
 

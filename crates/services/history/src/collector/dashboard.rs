@@ -1,6 +1,7 @@
 //! The dashboard of the cluster: which node this is, and endpoints that are stored for later.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,10 +9,8 @@ use http::Request;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::events::is_safe;
 use super::settings::{CollectorSettings, Credential};
 use crate::layout;
-use crate::model::ids;
 use crate::store::{Http, Store, content};
 
 /// Larger answers are not read.
@@ -43,6 +42,23 @@ pub(super) enum Failure {
     /// The dashboard refuses the collector, or the collector cannot authenticate: trying again is of no use.
     Refused(String),
     Other(String),
+}
+
+/// The collector cannot authenticate. The words are upstream's: people search for them.
+fn misconfigured(url: &str, why: &str) -> Failure {
+    Failure::Refused(format!(
+        "failed to authenticate request to {url}: ray dashboard credential is misconfigured: {why}"
+    ))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> String {
+    let path = path.display();
+    let why = match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("failed to read projected ServiceAccount token at {path}: open {path}: {why}")
 }
 
 #[derive(Clone)]
@@ -100,22 +116,22 @@ impl Dashboard {
             Credential::None => None,
             Credential::Token(token) => Some(token.clone()),
             Credential::File(path) => match std::fs::read_to_string(path) {
-                Ok(token) => Some(token.trim().to_owned()),
-                Err(error) => {
-                    return Err(Failure::Refused(format!(
-                        "failed to authenticate request to {url}: ray dashboard credential is misconfigured: cannot \
-                         read {}: {error}",
-                        path.display()
-                    )));
+                Ok(token) if token.trim().is_empty() => {
+                    return Err(misconfigured(
+                        url,
+                        &format!("projected ServiceAccount token at {} is empty", path.display()),
+                    ));
                 }
+                Ok(token) => Some(token.trim().to_owned()),
+                Err(error) => return Err(misconfigured(url, &unreadable(path, &error))),
             },
             Credential::Missing => {
-                return Err(Failure::Refused(format!(
-                    "failed to authenticate request to {url}: ray dashboard credential is misconfigured: \
-                     RAY_AUTH_MODE=token but no credential is available: set RAY_AUTH_TOKEN, or \
+                return Err(misconfigured(
+                    url,
+                    "RAY_AUTH_MODE=token but no credential is available: set RAY_AUTH_TOKEN, or \
                      RAY_ENABLE_K8S_TOKEN_AUTH=true with the projected token volume mounted at \
-                     /var/run/secrets/ray.io/serviceaccount"
-                )));
+                     /var/run/secrets/ray.io/serviceaccount",
+                ));
             }
         };
         if let Some(token) = token {
@@ -133,7 +149,7 @@ impl Dashboard {
         }
     }
 
-    /// The id of the node with this address.
+    /// The id of the node with this address, as the dashboard spells it.
     pub(super) async fn node_id(&self, head: &str, pod_ip: &str) -> Result<String, Failure> {
         let base = if head.contains("://") {
             head.trim_end_matches('/').to_owned()
@@ -149,15 +165,8 @@ impl Dashboard {
         let is_here =
             |row: &NodeRow| row.node_ip == pod_ip && row.state == "ALIVE" && !row.node_id.is_empty();
         let row = nodes.data.result.result.into_iter().find(is_here);
-        let id = row
-            .map(|row| ids::normalized(&row.node_id))
-            .ok_or_else(|| Failure::Other(format!("no ALIVE node has the address {pod_ip}")))?;
-        // It becomes part of the names of files.
-        if is_safe(&id) {
-            Ok(id)
-        } else {
-            Err(Failure::Other(format!("the dashboard calls the node {id:?}, which is no id")))
-        }
+        row.map(|row| row.node_id)
+            .ok_or_else(|| Failure::Other(format!("no ALIVE Ray node found for Pod IP {pod_ip}")))
     }
 }
 

@@ -104,7 +104,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Vec<Event<'_>>, String> {
     };
     match scanned.and_then(|()| scanner.end()) {
         Err(Fault::Syntax(message)) => return Err(message),
-        Err(Fault::Type) => return Err("an event has a member of a wrong type".to_owned()),
+        Err(Fault::Type | Fault::Repeated) => return Err("an event has a member of a wrong type".to_owned()),
         Ok(()) => {}
     }
     if let Some(message) = type_error {
@@ -175,11 +175,15 @@ fn job_id(raw: &[u8]) -> String {
         }
         Some(b'-' | b'0'..=b'9') => {
             let number = Scanner::new(raw).float().ok().flatten().unwrap_or_default();
-            // Go prints larger and smaller numbers with an exponent, and its sign makes no path.
-            if number != 0.0 && !(1e-4..1e6).contains(&number.abs()) {
-                return String::new();
+            if number == 0.0 || (1e-4..1e6).contains(&number.abs()) {
+                return ids::normalized(&format!("{number}"));
             }
-            ids::normalized(&format!("{number}"))
+            // Go prints others with an exponent of at least two digits. Its plus sign makes no path.
+            let text = format!("{number:e}");
+            match text.split_once("e-") {
+                Some((digits, exponent)) => ids::normalized(&format!("{digits}e-{exponent:0>2}")),
+                None => String::new(),
+            }
         }
         Some(b't' | b'f') => ids::normalized(&String::from_utf8_lossy(raw)),
         _ => String::new(),
@@ -230,6 +234,8 @@ mod tests {
             (task("null"), "node_events"),
             (task("1234567"), "node_events"),
             (task("12.50"), "job_events/12.5"),
+            (task("0.00001"), "job_events/1e-05"),
+            (task("1e21"), "node_events"),
             (task("true"), "job_events/b6bb9e"),
             (
                 r#""eventType":"NODE_DEFINITION_EVENT","taskDefinitionEvent":{"jobId":"AQAAAA=="}"#.to_owned(),

@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 
 use crate::api::response::Reply;
 use crate::api::route;
-use crate::model::time;
+use crate::model::{ids, time};
 use crate::store::{Http, Store, StoreError};
 use dashboard::{Dashboard, Failure, Poller};
 use files::{EventFiles, Limits};
@@ -73,7 +73,11 @@ impl Collector {
         let node = find_node(&settings, &dashboard)
             .await
             .map_err(|message| format!("Failed to get ray node id via HTTP endpoint: {message}"))?;
-        let session = find_session(&settings).await?;
+        let node = ids::checked(&node)
+            .map_err(|message| format!("Failed to normalize ray node id to hex: {message}"))?;
+        let session = find_session(&settings).await.map_err(|message| {
+            format!("Failed to get active session dir after discovering node id: {message}")
+        })?;
         if settings.has_logs {
             logs::set_aside(&settings.ray_root, &session, &node);
         }
@@ -214,7 +218,7 @@ impl Collector {
             };
             let node = self.dashboard.node_id(head, ip).await;
             let mut files = self.files.lock();
-            if let Ok(node) = node {
+            if let Some(Ok(node)) = node.ok().map(|node| ids::checked(&node)) {
                 files.set_node(&node);
             }
             files.rotate_due();
@@ -384,20 +388,26 @@ async fn find_node(settings: &CollectorSettings, dashboard: &Dashboard) -> Resul
             Err(Failure::Other(message)) => last = message,
         }
     }
-    Err(last)
+    Err(format!("timeout: failed to discover Ray NodeID via HTTP endpoint for Pod IP {ip}: {last}"))
 }
 
 /// Waits until the raylet of the current session accepts connections.
 async fn find_session(settings: &CollectorSettings) -> Result<String, String> {
+    let mut last = String::new();
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             tokio::time::sleep(CHECK).await;
         }
-        let Some(session) = logs::current_session(&settings.ray_root) else { continue };
+        let Some(session) = logs::current_session(&settings.ray_root) else {
+            last =
+                format!("{} does not lead to a session", settings.ray_root.join("session_latest").display());
+            continue;
+        };
         let socket = settings.ray_root.join(&session).join("sockets/raylet");
-        if tokio::net::UnixStream::connect(&socket).await.is_ok() {
-            return Ok(session);
+        match tokio::net::UnixStream::connect(&socket).await {
+            Ok(_) => return Ok(session),
+            Err(error) => last = format!("{}: {error}", socket.display()),
         }
     }
-    Err(format!("no raylet of a session answers below {}", settings.ray_root.display()))
+    Err(format!("timeout waiting for active Ray session: {last}"))
 }

@@ -69,6 +69,9 @@ const DASHBOARD_PORT: &str = "8265";
 
 const MEGABYTE: u64 = 1024 * 1024;
 
+/// The longest name of Kubernetes.
+const LONGEST_NAME: usize = 253;
+
 impl CollectorSettings {
     /// Reads the settings. `flag` and `variable` return what is set; an empty value is none.
     pub fn read(
@@ -96,11 +99,7 @@ impl CollectorSettings {
             number.unwrap_or(usual).saturating_mul(MEGABYTE)
         };
         let switch = |name: &str, environment: &str, usual: bool| {
-            let read = |text: String| match text.as_str() {
-                "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-                "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-                _ => None,
-            };
+            let read = |text: String| parse_flag(&text);
             variable(environment).and_then(read).or_else(|| flag(name).and_then(read)).unwrap_or(usual)
         };
         let has_events = switch("enable-event-collector", "ENABLE_EVENT_COLLECTOR", true);
@@ -202,23 +201,27 @@ fn check_name(what: &str, name: &str) -> Result<(), String> {
             && is_edge(label.bytes().last())
             && label.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
     };
-    if name.len() <= 253 && name.split('.').all(is_label) {
-        return Ok(());
-    }
-    Err(format!(
-        "invalid {what} {name:?}: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
+    let too_long =
+        (name.len() > LONGEST_NAME).then(|| format!("must be no more than {LONGEST_NAME} characters"));
+    let malformed = (!name.split('.').all(is_label)).then(|| {
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
          '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
          validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-    ))
+            .to_owned()
+    });
+    let faults: Vec<String> = too_long.into_iter().chain(malformed).collect();
+    if faults.is_empty() { Ok(()) } else { Err(format!("invalid {what} {name:?}: {}", faults.join(", "))) }
 }
 
 fn credential(variable: &impl Fn(&str) -> Option<String>) -> Credential {
-    if variable("RAY_ENABLE_K8S_TOKEN_AUTH").is_some_and(|it| it.eq_ignore_ascii_case("true")) {
+    if variable("RAY_ENABLE_K8S_TOKEN_AUTH").as_deref().and_then(parse_flag) == Some(true) {
         return Credential::File(PathBuf::from(TOKEN_FILE));
     }
     match variable("RAY_AUTH_TOKEN").map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()) {
         Some(token) => Credential::Token(token),
-        None if variable("RAY_AUTH_MODE").as_deref() == Some("token") => Credential::Missing,
+        None if variable("RAY_AUTH_MODE").is_some_and(|it| it.eq_ignore_ascii_case("token")) => {
+            Credential::Missing
+        }
         None => Credential::None,
     }
 }
@@ -232,6 +235,15 @@ fn endpoints(text: &str) -> Vec<String> {
         }
     }
     endpoints
+}
+
+/// Reads a flag as Go's `strconv.ParseBool`.
+fn parse_flag(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 /// Reads a duration as Go writes it: `5m`, `1h30m`, `1.5s`, `100ms`.
@@ -265,7 +277,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
 mod tests {
     use std::time::Duration;
 
-    use super::{CollectorSettings, parse_duration};
+    use super::{CollectorSettings, Credential, parse_duration};
 
     fn read(flags: &[(&str, &str)], environment: &[(&str, &str)]) -> Result<CollectorSettings, String> {
         let find = |pairs: &[(&str, &str)], name: &str| {
@@ -288,6 +300,13 @@ mod tests {
         assert!(read(&[("owner-kind", "rayjob")], &[]).is_err());
         assert!(read(&[("owner-kind", "rayjob"), ("owner-name", "X_")], &[]).is_err());
         assert!(read(&[("owner-kind", "RayJob"), ("owner-name", "j")], &[]).is_ok());
+        let long = "a".repeat(254);
+        assert_eq!(
+            read(&[("ray-cluster-namespace", long.as_str())], &[]).err(),
+            Some(format!(
+                "Failed to validate flags: invalid ray-cluster-namespace {long:?}: must be no more than 253 characters"
+            ))
+        );
         let settings = read(
             &[("role", " head "), ("events-port", "9000"), ("event-rotation-interval", "0")],
             &[
@@ -303,6 +322,19 @@ mod tests {
         assert_eq!(settings.cluster.session("x"), "cluster-history/rayservice/default/s/trimmed/x");
         let intervals = (settings.rotation_interval.as_secs(), settings.poll_interval.as_secs());
         assert_eq!(intervals, (300, 30));
+    }
+
+    #[test]
+    fn tokens_are_needed_by_the_spellings_of_go() {
+        let credential = |name: &str, value: &str| read(&[], &[(name, value)]).expect("settings").credential;
+        for value in ["1", "t", "TRUE", "true"] {
+            assert!(matches!(credential("RAY_ENABLE_K8S_TOKEN_AUTH", value), Credential::File(_)), "{value}");
+        }
+        for value in ["yes", "tRUE", "0"] {
+            assert!(matches!(credential("RAY_ENABLE_K8S_TOKEN_AUTH", value), Credential::None), "{value}");
+        }
+        assert!(matches!(credential("RAY_AUTH_MODE", "Token"), Credential::Missing));
+        assert!(matches!(credential("RAY_AUTH_TOKEN", " t \n"), Credential::Token(token) if token == "t"));
     }
 
     #[test]

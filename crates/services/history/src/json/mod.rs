@@ -7,8 +7,8 @@
 mod scan;
 mod write;
 
-pub(crate) use scan::{Fault, Scanner};
-pub(crate) use write::{Writer, float, indent};
+pub(crate) use scan::{Fault, Scanner, trimmed};
+pub(crate) use write::{Writer, float, go_quoted, indent, sorted};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@ pub(crate) enum Fault {
     Syntax(String),
     /// It is JSON, but not of the expected type.
     Type,
+    /// A member is there more than once, in the same case or another, and the scanner does not take that.
+    Repeated,
 }
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -21,11 +23,27 @@ pub(crate) struct Scanner<'a> {
     input: &'a [u8],
     at: usize,
     depth: u16,
+    takes_repeated: bool,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(input: &'a [u8]) -> Self {
-        Self { input, at: 0, depth: 0 }
+        Self { input, at: 0, depth: 0, takes_repeated: true }
+    }
+
+    /// A scanner whose user is told of repeated members, because their order decides.
+    pub(crate) fn strict(input: &'a [u8]) -> Self {
+        Self { takes_repeated: false, ..Self::new(input) }
+    }
+
+    /// Notes one of up to 64 members as seen.
+    pub(crate) fn see(&self, seen: &mut u64, member: usize) -> Result<()> {
+        let bit = 1 << member;
+        if *seen & bit != 0 && !self.takes_repeated {
+            return Err(Fault::Repeated);
+        }
+        *seen |= bit;
+        Ok(())
     }
 
     /// Checks that nothing but white space is left.
@@ -358,6 +376,14 @@ impl<'a> Scanner<'a> {
 #[cold]
 fn ended() -> Fault {
     Fault::Syntax("unexpected end of JSON input".to_owned())
+}
+
+/// A line without the white space around it, as Unicode has it.
+pub(crate) fn trimmed(line: &[u8]) -> &[u8] {
+    if line.first() == Some(&b'{') && line.last() == Some(&b'}') {
+        return line;
+    }
+    std::str::from_utf8(line).map_or_else(|_| line.trim_ascii(), |line| line.trim().as_bytes())
 }
 
 /// Resolves escapes of a string whose syntax was checked. Lone surrogates become U+FFFD.

@@ -1,10 +1,11 @@
-use super::{Fault, Scanner, Writer, float, indent};
+use super::{Fault, Scanner, Writer, float, go_quoted, indent};
 
 fn fault(text: &str) -> String {
     let mut scanner = Scanner::new(text.as_bytes());
     match scanner.skip().map(drop).and_then(|()| scanner.end()) {
         Err(Fault::Syntax(message)) => message,
         Err(Fault::Type) => "type".to_owned(),
+        Err(Fault::Repeated) => "repeated".to_owned(),
         Ok(()) => "none".to_owned(),
     }
 }
@@ -92,4 +93,17 @@ fn text_is_escaped_and_indented() {
     assert_eq!(compact, br#"{"a":"\u003c\"\u0001\u0026","b":[],"c":{"x":1}}"#);
     let expected = "{\n \"a\": \"\\u003c\\\"\\u0001\\u0026\",\n \"b\": [],\n \"c\": {\n  \"x\": 1\n }\n}";
     assert_eq!(String::from_utf8(indent(&compact, " ")).expect("text"), expected);
+}
+
+#[test]
+fn texts_are_quoted_as_go_does() {
+    let cases = [
+        ("a \"b\\", r#""a \"b\\""#),
+        ("\0\u{7}\t\n\r\u{1b}\u{7f}", r#""\x00\a\t\n\r\x1b\x7f""#),
+        ("\u{e9}\u{1f600}'", "\"\u{e9}\u{1f600}'\""),
+        ("\u{a0}\u{200b}\u{e000}", r#""\u00a0\u200b\ue000""#),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(go_quoted(text), expected);
+    }
 }

@@ -1,6 +1,9 @@
 //! Writes JSON as Go's `encoding/json` does: compact, with `<`, `>` and `&` escaped.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
+
+use super::{Fault, Scanner};
 
 /// A JSON text that grows.
 #[derive(Default)]
@@ -126,6 +129,86 @@ pub(crate) fn float(number: f64) -> String {
         };
     }
     format!("{number}")
+}
+
+/// A text in quotes, as Go's `%q` writes it: with its escapes for what cannot be printed.
+pub(crate) fn go_quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        let escaped = match character {
+            '"' => "\\\"",
+            '\\' => "\\\\",
+            '\u{7}' => "\\a",
+            '\u{8}' => "\\b",
+            '\t' => "\\t",
+            '\n' => "\\n",
+            '\u{b}' => "\\v",
+            '\u{c}' => "\\f",
+            '\r' => "\\r",
+            ' ' => " ",
+            _ if character.is_ascii_graphic() => {
+                quoted.push(character);
+                continue;
+            }
+            _ => {
+                push_unusual(&mut quoted, character);
+                continue;
+            }
+        };
+        quoted.push_str(escaped);
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A character that is not of ASCII or controls something. What can be printed is told from what cannot as Rust does.
+fn push_unusual(quoted: &mut String, character: char) {
+    use std::fmt::Write as _;
+    let code = u32::from(character);
+    let is_printable = character.escape_debug().len() == 1 && !character.is_whitespace();
+    // Writing to a string cannot fail.
+    let _ = match code {
+        _ if is_printable => quoted.write_char(character),
+        0..0x80 => write!(quoted, "\\x{code:02x}"),
+        0x80..0x1_0000 => write!(quoted, "\\u{code:04x}"),
+        _ => write!(quoted, "\\U{code:08x}"),
+    };
+}
+
+/// The next value with sorted members, of which each name is there once: the last one of equal names counts.
+pub(crate) fn sorted(scanner: &mut Scanner<'_>, writer: &mut Writer) -> Result<(), Fault> {
+    match scanner.peek()? {
+        b'{' => {
+            let mut members = BTreeMap::new();
+            scanner.object(|scanner, name| {
+                let mut value = Writer::new();
+                sorted(scanner, &mut value)?;
+                members.insert(name.to_owned(), value);
+                Ok(())
+            })?;
+            writer.raw("{");
+            for (name, value) in &members {
+                writer.name(name);
+                writer.bytes.extend_from_slice(&value.bytes);
+            }
+            writer.raw("}");
+            Ok(())
+        }
+        b'[' => {
+            writer.raw("[");
+            scanner.array(|scanner| {
+                writer.comma();
+                sorted(scanner, writer)
+            })?;
+            writer.raw("]");
+            Ok(())
+        }
+        _ => {
+            writer.bytes.extend_from_slice(scanner.skip()?);
+            Ok(())
+        }
+    }
 }
 
 /// The same JSON on several lines. Arrays and objects without elements stay on one.

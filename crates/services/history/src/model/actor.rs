@@ -1,6 +1,6 @@
 //! Actors.
 
-use super::decode::{Reader, loose_array, loose_moment, loose_object, members, set};
+use super::decode::{Reader, loose_array, loose_moment, loose_object, members, moment, set};
 use super::strings::Symbol;
 use super::time::{UNKNOWN, known};
 use super::{Transition, merge};
@@ -37,6 +37,8 @@ pub(crate) struct Definition {
     restarts: i64,
     pid: i64,
     exit_detail: Symbol,
+    started: Option<i64>,
+    ended: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +91,8 @@ impl Default for Definition {
             restarts: 0,
             pid: 0,
             exit_detail: none,
+            started: None,
+            ended: None,
         }
     }
 }
@@ -118,6 +122,8 @@ impl Actor {
             self.restarts = definition.restarts;
             self.pid = definition.pid;
             self.exit_detail = definition.exit_detail;
+            self.started = definition.started;
+            self.ended = definition.ended;
         } else {
             self.definition.address = address;
         }
@@ -174,6 +180,8 @@ pub(super) fn read_definition(
         "numrestarts" => |scanner: &mut Scanner<'_>| scanner.integer().map(|number| set(&mut it.restarts, number)),
         "pid" => |scanner: &mut Scanner<'_>| scanner.integer().map(|pid| set(&mut it.pid, pid)),
         "exitdetails" => |scanner: &mut _| reader.text(scanner, &mut it.exit_detail),
+        "starttime" => |scanner: &mut _| moment(scanner).map(|time| it.started = time.and_then(known)),
+        "endtime" => |scanner: &mut _| moment(scanner).map(|time| it.ended = time.and_then(known)),
         "address" => |scanner: &mut Scanner<'_>| members!(scanner, {
             "nodeid" => |scanner: &mut _| reader.id(scanner, &mut it.address.node),
             "workerid" => |scanner: &mut _| reader.id(scanner, &mut it.address.worker),

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::ids;
 use super::strings::{Strings, Symbol};
 use super::time;
+use super::{Transition, ids};
 use crate::json::{Fault, Scanner, Writer};
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -23,18 +23,41 @@ pub(super) fn lower<'b>(name: &str, buffer: &'b mut [u8; LONGEST]) -> &'b str {
 
 /// Reads members by their names in lower case; others are skipped.
 macro_rules! members {
-    ($scanner:expr, { $($name:literal => $read:expr,)* }) => {
+    ($scanner:expr, { $($name:literal => $read:expr,)* }) => {{
+        const NAMES: &[&str] = &[$($name),*];
+        let mut seen = 0;
         $scanner.object_or_null(|scanner, name| {
             let mut buffer = [0; 32];
             match $crate::model::decode::lower(name, &mut buffer) {
-                $($name => { ($read)(scanner)?; })*
+                $($name => {
+                    const PLACE: usize = $crate::model::decode::place(NAMES, $name);
+                    scanner.see(&mut seen, PLACE)?;
+                    ($read)(scanner)?;
+                })*
                 _ => { scanner.skip()?; }
             }
             Ok(())
         })
-    };
+    }};
 }
 pub(super) use members;
+
+/// Where a name is in a list that has it, known when the program is built.
+pub(super) const fn place(names: &[&str], name: &str) -> usize {
+    let mut at = 0;
+    while !is_same(names[at].as_bytes(), name.as_bytes()) {
+        at += 1;
+    }
+    at
+}
+
+const fn is_same(left: &[u8], right: &[u8]) -> bool {
+    let mut at = 0;
+    while at < left.len() && at < right.len() && left[at] == right[at] {
+        at += 1;
+    }
+    at == left.len() && at == right.len()
+}
 
 /// Sets a target unless the value is `null`.
 pub(super) fn set<T>(target: &mut T, value: Option<T>) {
@@ -171,6 +194,11 @@ impl<'s> Reader<'s> {
                     set(&mut function, scanner.text()?.map(Into::into));
                     Ok(())
                 },
+                // What else the descriptors of the languages hold, as text as well.
+                "modulename" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+                "functionhash" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+                "signature" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+                "caller" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
             })?;
             Ok((!is_null).then_some((class, function)))
         };
@@ -239,8 +267,21 @@ pub(super) fn moment(scanner: &mut Scanner<'_>) -> Result<Option<i64>> {
     time::parse(&text).map(Some).map_err(|_| Fault::Type)
 }
 
-/// A whole number in a string.
+/// A change of state.
+pub(super) fn transition(reader: &mut Reader<'_>, scanner: &mut Scanner<'_>) -> Result<Transition> {
+    let mut transition = Transition { time: time::UNKNOWN, state: Symbol::EMPTY };
+    members!(scanner, {
+        "state" => |scanner: &mut _| reader.text(scanner, &mut transition.state),
+        "timestamp" => |scanner: &mut _| moment(scanner).map(|value| set(&mut transition.time, value)),
+    })?;
+    Ok(transition)
+}
+
+/// A whole number in a string, which may also hold the word for none.
 pub(super) fn quoted_integer(scanner: &mut Scanner<'_>) -> Result<Option<i64>> {
-    let Some(text) = scanner.text()? else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| Fault::Type)
+    match scanner.text()?.as_deref() {
+        None | Some("null") => Ok(None),
+        Some(text) if text.starts_with('+') => Err(Fault::Type),
+        Some(text) => text.parse().map(Some).map_err(|_| Fault::Type),
+    }
 }

@@ -1,10 +1,11 @@
 //! Exported events: which payload an event carries, and where it goes.
 
-use super::decode::Reader;
+use super::decode::{Reader, loose_object, loose_text};
+use super::ids;
 use super::snapshot::Snapshot;
-use super::task::{DefinitionEvent, LifecycleEvent, ProfilePayload};
+use super::task::{self, ProfilePayload};
 use super::{actor, job, node};
-use crate::json::{Fault, Scanner};
+use crate::json::{Fault, Scanner, Writer, sorted};
 
 /// Kinds of events that are read, and the member that holds the payload.
 const PAYLOADS: [(&str, &str); 10] = [
@@ -23,16 +24,12 @@ const PAYLOADS: [(&str, &str); 10] = [
 /// Places in the list above.
 const ACTOR_DEFINITION: usize = 4;
 const JOB_DEFINITION: usize = 6;
+const NODE_DEFINITION: usize = 8;
 
 impl Snapshot {
     /// Takes one event, a JSON object. Events that are malformed, of unknown kinds or of wrong types change nothing.
     pub(crate) fn ingest(&mut self, event: &[u8]) -> Result<(), Fault> {
         let mut scanner = Scanner::new(event);
-        self.ingest_next(&mut scanner)?;
-        scanner.end()
-    }
-
-    fn ingest_next(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
         let mut kind = None;
         let mut payloads: [Option<&[u8]>; PAYLOADS.len()] = [None; PAYLOADS.len()];
         scanner.object(|scanner, name| {
@@ -46,9 +43,13 @@ impl Snapshot {
             }
             Ok(())
         })?;
+        scanner.end()?;
         let Some(index) = PAYLOADS.iter().position(|(known, _)| Some(*known) == kind.as_deref()) else {
             return Ok(());
         };
+        if let Some(payload) = payloads[index].filter(|_| index == NODE_DEFINITION) {
+            self.note_address(payload)?;
+        }
         match payloads[index] {
             Some(payload) if payload.first() == Some(&b'{') => self.take(index, payload),
             // As upstream: nothing is a definition of which nothing is known.
@@ -58,17 +59,50 @@ impl Snapshot {
     }
 
     fn take(&mut self, index: usize, payload: &[u8]) -> Result<(), Fault> {
-        let scanner = &mut Scanner::new(payload);
+        match self.take_from(index, &mut Scanner::strict(payload)) {
+            Err(Fault::Repeated) => {
+                // As upstream, which sorts the members before it reads them.
+                let mut writer = Writer::new();
+                sorted(&mut Scanner::new(payload), &mut writer)?;
+                self.take_from(index, &mut Scanner::new(&writer.into_bytes()))
+            }
+            taken => taken,
+        }
+    }
+
+    /// Notes which node has an address. As upstream, this needs no more than the two of a definition: the rest of it may be
+    /// malformed.
+    fn note_address(&mut self, payload: &[u8]) -> Result<(), Fault> {
+        let (mut ip, mut id) = (None, None);
+        loose_object(&mut Scanner::new(payload), |scanner, name| {
+            match name {
+                "nodeIpAddress" => ip = loose_text(scanner)?,
+                "nodeId" => id = loose_text(scanner)?,
+                _ => drop(scanner.skip()?),
+            }
+            Ok(())
+        })?;
+        if let (Some(ip), Some(Ok(id))) = (ip, id.as_deref().map(ids::checked)) {
+            let (ip, id) = (self.strings.intern(&ip), self.strings.intern(&id));
+            self.node_by_ip.entry(ip).or_insert(id);
+        }
+        Ok(())
+    }
+
+    fn take_from(&mut self, index: usize, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
         let mut reader = Reader::new(&mut self.strings);
         match index {
             0 | 1 => {
-                let event = DefinitionEvent::read(&mut reader, scanner, index == 1)?;
+                let event = task::Payload::read(&mut reader, scanner, index == 1)?;
                 if let Some(task) = self.task_entry(event.id, event.attempt) {
                     task.define(event);
                 }
             }
             2 => {
-                let event = LifecycleEvent::read(&mut reader, scanner)?;
+                let event = task::Payload::read(&mut reader, scanner, false)?;
+                if event.is_lifeless() {
+                    return Err(Fault::Type);
+                }
                 let states = self.task_states;
                 if let Some(task) = self.task_entry(event.id, event.attempt) {
                     task.advance(event, states);
@@ -94,9 +128,9 @@ impl Snapshot {
                 }
             }
             JOB_DEFINITION => {
-                let (id, definition) = job::read_definition(&mut reader, scanner)?;
+                let (id, definition, transitions) = job::read_definition(&mut reader, scanner)?;
                 if let Some(job) = self.job_entry(id) {
-                    job.define(definition);
+                    job.define(definition, transitions);
                 }
             }
             7 => {
@@ -106,15 +140,17 @@ impl Snapshot {
                     job.advance(transitions, states);
                 }
             }
-            8 => {
-                let (id, definition) = node::read_definition(&mut reader, scanner)?;
+            NODE_DEFINITION => {
+                let (id, definition, transitions) = node::read(&mut reader, scanner)?;
                 if let Some(node) = self.node_entry(id) {
-                    node.define(definition);
-                    self.node_by_ip.entry(definition.ip).or_insert(id);
+                    node.define(definition, transitions);
                 }
             }
             _ => {
-                let (id, transitions) = node::read_lifecycle(&mut reader, scanner)?;
+                let (id, _, transitions) = node::read(&mut reader, scanner)?;
+                if transitions.is_empty() {
+                    return Err(Fault::Type);
+                }
                 if let Some(node) = self.node_entry(id) {
                     node.advance(transitions);
                 }

@@ -24,6 +24,14 @@ pub(crate) fn normalize<'b>(id: &'b str, buffer: &'b mut String) -> &'b str {
         }
         return id;
     }
+    if id.contains(['\r', '\n']) {
+        // Go's decoders leave out line breaks.
+        let plain = id.replace(['\r', '\n'], "");
+        let decoded = RAW_URL.decode(&plain).or_else(|_| STANDARD.decode(&plain));
+        let Ok(decoded) = decoded else { return id };
+        push_hex(buffer, &decoded);
+        return buffer;
+    }
     let mut short = [0; USUAL];
     let mut long = Vec::new();
     let needed = id.len() / 4 * 3 + 3;
@@ -100,6 +108,7 @@ mod tests {
             ("_w-_", "ff0fbf"),
             ("/w+/", "ff0fbf"),
             ("ABC=", "0010"),
+            ("AQAA\nAA==\r\n", "01000000"),
             ("QUJD", "414243"),
             ("_-_-AA==", "_-_-AA=="),
             ("+/+/AAA", "+/+/AAA"),

@@ -1,6 +1,6 @@
 //! Driver jobs.
 
-use super::decode::{Reader, loose_array, loose_moment, loose_object, members, moment, set};
+use super::decode::{Reader, loose_array, loose_moment, loose_object, members, moment, set, transition};
 use super::strings::Symbol;
 use super::time::{UNKNOWN, known};
 use super::{Transition, merge};
@@ -11,6 +11,7 @@ use crate::json::{Fault, Scanner};
 pub(crate) struct Job {
     pub(crate) id: Symbol,
     pub(crate) definition: Definition,
+    pub(crate) state: Symbol,
     pub(crate) transitions: Vec<Transition>,
     pub(crate) started: Option<i64>,
     pub(crate) ended: Option<i64>,
@@ -78,7 +79,14 @@ impl Default for Definition {
 
 impl Job {
     pub(crate) fn new(id: Symbol) -> Self {
-        Self { id, definition: Definition::default(), transitions: Vec::new(), started: None, ended: None }
+        Self {
+            id,
+            definition: Definition::default(),
+            state: Symbol::EMPTY,
+            transitions: Vec::new(),
+            started: None,
+            ended: None,
+        }
     }
 
     /// The submission id: that of the event, or that of the metadata.
@@ -87,13 +95,12 @@ impl Job {
         if definition.submission.is_empty() { definition.metadata_submission } else { definition.submission }
     }
 
-    pub(crate) fn state(&self) -> Symbol {
-        self.transitions.last().map_or(self.definition.state, |last| last.state)
-    }
-
-    pub(super) fn define(&mut self, definition: Definition) {
+    pub(super) fn define(&mut self, definition: Definition, transitions: Vec<Transition>) {
         self.definition = definition;
+        // What lifecycle events said stays.
         if self.transitions.is_empty() {
+            self.state = definition.state;
+            self.transitions = transitions;
             self.started = definition.started;
             self.ended = definition.ended;
         }
@@ -101,6 +108,7 @@ impl Job {
 
     pub(super) fn advance(&mut self, added: Vec<Transition>, states: States) {
         merge(&mut self.transitions, added, |it| *it);
+        self.state = self.transitions.last().map_or(Symbol::EMPTY, |last| last.state);
         if let Some(created) = self.transitions.iter().find(|it| it.state == states.created) {
             self.started = self.started.or_else(|| known(created.time));
         }
@@ -114,9 +122,10 @@ impl Job {
 pub(super) fn read_definition(
     reader: &mut Reader<'_>,
     scanner: &mut Scanner<'_>,
-) -> Result<(Symbol, Definition), Fault> {
+) -> Result<(Symbol, Definition, Vec<Transition>), Fault> {
     let mut id = Symbol::EMPTY;
     let mut it = Definition::default();
+    let mut transitions = Vec::new();
     members!(scanner, {
         "jobid" => |scanner: &mut _| reader.id(scanner, &mut id),
         "submissionid" => |scanner: &mut _| reader.text(scanner, &mut it.submission),
@@ -140,6 +149,13 @@ pub(super) fn read_definition(
                 })
             })
         },
+        "statetransitions" => |scanner: &mut Scanner<'_>| {
+            transitions.clear();
+            scanner.array_or_null(|scanner| {
+                transitions.push(transition(reader, scanner)?);
+                Ok(())
+            })
+        },
         "state" => |scanner: &mut _| reader.text(scanner, &mut it.state),
         "starttime" => |scanner: &mut _| moment(scanner).map(|time| it.started = time.and_then(known)),
         "endtime" => |scanner: &mut _| moment(scanner).map(|time| it.ended = time.and_then(known)),
@@ -153,7 +169,7 @@ pub(super) fn read_definition(
         let submission = super::task::extra_text(reader.strings.get(metadata), "job_submission_id");
         it.metadata_submission = reader.strings.intern(&submission.unwrap_or_default());
     }
-    Ok((id, it))
+    Ok((id, it, transitions))
 }
 
 /// Reads the payload of a lifecycle event. Names count in their exact case, and values of wrong types as absent.

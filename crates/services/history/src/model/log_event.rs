@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value};
 
 use super::decode::{members, set};
-use crate::json::{Fault, Scanner};
+use crate::json::{Fault, Scanner, trimmed};
 
 /// Longer lines are skipped.
 pub(crate) const LONGEST_LINE: usize = 2 * 1024 * 1024;
@@ -145,7 +145,7 @@ impl LogEvents {
         if line.len() >= LONGEST_LINE {
             return;
         }
-        let Ok(mut event) = LogEvent::read(line) else { return };
+        let Ok(mut event) = LogEvent::read(trimmed(line)) else { return };
         if event.event_id.is_empty() {
             return;
         }

@@ -34,22 +34,14 @@ const FEW: usize = 32;
 
 /// Adds what is new of `added` to `known`: transitions are the same if state and time are. Sorted by time.
 fn merge<T>(known: &mut Vec<T>, added: Vec<T>, key: impl Fn(&T) -> Transition) {
-    let mut is_sorted = true;
-    extend_unique(known, added, &key, |known, new| {
-        is_sorted &= known.last().is_none_or(|last| key(last).time <= new.time);
-    });
-    if !is_sorted {
+    extend_unique(known, added, &key);
+    if !known.is_sorted_by_key(|it| key(it).time) {
         known.sort_by_key(|it| key(it).time);
     }
 }
 
-/// Appends the elements whose keys are new, and calls `before` for each of them.
-fn extend_unique<T, K: Eq + Hash>(
-    known: &mut Vec<T>,
-    added: Vec<T>,
-    key: impl Fn(&T) -> K,
-    mut before: impl FnMut(&[T], &K),
-) {
+/// Appends the elements whose keys are new.
+fn extend_unique<T, K: Eq + Hash>(known: &mut Vec<T>, added: Vec<T>, key: impl Fn(&T) -> K) {
     let many = known.len() + added.len() > FEW;
     let mut keys: HashSet<K> = if many { known.iter().map(&key).collect() } else { HashSet::new() };
     for element in added {
@@ -58,7 +50,6 @@ fn extend_unique<T, K: Eq + Hash>(
         if is_known {
             continue;
         }
-        before(known, &new);
         if many {
             keys.insert(new);
         }

@@ -56,8 +56,11 @@ impl Node {
         Self { id, definition: Definition::default(), transitions: Vec::new() }
     }
 
-    pub(super) fn define(&mut self, definition: Definition) {
+    pub(super) fn define(&mut self, definition: Definition, transitions: Vec<NodeTransition>) {
         self.definition = definition;
+        if self.transitions.is_empty() {
+            self.transitions = transitions;
+        }
     }
 
     pub(super) fn advance(&mut self, added: Vec<NodeTransition>) {
@@ -65,13 +68,16 @@ impl Node {
     }
 }
 
-/// Reads the payload of a definition event.
-pub(super) fn read_definition(
+/// Reads the payload of a definition or lifecycle event. Either may name the members of both, and the types of all of them
+/// count.
+pub(super) fn read(
     reader: &mut Reader<'_>,
     scanner: &mut Scanner<'_>,
-) -> Result<(Symbol, Definition), Fault> {
-    let mut id = Symbol::EMPTY;
+) -> Result<(Symbol, Definition, Vec<NodeTransition>), Fault> {
+    let none = Symbol::EMPTY;
+    let mut id = none;
     let mut it = Definition::default();
+    let mut transitions = Vec::new();
     members!(scanner, {
         "nodeid" => |scanner: &mut _| reader.id(scanner, &mut id),
         "nodeipaddress" => |scanner: &mut _| reader.text(scanner, &mut it.ip),
@@ -81,42 +87,33 @@ pub(super) fn read_definition(
         "nodename" => |scanner: &mut _| reader.text(scanner, &mut it.name),
         "instanceid" => |scanner: &mut _| reader.text(scanner, &mut it.instance),
         "instancetypename" => |scanner: &mut _| reader.text(scanner, &mut it.instance_type),
+        "statetransitions" => |scanner: &mut Scanner<'_>| {
+            transitions.clear();
+            scanner.array_or_null(|scanner| {
+                transitions.push(transition(reader, scanner)?);
+                Ok(())
+            })
+        },
     })?;
-    Ok((id, it))
+    Ok((id, it, transitions))
 }
 
-/// Reads the payload of a lifecycle event.
-pub(super) fn read_lifecycle(
-    reader: &mut Reader<'_>,
-    scanner: &mut Scanner<'_>,
-) -> Result<(Symbol, Vec<NodeTransition>), Fault> {
+fn transition(reader: &mut Reader<'_>, scanner: &mut Scanner<'_>) -> Result<NodeTransition, Fault> {
     let none = Symbol::EMPTY;
-    let mut id = none;
-    let mut transitions = Vec::new();
+    let mut it = NodeTransition {
+        transition: Transition { time: UNKNOWN, state: none },
+        resources: None,
+        death_reason: none,
+        death_message: none,
+    };
     members!(scanner, {
-        "nodeid" => |scanner: &mut _| reader.id(scanner, &mut id),
-        "statetransitions" => |scanner: &mut Scanner<'_>| scanner.array_or_null(|scanner| {
-            let mut it = NodeTransition {
-                transition: Transition { time: UNKNOWN, state: none },
-                resources: None,
-                death_reason: none,
-                death_message: none,
-            };
-            members!(scanner, {
-                "state" => |scanner: &mut _| reader.text(scanner, &mut it.transition.state),
-                "timestamp" => |scanner: &mut _| moment(scanner).map(|time| set(&mut it.transition.time, time)),
-                "resources" => |scanner: &mut _| reader.numbers(scanner, &mut it.resources),
-                "deathinfo" => |scanner: &mut Scanner<'_>| members!(scanner, {
-                    "reason" => |scanner: &mut _| reader.text(scanner, &mut it.death_reason),
-                    "reasonmessage" => |scanner: &mut _| reader.text(scanner, &mut it.death_message),
-                }),
-            })?;
-            transitions.push(it);
-            Ok(())
+        "state" => |scanner: &mut _| reader.text(scanner, &mut it.transition.state),
+        "timestamp" => |scanner: &mut _| moment(scanner).map(|time| set(&mut it.transition.time, time)),
+        "resources" => |scanner: &mut _| reader.numbers(scanner, &mut it.resources),
+        "deathinfo" => |scanner: &mut Scanner<'_>| members!(scanner, {
+            "reason" => |scanner: &mut _| reader.text(scanner, &mut it.death_reason),
+            "reasonmessage" => |scanner: &mut _| reader.text(scanner, &mut it.death_message),
         }),
     })?;
-    if transitions.is_empty() {
-        return Err(Fault::Type);
-    }
-    Ok((id, transitions))
+    Ok(it)
 }

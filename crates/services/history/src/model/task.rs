@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::decode::{Reader, members, moment, quoted_integer, set};
+use super::decode::{Reader, members, moment, quoted_integer, set, transition};
 use super::strings::Symbol;
-use super::time::{UNKNOWN, known};
+use super::time::known;
 use super::{Transition, extend_unique, merge};
 use crate::json::{Fault, Scanner};
 
@@ -45,6 +45,8 @@ pub(crate) struct Definition {
 #[derive(Debug, Clone)]
 pub(crate) struct Lifecycle {
     pub(crate) transitions: Vec<Transition>,
+    /// The state that a definition event names. It counts until a lifecycle event comes.
+    told_state: Option<Symbol>,
     pub(crate) node: Symbol,
     pub(crate) worker: Symbol,
     pub(crate) pid: i64,
@@ -113,6 +115,7 @@ impl Default for Lifecycle {
         let none = Symbol::EMPTY;
         Self {
             transitions: Vec::new(),
+            told_state: None,
             node: none,
             worker: none,
             pid: 0,
@@ -149,7 +152,10 @@ impl Task {
     }
 
     pub(crate) fn state(&self) -> Symbol {
-        self.lifecycle.transitions.last().map_or(Symbol::EMPTY, |last| last.state)
+        let lifecycle = &self.lifecycle;
+        lifecycle
+            .told_state
+            .unwrap_or_else(|| lifecycle.transitions.last().map_or(Symbol::EMPTY, |last| last.state))
     }
 
     /// The function that was profiled; if none was, that of the definition.
@@ -160,12 +166,21 @@ impl Task {
         }
     }
 
-    pub(super) fn define(&mut self, event: DefinitionEvent) {
+    pub(super) fn define(&mut self, event: Payload) {
         self.job = event.job;
         self.definition = event.definition;
+        // What lifecycle events said stays.
+        if self.lifecycle.transitions.is_empty() {
+            self.lifecycle = event.lifecycle;
+        } else {
+            self.lifecycle.told_state = None;
+        }
+        if self.log.is_none() {
+            self.log = event.log.map(Box::new);
+        }
     }
 
-    pub(super) fn advance(&mut self, event: LifecycleEvent, states: States) {
+    pub(super) fn advance(&mut self, event: Payload, states: States) {
         if let Some(added) = event.log {
             let log = self.log.get_or_insert_default();
             log.stdout.update(added.stdout);
@@ -174,6 +189,7 @@ impl Task {
         if !event.job.is_empty() {
             self.job = event.job;
         }
+        let event = event.lifecycle;
         if event.transitions.is_empty() {
             return;
         }
@@ -190,6 +206,7 @@ impl Task {
         lifecycle.error = event.error;
         lifecycle.is_debugger_paused = event.is_debugger_paused;
         lifecycle.actor_repr = event.actor_repr;
+        lifecycle.told_state = None;
         merge(&mut lifecycle.transitions, event.transitions, |it| *it);
         for transition in &lifecycle.transitions {
             // The first event that was read decides when a task was created and started, the last state when it ended.
@@ -220,7 +237,7 @@ impl Task {
             }
             none => none.insert(Box::new(added)),
         };
-        extend_unique(&mut profile.events, events, |it| (it.name, it.start, it.end), |_, _| {});
+        extend_unique(&mut profile.events, events, |it| (it.name, it.start, it.end));
     }
 }
 
@@ -239,15 +256,17 @@ impl Stream {
     }
 }
 
-/// The payload of a definition event.
-pub(super) struct DefinitionEvent {
+/// The payload of a definition or lifecycle event. Either may name the members of both, and the types of all of them count.
+pub(super) struct Payload {
     pub(super) id: Symbol,
     pub(super) attempt: i64,
-    pub(super) job: Symbol,
-    pub(super) definition: Definition,
+    job: Symbol,
+    definition: Definition,
+    lifecycle: Lifecycle,
+    log: Option<LogInfo>,
 }
 
-impl DefinitionEvent {
+impl Payload {
     pub(super) fn read(
         reader: &mut Reader<'_>,
         scanner: &mut Scanner<'_>,
@@ -256,7 +275,9 @@ impl DefinitionEvent {
         let none = Symbol::EMPTY;
         let (mut id, mut attempt, mut job) = (none, 0, none);
         let (mut method, mut method_function) = (none, none);
+        let (mut state, mut log) = (none, None);
         let mut it = Definition::default();
+        let mut life = Lifecycle::default();
         members!(scanner, {
             "taskid" => |scanner: &mut _| reader.id(scanner, &mut id),
             "taskattempt" => |scanner: &mut Scanner<'_>| scanner.integer().map(|value| set(&mut attempt, value)),
@@ -269,69 +290,25 @@ impl DefinitionEvent {
             "callsite" => |scanner: &mut _| reader.text_or_none(scanner, &mut it.call_site),
             "requiredresources" => |scanner: &mut _| reader.numbers(scanner, &mut it.resources),
             "labelselector" => |scanner: &mut _| reader.selector(scanner, &mut it.label_selector),
+            "refids" => |scanner: &mut Scanner<'_>| scanner.object_or_null(|scanner, _| scanner.text().map(drop)),
             "actorid" => |scanner: &mut _| reader.id(scanner, &mut it.actor),
             "taskname" => |scanner: &mut _| reader.text(scanner, &mut it.name),
             "taskfunc" => |scanner: &mut _| reader.function(scanner, &mut it.function),
             "actortaskname" => |scanner: &mut _| reader.text(scanner, &mut method),
             "actorfunc" => |scanner: &mut _| reader.function(scanner, &mut method_function),
-        })?;
-        if is_actor_task {
-            it.kind = reader.strings.intern(ACTOR_TASK);
-        }
-        // The kind decides which names count, whichever event carries them.
-        if reader.strings.get(it.kind) == ACTOR_TASK {
-            (it.name, it.function) = (method, method_function);
-        }
-        Ok(Self { id, attempt, job, definition: it })
-    }
-}
-
-/// The payload of a lifecycle event.
-pub(super) struct LifecycleEvent {
-    pub(super) id: Symbol,
-    pub(super) attempt: i64,
-    job: Symbol,
-    transitions: Vec<Transition>,
-    node: Symbol,
-    worker: Symbol,
-    pid: i64,
-    error: Option<(Symbol, Symbol)>,
-    is_debugger_paused: Option<bool>,
-    actor_repr: Symbol,
-    log: Option<LogInfo>,
-}
-
-impl LifecycleEvent {
-    pub(super) fn read(reader: &mut Reader<'_>, scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
-        let none = Symbol::EMPTY;
-        let mut it = Self {
-            id: none,
-            attempt: 0,
-            job: none,
-            transitions: Vec::new(),
-            node: none,
-            worker: none,
-            pid: 0,
-            error: None,
-            is_debugger_paused: None,
-            actor_repr: none,
-            log: None,
-        };
-        members!(scanner, {
-            "taskid" => |scanner: &mut _| reader.id(scanner, &mut it.id),
-            "taskattempt" => |scanner: &mut Scanner<'_>| scanner.integer().map(|value| set(&mut it.attempt, value)),
-            "jobid" => |scanner: &mut _| reader.id(scanner, &mut it.job),
+            "functionname" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
             "statetransitions" => |scanner: &mut Scanner<'_>| {
-                it.transitions.clear();
+                life.transitions.clear();
                 scanner.array_or_null(|scanner| {
-                    it.transitions.push(transition(reader, scanner)?);
+                    life.transitions.push(transition(reader, scanner)?);
                     Ok(())
                 })
             },
-            "nodeid" => |scanner: &mut _| reader.id(scanner, &mut it.node),
-            "workerid" => |scanner: &mut _| reader.id(scanner, &mut it.worker),
-            "workerpid" => |scanner: &mut Scanner<'_>| scanner.integer().map(|value| set(&mut it.pid, value)),
+            "nodeid" => |scanner: &mut _| reader.id(scanner, &mut life.node),
+            "workerid" => |scanner: &mut _| reader.id(scanner, &mut life.worker),
+            "workerpid" => |scanner: &mut Scanner<'_>| scanner.integer().map(|value| set(&mut life.pid, value)),
             "rayerrorinfo" => |scanner: &mut Scanner<'_>| -> Result<(), Fault> {
+                life.error = None;
                 if scanner.peek()? == b'n' {
                     return scanner.skip().map(drop);
                 }
@@ -340,34 +317,39 @@ impl LifecycleEvent {
                     "errortype" => |scanner: &mut _| reader.text(scanner, &mut kind),
                     "errormessage" => |scanner: &mut _| reader.text(scanner, &mut message),
                 })?;
-                it.error = Some((kind, message));
+                life.error = Some((kind, message));
                 Ok(())
             },
-            "isdebuggerpaused" => |scanner: &mut Scanner<'_>| scanner.boolean().map(|value| it.is_debugger_paused = value),
-            "actorreprname" => |scanner: &mut _| reader.text(scanner, &mut it.actor_repr),
+            "isdebuggerpaused" => |scanner: &mut Scanner<'_>| scanner.boolean().map(|value| life.is_debugger_paused = value),
+            "actorreprname" => |scanner: &mut _| reader.text(scanner, &mut life.actor_repr),
             "taskloginfo" => |scanner: &mut Scanner<'_>| -> Result<(), Fault> {
+                log = None;
                 if scanner.peek()? == b'n' {
                     return scanner.skip().map(drop);
                 }
-                it.log = Some(log_info(scanner)?);
+                log = Some(log_info(scanner)?);
                 Ok(())
             },
+            "state" => |scanner: &mut _| reader.text(scanner, &mut state),
+            "creationtime" => |scanner: &mut _| moment(scanner).map(|time| life.created = time.and_then(known)),
+            "starttime" => |scanner: &mut _| moment(scanner).map(|time| life.started = time.and_then(known)),
+            "endtime" => |scanner: &mut _| moment(scanner).map(|time| life.ended = time.and_then(known)),
         })?;
-        // An event that says nothing of the task's life is refused.
-        if it.transitions.is_empty() && it.log.is_none() {
-            return Err(Fault::Type);
+        life.told_state = Some(state);
+        if is_actor_task {
+            it.kind = reader.strings.intern(ACTOR_TASK);
         }
-        Ok(it)
+        // The kind decides which names count, whichever event carries them.
+        if reader.strings.get(it.kind) == ACTOR_TASK {
+            (it.name, it.function) = (method, method_function);
+        }
+        Ok(Self { id, attempt, job, definition: it, lifecycle: life, log })
     }
-}
 
-fn transition(reader: &mut Reader<'_>, scanner: &mut Scanner<'_>) -> Result<Transition, Fault> {
-    let mut transition = Transition { time: UNKNOWN, state: Symbol::EMPTY };
-    members!(scanner, {
-        "state" => |scanner: &mut _| reader.text(scanner, &mut transition.state),
-        "timestamp" => |scanner: &mut _| moment(scanner).map(|value| set(&mut transition.time, value)),
-    })?;
-    Ok(transition)
+    /// Whether the event says nothing of the task's life.
+    pub(super) fn is_lifeless(&self) -> bool {
+        self.lifecycle.transitions.is_empty() && self.log.is_none()
+    }
 }
 
 fn log_info(scanner: &mut Scanner<'_>) -> Result<LogInfo, Fault> {
@@ -456,9 +438,13 @@ pub(crate) fn extra_text(extra: &str, wanted: &str) -> Option<String> {
     let mut found = None;
     let mut scanner = Scanner::new(extra.as_bytes());
     let read = scanner.object(|scanner, name| {
-        if name == wanted && scanner.peek()? == b'"' {
-            found = scanner.text()?;
-            return Ok(());
+        if name == wanted {
+            // Of several, the last one counts, whatever it is.
+            found = None;
+            if scanner.peek()? == b'"' {
+                found = scanner.text()?;
+                return Ok(());
+            }
         }
         scanner.skip().map(drop)
     });

@@ -1,8 +1,9 @@
-//! Times as Go reads and writes them, in nanoseconds since 1970.
+//! Times as Go reads and writes them, in nanoseconds since 1970; in milliseconds where those would not fit.
 
-use jiff::Timestamp;
+use std::fmt::Write as _;
+
 use jiff::civil::{Date, DateTime};
-use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
 
 /// The layout that messages name.
 const LAYOUT: &str = "2006-01-02T15:04:05.999999999Z07:00";
@@ -19,7 +20,8 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
     reader.literal("-")?;
     let day = reader.number(2, "02")?;
     reader.literal("T")?;
-    let hour = reader.number(2, "15")?;
+    // Of all numbers, Go's layouts take only the hour with one digit as well.
+    let hour = reader.number(2, "15").or_else(|error| reader.number(1, "15").map_err(|_| error))?;
     if hour > 23 {
         return Err(reader.out_of_range("hour"));
     }
@@ -36,20 +38,40 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
     let fraction = reader.fraction();
     let offset = reader.offset()?;
     if !reader.rest.is_empty() {
-        return Err(format!("parsing time {text:?}: extra text: {:?}", reader.rest));
+        return Err(format!("parsing time {}: extra text: {}", quoted(text), quoted(reader.rest)));
     }
     // The numbers have two digits at most, and four for the year.
     let small = |number: i64| i8::try_from(number).unwrap_or_default();
     let date = Date::new(i16::try_from(year).unwrap_or_default(), small(month), small(day))
         .map_err(|_| reader.out_of_range("day"))?;
     let civil = date.at(small(hour), small(minute), small(second), 0);
-    let seconds = seconds(civil) - offset;
-    Ok(seconds.saturating_mul(1_000_000_000).saturating_add(fraction))
+    Ok(from_parts(seconds(civil) - offset, fraction))
 }
 
+/// Nanoseconds beyond this, about 146 years from 1970, are kept as milliseconds that are added to it.
+const FAR: i64 = 1 << 62;
+
+const FAR_MILLIS: i64 = FAR / 1_000_000;
+
+/// A time of seconds and the nanoseconds after them. All years of four digits have one, and it sorts as they do.
+fn from_parts(seconds: i64, fraction: i64) -> i64 {
+    if seconds == YEAR_ONE && fraction == 0 {
+        return UNKNOWN;
+    }
+    match seconds.checked_mul(1_000_000_000).and_then(|it| it.checked_add(fraction)) {
+        Some(time) if (-FAR..=FAR).contains(&time) => time,
+        _ => {
+            let millis = seconds.saturating_mul(1000).saturating_add(fraction / 1_000_000);
+            if millis < 0 { millis + FAR_MILLIS - FAR } else { millis - FAR_MILLIS + FAR }
+        }
+    }
+}
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
+/// Seconds since 1970. Timestamps of jiff end a day before the last year does.
 fn seconds(civil: DateTime) -> i64 {
-    // Within jiff's range, all years of four digits are.
-    Offset::UTC.to_timestamp(civil).map_or(0, Timestamp::as_second)
+    civil.duration_since(EPOCH).as_secs()
 }
 
 struct Reader<'a> {
@@ -114,24 +136,50 @@ impl Reader<'_> {
     }
 
     fn cannot_parse(&self, element: &str) -> String {
-        format!("parsing time {:?} as {LAYOUT:?}: cannot parse {:?} as {element:?}", self.text, self.rest)
+        let (text, rest) = (quoted(self.text), quoted(self.rest));
+        format!("parsing time {text} as {LAYOUT:?}: cannot parse {rest} as {element:?}")
     }
 
     fn out_of_range(&self, what: &str) -> String {
-        format!("parsing time {:?}: {what} out of range", self.text)
+        format!("parsing time {}: {what} out of range", quoted(self.text))
     }
+}
+
+/// A text in quotes, as Go's `time` writes it: with the bytes of all that is no printable ASCII.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=0x7f => quoted.push(char::from(byte)),
+            // Writing to a string cannot fail.
+            _ => drop(write!(quoted, "\\x{byte:02x}")),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// A time that an event does not tell: Go's zero time. It sorts before all others.
 pub(crate) const UNKNOWN: i64 = i64::MIN;
 
-/// Milliseconds of a time in nanoseconds.
-pub(crate) fn millis(nanoseconds: i64) -> i64 {
-    if nanoseconds == UNKNOWN {
-        // The year 1, which nanoseconds cannot reach.
-        return -62_135_596_800_000;
+/// Go's zero time in seconds since 1970.
+const YEAR_ONE: i64 = -62_135_596_800;
+
+/// Milliseconds since 1970.
+pub(crate) fn millis(time: i64) -> i64 {
+    micros(time).div_euclid(1000)
+}
+
+/// Microseconds since 1970.
+pub(crate) fn micros(time: i64) -> i64 {
+    match time {
+        UNKNOWN => YEAR_ONE * 1_000_000,
+        _ if time > FAR => (time - FAR + FAR_MILLIS) * 1000,
+        _ if time < -FAR => (time + FAR - FAR_MILLIS) * 1000,
+        _ => time.div_euclid(1000),
     }
-    nanoseconds.div_euclid(1_000_000)
 }
 
 /// The time, unless it is unknown.
@@ -189,7 +237,8 @@ pub(crate) fn rfc3339(seconds: i64) -> String {
 
 /// A time in UTC by a format of `strftime`.
 pub(crate) fn format(seconds: i64, format: &str) -> String {
-    Timestamp::from_second(seconds).map(|time| time.strftime(format).to_string()).unwrap_or_default()
+    let time = EPOCH.checked_add(SignedDuration::from_secs(seconds));
+    time.map(|time| time.strftime(format).to_string()).unwrap_or_default()
 }
 
 /// Now, in nanoseconds since 1970.
@@ -200,13 +249,35 @@ pub(crate) fn now() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_marker, of_session, parse};
+    use super::{UNKNOWN, millis, of_marker, of_session, parse};
+
+    #[test]
+    fn times_of_all_years_keep_their_order() {
+        let texts = [
+            ("0001-01-01T00:00:00Z", -62_135_596_800_000),
+            ("0001-01-01T00:00:00.5Z", -62_135_596_799_500),
+            ("1600-01-01T00:00:00Z", -11_676_096_000_000),
+            ("1969-12-31T23:59:59.9999Z", -1),
+            ("2026-01-01T00:00:00.001002Z", 1_767_225_600_001),
+            ("2116-02-21T00:00:00Z", 4_611_686_400_000),
+            ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ];
+        let times: Vec<i64> = texts.iter().map(|(text, _)| parse(text).expect(text)).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        assert_eq!(times[0], UNKNOWN);
+        for ((text, expected), time) in texts.iter().zip(times) {
+            assert_eq!(millis(time), *expected, "{text}");
+        }
+    }
 
     #[test]
     fn times_are_read_as_go_does() {
         let base = 1_767_225_600_000_000_000;
         let cases = [
             ("2026-01-01T00:00:00Z", Ok(base)),
+            ("2026-01-01T0:00:00Z", Ok(base)),
+            ("2026-01-01T:00:00Z", Err("cannot parse \":00:00Z\" as \"15\"")),
+            ("2026-01-01T00:0:00Z", Err("cannot parse \"0:00Z\" as \"04\"")),
             ("2026-01-01T00:00:00.25+02:00", Ok(base - 7_200_000_000_000 + 250_000_000)),
             ("2026-01-01T00:00:00,5Z", Ok(base + 500_000_000)),
             ("2026-01-01T00:00:00.1234567891234Z", Ok(base + 123_456_789)),
@@ -219,6 +290,7 @@ mod tests {
             ("", Err("cannot parse \"\" as \"2006\"")),
             ("2026-01-01T00:00:00Zx", Err("extra text: \"x\"")),
             ("\u{e9}\u{e9}26-01-01T00:00:00Z", Err("as \"2006\"")),
+            ("2026-01-01T00:00:00\u{e9}\n", Err("cannot parse \"\\xc3\\xa9\\x0a\" as \"Z07:00\"")),
         ];
         for (text, expected) in cases {
             match (parse(text), expected) {

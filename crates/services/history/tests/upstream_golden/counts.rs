@@ -26,17 +26,24 @@ pub(crate) struct Counts {
     equal: usize,
     deliberate: usize,
     pub(crate) differ: usize,
+    pub(crate) unsupported: usize,
 }
 
 impl Counts {
     pub(crate) fn new() -> Self {
         let exceptions = serde_saphyr::from_str(include_str!("../upstream_differences.yaml"))
             .expect("the list of differences");
-        Self { exceptions, equal: 0, deliberate: 0, differ: 0 }
+        Self { exceptions, equal: 0, deliberate: 0, differ: 0, unsupported: 0 }
     }
 
     pub(crate) fn total(&self) -> usize {
-        self.equal + self.deliberate + self.differ
+        self.equal + self.deliberate + self.differ + self.unsupported
+    }
+
+    /// Notes something that this test cannot do.
+    pub(crate) fn cannot(&mut self, case: &str, what: &str) {
+        self.unsupported += 1;
+        println!("{case}: this test cannot do: {what}");
     }
 
     pub(crate) fn add(&mut self, case: &str, request: &str, difference: Option<String>) {
@@ -61,7 +68,10 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { equal, deliberate, differ, .. } = self;
-        write!(formatter, "{equal} equal, {deliberate} deliberate, {differ} differ, 0 unsupported")
+        let Self { equal, deliberate, differ, unsupported, .. } = self;
+        write!(
+            formatter,
+            "{equal} equal, {deliberate} deliberate, {differ} differ, {unsupported} unsupported"
+        )
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quintet_history::{History, HistoryOptions, Store};
+use quintet_history::{History, HistoryOptions, Store, parse_duration};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -18,7 +18,10 @@ pub(crate) async fn run(directory: &Path, counts: &mut Counts) {
     let name = crate::name(directory);
     let text = std::fs::read_to_string(directory.join("exchanges.yaml")).expect("a case");
     let case: Value = serde_saphyr::from_str(&text).expect("a case");
-    let (address, seen) = start(directory, &case, &name).await;
+    let (address, seen) = match start(directory, &case).await {
+        Ok(started) => started,
+        Err(flag) => return counts.cannot(&name, &format!("the flag {flag}")),
+    };
     let exchanges = case["exchanges"].as_array().cloned().unwrap_or_default();
     for exchange in &exchanges {
         if let Some(pause) =
@@ -33,6 +36,10 @@ pub(crate) async fn run(directory: &Path, counts: &mut Counts) {
         let mut uri = request["path"].as_str().expect("a path").to_owned();
         if let Some(query) = request["query"].as_str() {
             uri = format!("{uri}?{query}");
+        }
+        if uri.parse::<hyper::Uri>().is_err() {
+            counts.cannot(&name, &format!("send {method} {uri}"));
+            continue;
         }
         seen.lock().expect("not poisoned").clear();
         let body = request["body"].as_str().unwrap_or_default().as_bytes().to_vec();
@@ -68,16 +75,15 @@ fn headers(request: &Value, cookies: &[(String, String)]) -> Vec<(String, String
     headers
 }
 
-async fn start(directory: &Path, case: &Value, name: &str) -> (SocketAddr, Seen) {
+/// Starts a server as the case says. The error is a flag that is not known here.
+async fn start(directory: &Path, case: &Value) -> Result<(SocketAddr, Seen), String> {
     let seen = Seen::default();
     let dashboard = stand_ins::dashboard(Arc::clone(&seen)).await;
     let objects = stand_ins::stored(&case["kubernetes"], dashboard);
     let kubernetes = stand_ins::kubernetes(objects, Arc::clone(&seen)).await;
-    let url = if name == "kubernetes-down" {
-        "http://127.0.0.1:1".to_owned()
-    } else {
-        format!("http://{kubernetes}")
-    };
+    let is_down = crate::name(directory).starts_with("kubernetes-down")
+        || case["note"].as_str().is_some_and(|note| note.contains("127.0.0.1:1"));
+    let url = if is_down { "http://127.0.0.1:1".to_owned() } else { format!("http://{kubernetes}") };
     let mut config = kube::Config::new(url.parse().expect("a URL"));
     config.auth_info.token = Some("server-token".to_owned().into());
     let client = kube::Client::try_from(config).expect("a client");
@@ -85,23 +91,41 @@ async fn start(directory: &Path, case: &Value, name: &str) -> (SocketAddr, Seen)
     let store = Store::directory(&directory.join("storage"), root);
     let mut options = HistoryOptions::default();
     for flag in case["server"]["flags"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        match flag.split_once('=').unwrap_or((flag, "")) {
-            ("--session-cache-size", size) => options.cache.entries = size.parse().expect("a number"),
-            ("--session-cache-ttl", ttl) => {
-                let seconds = ttl.strip_suffix('s').and_then(|it| it.parse().ok()).expect("seconds");
-                options.cache.ttl = Duration::from_secs_f64(seconds);
-            }
-            ("--session-cache-max-memory", "1") => options.cache.bytes = 1,
-            ("--use-kubernetes-proxy", _) => options.use_kubernetes_proxy = true,
-            ("--use-auth-token-mode", _) => options.use_auth_token_mode = true,
-            _ => println!("{name}: the flag {flag} is not known to this test"),
+        let (flag, value) = flag.split_once('=').unwrap_or((flag, "true"));
+        let duration = || parse_duration(value).expect("a duration");
+        match flag.trim_start_matches('-') {
+            "session-cache-size" => options.cache.entries = value.parse().expect("a number"),
+            "session-cache-ttl" => options.cache.ttl = duration(),
+            "session-cache-max-memory" => options.cache.bytes = bytes(value),
+            "session-process-timeout" => options.load_timeout = duration(),
+            "use-kubernetes-proxy" => options.use_kubernetes_proxy = value == "true",
+            "use-auth-token-mode" => options.use_auth_token_mode = value == "true",
+            // They say nothing about answers.
+            "kube-api-qps" | "kube-api-burst" | "dashboard-dir" | "storage-backend" | "storage-root-dir" => {}
+            other => return Err(other.to_owned()),
         }
     }
     let history = History::new(store, Some(client), options).expect("a server");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(history.serve(listener, std::future::pending()));
-    (address, seen)
+    Ok((address, seen))
+}
+
+/// A number of bytes as Kubernetes writes it.
+fn bytes(quantity: &str) -> u64 {
+    let digits = quantity.trim_end_matches(|it: char| !it.is_ascii_digit());
+    let factor = match &quantity[digits.len()..] {
+        "" => 1,
+        "k" => 1000,
+        "Ki" => 1 << 10,
+        "M" => 1_000_000,
+        "Mi" => 1 << 20,
+        "G" => 1_000_000_000,
+        "Gi" => 1 << 30,
+        other => panic!("the unit {other}"),
+    };
+    digits.parse::<u64>().expect("a number") * factor
 }
 
 /// How what the stand-in saw differs. Headers that every HTTP client sets in its own way do not count; cookies are kept

@@ -116,7 +116,7 @@ pub(crate) async fn kubernetes(objects: Vec<Value>, seen: Seen) -> SocketAddr {
             ["api", "v1", "namespaces", namespace, "secrets", name] => {
                 ("Secret", "secrets", Some(*namespace), Some(*name))
             }
-            other => panic!("unexpected request to Kubernetes: {other:?}"),
+            _ => return answered(404, "text/plain", "404 page not found\n".to_owned()),
         };
         let items = found(kind, namespace, name);
         match (name, items.into_iter().next()) {
@@ -154,15 +154,9 @@ pub(crate) fn stored(objects: &Value, dashboard: SocketAddr) -> Vec<Value> {
 pub(crate) type Answers = Arc<Mutex<std::collections::BTreeMap<String, Vec<(u16, String)>>>>;
 
 /// The answers of a recorded dashboard.
-pub(crate) fn dashboard_answers(
-    dashboard: &Value,
-    case: &str,
-) -> std::collections::BTreeMap<String, Vec<(u16, String)>> {
+pub(crate) fn dashboard_answers(dashboard: &Value) -> std::collections::BTreeMap<String, Vec<(u16, String)>> {
     let mut answers = std::collections::BTreeMap::new();
     set_nodes(&mut answers, &dashboard["nodes"]);
-    if case == "start-403" {
-        answers.insert("/api/v0/nodes?limit=10000".to_owned(), vec![(403, String::new())]);
-    }
     let single = |value: &Value| -> (u16, String) {
         match value {
             Value::Array(pair) => {
@@ -187,6 +181,9 @@ pub(crate) fn dashboard_answers(
     answers
 }
 
+/// The list of nodes that collectors ask for.
+pub(crate) const NODES: &str = "/api/v0/nodes?limit=10000";
+
 /// Sets the rows of the list of nodes.
 pub(crate) fn set_nodes(answers: &mut std::collections::BTreeMap<String, Vec<(u16, String)>>, nodes: &Value) {
     let rows: Value = nodes
@@ -196,7 +193,7 @@ pub(crate) fn set_nodes(answers: &mut std::collections::BTreeMap<String, Vec<(u1
         .map(|row| json!({"node_id": row[0], "node_ip": row[1], "state": row[2]}))
         .collect();
     let body = json!({"result": true, "data": {"result": {"result": rows}}}).to_string();
-    answers.insert("/api/v0/nodes?limit=10000".to_owned(), vec![(200, body)]);
+    answers.insert(NODES.to_owned(), vec![(200, body)]);
 }
 
 /// A dashboard with these answers.

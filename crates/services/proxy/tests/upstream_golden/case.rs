@@ -7,12 +7,9 @@ use serde_json::{Map, Value};
 
 /// A recorded case.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Case {
     #[serde(rename = "case")]
     pub(crate) name: String,
-    #[serde(default, rename = "about")]
-    _about: String,
     pub(crate) server: Server,
     pub(crate) exchanges: Vec<Exchange>,
     /// ConfigMaps and Services that there are.
@@ -44,9 +41,20 @@ pub(crate) struct Exchange {
     #[serde(default)]
     pub(crate) service_lookup: Vec<String>,
     pub(crate) seconds: Option<f64>,
-    /// What is recorded beyond that, and not known here.
+    /// What is recorded beyond that.
     #[serde(flatten)]
-    pub(crate) other: Map<String, Value>,
+    other: Map<String, Value>,
+}
+
+/// What is recorded for readers.
+const NOTES: [&str; 3] = ["note", "why", "upstream_sometimes_breaks"];
+
+impl Exchange {
+    /// What is recorded of the exchange or its request and not known here.
+    pub(crate) fn unknown(&self) -> Vec<&str> {
+        let names = self.other.keys().chain(self.request.other.keys()).map(String::as_str);
+        names.filter(|name| !NOTES.contains(name)).collect()
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,7 +68,7 @@ pub(crate) struct Request {
     pub(crate) json: Option<Value>,
     pub(crate) body: Option<String>,
     #[serde(flatten)]
-    pub(crate) other: Map<String, Value>,
+    other: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]

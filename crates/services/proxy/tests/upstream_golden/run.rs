@@ -64,9 +64,10 @@ pub(crate) async fn run(case: Case) -> (Counts, Vec<String>) {
         let request = &exchange.request;
         let title =
             format!("{} #{} {} {} {}", case.name, index + 1, exchange.name, request.method, request.path);
-        if !exchange.other.is_empty() || !request.other.is_empty() {
+        let unknown = exchange.unknown();
+        if !unknown.is_empty() {
             counts.unsupported += 1;
-            lines.push(format!("{title}: records {:?} {:?}", exchange.other, request.other));
+            lines.push(format!("{title}: records {unknown:?}, which is not known here"));
             continue;
         }
         let Some(difference) = exchange_difference(exchange, &proxy, &kubernetes).await else {
