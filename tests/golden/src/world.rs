@@ -21,6 +21,7 @@ use quintet_component::{
 };
 use quintet_controller::Runtime;
 use quintet_controller::aggregated::ApiHandler;
+use quintet_controller::metrics::MetricsRegistry;
 use quintet_controller::webhook::Routes;
 use serde_json::{Value, json};
 
@@ -110,6 +111,7 @@ pub struct World {
     client: Client,
     kinds: Vec<Kind>,
     runtime: Option<Runtime>,
+    metrics: MetricsRegistry,
     hooks: Vec<Hook>,
     routes: Routes,
     /// Asked about creations by clients of [`World::admitting_client`].
@@ -192,6 +194,7 @@ impl World {
             client,
             kinds: Vec::new(),
             runtime: None,
+            metrics: MetricsRegistry::default(),
             hooks,
             routes,
             admission: Admission::default(),
@@ -235,7 +238,7 @@ impl World {
         }
         self.admission.set(self.hooks.clone(), self.routes.clone());
         runtime.start();
-        self.runtime = Some(runtime);
+        (self.runtime, self.metrics) = (Some(runtime), metrics);
         Ok(())
     }
 
@@ -571,6 +574,7 @@ impl World {
             client: self.client.clone(),
             kinds: self.kinds.clone(),
             runtime: None,
+            metrics: MetricsRegistry::default(),
             hooks: Vec::new(),
             routes: Routes::new(),
             admission: Admission::default(),
@@ -610,9 +614,15 @@ impl World {
         Ok(answer(code, &body))
     }
 
-    /// What a patch would make of an object; `None` if it is refused.
-    pub async fn preview(&self, id: &ObjectId, body: &Value) -> Result<Option<Value>, String> {
-        let (code, body) = self.send_patch(id, "?dryRun=All", body).await?;
+    /// What a patch would make of an object, or of a subresource of it; `None` if it is refused.
+    pub async fn preview(
+        &self,
+        id: &ObjectId,
+        subresource: Option<&str>,
+        body: &Value,
+    ) -> Result<Option<Value>, String> {
+        let subresource = subresource.map(|name| format!("/{name}")).unwrap_or_default();
+        let (code, body) = self.send_patch(id, &format!("{subresource}?dryRun=All"), body).await?;
         Ok((code == 200).then_some(body))
     }
 
@@ -653,6 +663,11 @@ impl World {
         let path = format!("{}/{}", self.kind(&id.kind)?.collection(&id.namespace), id.name);
         let (code, body) = self.send(Method::GET, &path, None, "").await?;
         Ok((code == 200).then_some(body))
+    }
+
+    /// What the operator, as it was started last, shows at `/metrics`.
+    pub fn exposition(&self) -> String {
+        self.metrics.encode()
     }
 
     /// The time in this world.

@@ -1,5 +1,6 @@
 //! Reading a configuration file: which document is whose, and what to say when one is broken.
 
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::Value;
 
 use super::{API_VERSION, Configuration, KIND, Schema};
@@ -107,6 +108,17 @@ impl Schema<'_> {
         let formats = formats.map(|format| format.description.to_owned());
         std::iter::once(own).chain(formats).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Decodes a value. Errors begin with the path of the field.
+pub(super) fn decoded<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        match error.into_inner() {
+            inner if path == "." => inner,
+            inner => serde_json::Error::custom(format!("{path}: {inner}")),
+        }
+    })
 }
 
 /// Whether a document says that it is of this type.

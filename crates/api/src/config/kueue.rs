@@ -52,7 +52,7 @@ pub const CONFIG: ComponentConfig = ComponentConfig {
     component: "queue",
     check: Some(|configuration| {
         let queue: QueueConfiguration = configuration.section("queue")?;
-        queue.check().map_err(ConfigurationError::Contradiction)
+        queue.check(&configuration.feature_gates).map_err(ConfigurationError::Contradiction)
     }),
     gates: gates::QUEUE,
     controllers: CONTROLLERS,
@@ -111,7 +111,7 @@ impl Default for QueueConfiguration {
 }
 
 impl QueueConfiguration {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, gates: &BTreeMap<String, bool>) -> Result<(), String> {
         use PreemptionStrategy::{LessThanInitialShare, LessThanOrEqualToFinalShare};
         if let Some(fair_sharing) = &self.fair_sharing
             && !matches!(
@@ -124,8 +124,9 @@ impl QueueConfiguration {
         }
         if self.resources.quota_check_strategy == QuotaCheckStrategy::IgnoreUndeclared
             && !self.resources.exclude_resource_prefixes.is_empty()
+            && gates.get("QuotaCheckStrategy") != Some(&false)
         {
-            return Err("resources.excludeResourcePrefixes: leave it out, because IgnoreUndeclared already ignores resources without quota".into());
+            return Err("resources.quotaCheckStrategy: leave out excludeResourcePrefixes, because IgnoreUndeclared already ignores resources without quota".into());
         }
         Ok(())
     }
@@ -254,8 +255,8 @@ pub struct MultiKueue {
     pub worker_lost_timeout: GoDuration,
     /// Who chooses the clusters to try.
     pub dispatcher_name: String,
-    /// Settings of the incremental dispatcher.
-    pub incremental_dispatcher_config: IncrementalDispatcher,
+    /// Settings of the incremental dispatcher, if it is the one.
+    pub incremental_dispatcher_config: Option<IncrementalDispatcher>,
     /// Custom kinds that may run elsewhere.
     pub external_frameworks: Vec<ExternalFramework>,
     /// How to get credentials for ClusterProfiles.
@@ -269,7 +270,7 @@ impl Default for MultiKueue {
             origin: "multikueue".into(),
             worker_lost_timeout: GoDuration::from_secs(15 * 60),
             dispatcher_name: "kueue.x-k8s.io/multikueue-dispatcher-all-at-once".into(),
-            incremental_dispatcher_config: IncrementalDispatcher::default(),
+            incremental_dispatcher_config: None,
             external_frameworks: Vec::new(),
             cluster_profile: None,
         }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, de};
 use serde_json::{Map, Value};
 
-use super::document::is_typed;
+use super::document::{decoded, is_typed};
 use super::kueue::{
     AdmissionFairSharing, FailureRecovery, FairSharing, Integrations, Metrics, MultiKueue,
     ObjectRetentionPolicies, PreemptionStrategy, QueueConfiguration, Resources, VisibilityServer,
@@ -17,6 +17,7 @@ use super::process::{LeaderElection, rate};
 use super::ray::set;
 use super::{Configuration, Format, KIND, Process};
 use crate::duration::GoDuration;
+use crate::names::problems;
 
 /// Kueue's format.
 pub(super) const FORMAT: Format = Format {
@@ -26,9 +27,11 @@ pub(super) const FORMAT: Format = Format {
         let versions = ["config.kueue.x-k8s.io/v1beta1", "config.kueue.x-k8s.io/v1beta2"];
         versions.iter().any(|version| is_typed(document, version, KIND))
     },
-    apply: |document, configuration| Document::deserialize(document)?.apply(configuration),
+    apply: |document, configuration| decoded::<Document>(document)?.apply(configuration),
 };
 
+/// The dispatcher that asks a few clusters at a time.
+const INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
 /// Where Kueue expects certificates that another program provides.
 const DEFAULT_CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
 
@@ -71,10 +74,9 @@ struct Document {
     _controller: Option<Value>,
     #[serde(rename = "pprofBindAddress")]
     _pprof_bind_address: Option<String>,
-    #[serde(rename = "tls")]
-    _tls: Option<Value>,
-    #[serde(rename = "queueVisibility")]
-    _queue_visibility: Option<Value>,
+    tls: Option<Tls>,
+    /// Of the older version only.
+    queue_visibility: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -112,18 +114,59 @@ struct CertManagement {
     webhook_secret_name: Option<String>,
 }
 
+/// What the servers accept.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Tls {
+    #[serde(default)]
+    min_version: String,
+    #[serde(default)]
+    cipher_suites: Vec<String>,
+    #[serde(default)]
+    curve_preferences: Vec<i32>,
+}
+
 impl Document {
+    /// What is wrong beyond the types.
+    fn check(&self, is_old: bool) -> Result<(), serde_json::Error> {
+        let wrong = |text: String| Err(de::Error::custom(text));
+        if self.queue_visibility.is_some() && !is_old {
+            return wrong("queueVisibility: unknown field `queueVisibility`".to_owned());
+        }
+        if let Some(tls) = &self.tls {
+            tls.check().map_err(de::Error::custom)?;
+        }
+        let Some(certificates) =
+            self.internal_cert_management.as_ref().filter(|own| own.enable != Some(false))
+        else {
+            return Ok(());
+        };
+        let path = "internalCertManagement";
+        if let Some(name) = &certificates.webhook_service_name
+            && let Some(problem) = problems::dns1035_label(name).first()
+        {
+            return wrong(format!("{path}.webhookServiceName: {name:?}: {problem}"));
+        }
+        if let Some(name) = &certificates.webhook_secret_name
+            && let Some(problem) = problems::dns_subdomain(name).first()
+        {
+            return wrong(format!("{path}.webhookSecretName: {name:?}: {problem}"));
+        }
+        Ok(())
+    }
+
     /// Carries the document into the configuration.
     fn apply(self, configuration: &mut Configuration) -> Result<(), serde_json::Error> {
         let is_old = self.api_version.ends_with("/v1beta1");
+        self.check(is_old)?;
         let queue = QueueConfiguration {
             manage_jobs_without_queue_name: self.manage_jobs_without_queue_name,
             managed_jobs_namespace_selector: self.managed_jobs_namespace_selector,
             wait_for_pods_ready: wait_for_pods_ready(self.wait_for_pods_ready, is_old)?,
             integrations: integrations(self.integrations, is_old)?,
-            multi_kueue: self.multi_kueue,
+            multi_kueue: multi_kueue(self.multi_kueue),
             fair_sharing: fair_sharing(self.fair_sharing, is_old)?,
-            admission_fair_sharing: self.admission_fair_sharing,
+            admission_fair_sharing: self.admission_fair_sharing.map(admission_fair_sharing),
             resources: self.resources,
             object_retention_policies: self.object_retention_policies,
             metrics: self.metrics,
@@ -171,7 +214,12 @@ fn wait_for_pods_ready(
 ) -> Result<Option<WaitForPodsReady>, serde_json::Error> {
     let mut block = block.unwrap_or_default();
     if !is_old {
-        return section("waitForPodsReady", block).map(Some);
+        let mut settings: WaitForPodsReady = section("waitForPodsReady", block)?;
+        // Nothing is waited for without a limit.
+        if settings.timeout == GoDuration::default() {
+            settings.timeout = WaitForPodsReady::default().timeout;
+        }
+        return Ok(Some(settings));
     }
     if block.remove("enable") != Some(Value::Bool(true)) {
         return Ok(None);
@@ -193,7 +241,30 @@ fn integrations(block: Option<Map<String, Value>>, is_old: bool) -> Result<Integ
     if is_old {
         block.remove("podOptions");
     }
-    section("integrations", block)
+    let mut integrations: Integrations = section("integrations", block)?;
+    if integrations.frameworks.is_empty() {
+        integrations.frameworks = Integrations::default().frameworks;
+    }
+    Ok(integrations)
+}
+
+/// An empty origin is none, and the incremental dispatcher has settings.
+fn multi_kueue(mut settings: MultiKueue) -> MultiKueue {
+    if settings.dispatcher_name == INCREMENTAL {
+        settings.incremental_dispatcher_config.get_or_insert_default();
+    }
+    if settings.origin.is_empty() {
+        settings.origin = MultiKueue::default().origin;
+    }
+    settings
+}
+
+/// Usage is sampled at some time.
+fn admission_fair_sharing(mut settings: AdmissionFairSharing) -> AdmissionFairSharing {
+    if settings.usage_sampling_interval == GoDuration::default() {
+        settings.usage_sampling_interval = AdmissionFairSharing::default().usage_sampling_interval;
+    }
+    settings
 }
 
 /// In the newer version the block's presence is the switch; in the older one it has a switch of its own.
@@ -214,6 +285,51 @@ fn fair_sharing(
 }
 
 fn section<T: DeserializeOwned>(name: &str, block: Map<String, Value>) -> Result<T, serde_json::Error> {
-    serde_json::from_value(Value::Object(block))
-        .map_err(|error| de::Error::custom(format!("{name}: {error}")))
+    decoded(Value::Object(block)).map_err(|error| de::Error::custom(format!("{name}.{error}")))
+}
+
+/// Names by which Go knows versions of TLS; older ones are refused.
+const TLS_VERSIONS: [&str; 2] = ["VersionTLS12", "VersionTLS13"];
+/// Cipher suites and curves that the servers know, by the names and numbers of Go.
+const CIPHER_SUITES: [&str; 11] = [
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+];
+/// P-256, P-384, P-521, X25519 and X25519MLKEM768.
+const CURVES: [i32; 5] = [23, 24, 25, 29, 4588];
+
+impl Tls {
+    fn check(&self) -> Result<(), String> {
+        let version = self.min_version.as_str();
+        if !version.is_empty() && !TLS_VERSIONS.contains(&version) {
+            return Err(format!(
+                "tls.minVersion: unknown version {version:?}; choose from {}",
+                TLS_VERSIONS.join(", ")
+            ));
+        }
+        if let Some(unknown) = self.cipher_suites.iter().find(|own| !CIPHER_SUITES.contains(&own.as_str())) {
+            let known = CIPHER_SUITES.join(", ");
+            return Err(format!(
+                "tls.cipherSuites: unknown or insecure cipher suite {unknown:?}; choose from {known}"
+            ));
+        }
+        if let Some(unknown) = self.curve_preferences.iter().find(|own| !CURVES.contains(own)) {
+            return Err(format!("tls.curvePreferences: unknown curve {unknown}; choose from {CURVES:?}"));
+        }
+        if version == "VersionTLS13" && !self.cipher_suites.is_empty() {
+            return Err(
+                "tls.cipherSuites: leave it out, because those of TLS 1.3 cannot be chosen".to_owned()
+            );
+        }
+        Ok(())
+    }
 }

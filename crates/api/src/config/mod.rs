@@ -83,7 +83,7 @@ impl Configuration {
     /// The settings of a component, or its defaults if the file has no section for it.
     pub fn section<T: Default + DeserializeOwned>(&self, component: &str) -> Result<T, ConfigurationError> {
         let Some(section) = self.sections.get(component) else { return Ok(T::default()) };
-        T::deserialize(section).map_err(|error| ConfigurationError::Section {
+        document::decoded(section.clone()).map_err(|error| ConfigurationError::Section {
             component: component.to_owned(),
             reason: error.to_string(),
         })

@@ -1,5 +1,8 @@
 use super::codeflare::CodeFlareConfiguration;
-use super::kueue::{PreemptionStrategy, QueueConfiguration, QuotaCheckStrategy, RequeuingTimestamp};
+use super::kueue::{
+    AdmissionFairSharing, PreemptionStrategy, QueueConfiguration, QuotaCheckStrategy, RequeuingTimestamp,
+    WaitForPodsReady,
+};
 use super::ray::RayConfiguration;
 use super::*;
 use crate::duration::GoDuration;
@@ -232,6 +235,23 @@ fn what_go_reads_is_read() {
 }
 
 #[test]
+fn what_is_empty_in_the_format_of_kueue_has_its_default() {
+    let kueue = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+    let settings = queue(&read(&format!(
+        "{kueue}integrations: {{frameworks: []}}
+waitForPodsReady: {{timeout: 0s}}
+multiKueue: {{origin: ''}}
+admissionFairSharing: {{usageSamplingInterval: 0s}}
+tls: {{minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}}
+"
+    )));
+    assert_eq!(settings.integrations.frameworks, ["batch/job"]);
+    assert_eq!(settings.wait_for_pods_ready, Some(WaitForPodsReady::default()));
+    assert_eq!(settings.multi_kueue.origin, "multikueue");
+    assert_eq!(settings.admission_fair_sharing, Some(AdmissionFairSharing::default()));
+}
+
+#[test]
 fn several_documents_each_set_up_their_part() {
     let configuration = read(
         "apiVersion: config.ray.io/v1alpha1
@@ -262,14 +282,53 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
         (&format!("{own}webhook: {{prt: 1}}"), "unknown field `prt`"),
         (&format!("{own}metricsAdress: :1"), "unknown field `metricsAdress`"),
         (&format!("{own}leaderElection: {{leaseDuration: soon}}"), "\"soon\" is not a duration"),
-        (&format!("{kueue}fairSharring: {{}}"), "document 1 (Kueue): unknown field `fairSharring`"),
+        (
+            &format!("{kueue}fairSharring: {{}}"),
+            "document 1 (Kueue): fairSharring: unknown field `fairSharring`",
+        ),
         (&format!("{kueue}fairSharing: {{}}"), "fairSharing.preemptionStrategies: name LessThan"),
-        (&format!("{kueue}waitForPodsReady: {{timeout: 5}}"), "waitForPodsReady: invalid type"),
+        (&format!("{kueue}waitForPodsReady: {{timeout: 5}}"), "waitForPodsReady.timeout: invalid type"),
         (
             &format!(
                 "{kueue}resources: {{quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [a]}}"
             ),
-            "resources.excludeResourcePrefixes: leave it out",
+            "resources.quotaCheckStrategy: leave out excludeResourcePrefixes",
+        ),
+        (&format!("{kueue}queueVisibility: {{}}"), "queueVisibility: unknown field"),
+        (
+            &format!("{kueue}multiKueue: {{gcInterval: -1s}}"),
+            "multiKueue.gcInterval: \"-1s\" is not a duration",
+        ),
+        (
+            &format!("{kueue}objectRetentionPolicies: {{workloads: {{afterFinished: -1s}}}}"),
+            "objectRetentionPolicies.workloads.afterFinished: ",
+        ),
+        (
+            &format!("{kueue}resources: {{transformations: [{{input: a}}, {{input: b, strategy: Foo}}]}}"),
+            "resources.transformations[1].strategy: unknown variant",
+        ),
+        (
+            &format!("{kueue}fairSharing: {{preemptionStrategies: [Foo]}}"),
+            "fairSharing.preemptionStrategies[0]: ",
+        ),
+        (&format!("{kueue}tls: {{minVersion: TLS9}}"), "tls.minVersion: unknown version"),
+        (&format!("{kueue}tls: {{minVersion: VersionTLS11}}"), "tls.minVersion: unknown version"),
+        (
+            &format!("{kueue}tls: {{cipherSuites: [TLS_RSA_WITH_RC4_128_SHA]}}"),
+            "tls.cipherSuites: unknown or insecure",
+        ),
+        (
+            &format!("{kueue}tls: {{minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}}"),
+            "tls.cipherSuites: leave it out",
+        ),
+        (&format!("{kueue}tls: {{curvePreferences: [1]}}"), "tls.curvePreferences: unknown curve 1"),
+        (
+            &format!("{kueue}internalCertManagement: {{webhookServiceName: '1a'}}"),
+            "internalCertManagement.webhookServiceName: ",
+        ),
+        (
+            &format!("{kueue}internalCertManagement: {{webhookSecretName: A}}"),
+            "internalCertManagement.webhookSecretName: ",
         ),
         (
             "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nburst: 300.5",

@@ -52,7 +52,7 @@ macro_rules! string_enum {
 }
 use string_enum;
 
-const DEPRECATED: &str = "v1beta1 is deprecated; use kueue.x-k8s.io/v1beta2";
+const DEPRECATED: &str = "This version is deprecated. Use v1beta2 instead.";
 
 const WORKLOAD_COLUMNS: &[Column] = &[
     Column("Queue", "string", ".spec.queueName", 0),

@@ -32,10 +32,11 @@ fn configure(context: &Configuring<'_>) -> Result<Operator, String> {
     let settings = Arc::new(settings(context)?);
     let is_contended = context.configuration.process.leader_election.leader_elect;
     let controllers = context.configuration.controllers.clone();
-    let gates = ValidationGates::switched(&context.configuration.feature_gates);
+    let switches = configuration::resolved_gates(&context.configuration.feature_gates);
+    let gates = ValidationGates::switched(&switches);
     let mut webhooks: Vec<Webhook> = webhook::webhooks(&gates);
     webhooks.extend(crate::jobs::webhooks(&settings));
-    let is_visible = context.configuration.feature_gates.get(visibility::GATE) != Some(&false);
+    let is_visible = switches.get(visibility::GATE) != Some(&false);
     let source = is_visible.then(Source::default);
     let server = &settings.configuration.visibility_server;
     let apis = source.iter().map(|source| visibility::api(server, source)).collect::<Result<_, _>>()?;
@@ -52,7 +53,7 @@ fn configure(context: &Configuring<'_>) -> Result<Operator, String> {
 pub(crate) fn settings(context: &Configuring<'_>) -> Result<Settings, String> {
     let configuration: QueueConfiguration =
         context.configuration.section(config::kueue::CONFIG.component).map_err(|error| error.to_string())?;
-    let switches = &context.configuration.feature_gates;
+    let switches = &configuration::resolved_gates(&context.configuration.feature_gates);
     let mut scheduling = SchedulingGates::default();
     for (name, on) in switches {
         scheduling.set(name, *on);
@@ -111,7 +112,7 @@ mod tests {
     fn frameworks_are_refused_by_name() {
         assert!(configured("integrations: {frameworks: [batch/job, pod]}").is_ok());
         let error = configured("integrations: {frameworks: [batch/jobs]}").map(drop).unwrap_err();
-        assert!(error.starts_with("integrations.frameworks: unknown framework \"batch/jobs\""), "{error}");
+        assert!(error.starts_with("integrations.frameworks[0]: unknown framework \"batch/jobs\""), "{error}");
     }
 
     #[test]

@@ -106,8 +106,13 @@ impl CustomLabel {
             return Err(format!("{path}: sourceLabelKey and sourceAnnotationKey are mutually exclusive"));
         }
         let (Source::Label(key) | Source::Annotation(key)) = self.source();
+        let field = match self.source() {
+            Source::Label(_) if self.source_label_key.is_empty() => "name",
+            Source::Label(_) => "sourceLabelKey",
+            Source::Annotation(_) => "sourceAnnotationKey",
+        };
         if let Some(problem) = problems::qualified_name(key).into_iter().next() {
-            return Err(format!("{path}: {key:?}: {problem}"));
+            return Err(format!("{path}.{field}: {key:?}: {problem}"));
         }
         let is_of_workloads = self.is_of(SourceKind::Workload);
         if is_of_workloads && self.tracked_values.is_empty() {
@@ -203,7 +208,10 @@ mod tests {
                 json!([{ "name": "a", "sourceLabelKey": "b", "sourceAnnotationKey": "c" }]),
                 "metrics.customLabels[0]:",
             ),
-            (json!([{ "name": "a", "sourceLabelKey": "not a key" }]), "metrics.customLabels[0]:"),
+            (
+                json!([{ "name": "a", "sourceLabelKey": "not a key" }]),
+                "metrics.customLabels[0].sourceLabelKey:",
+            ),
             (json!([{ "name": "a", "sourceKind": "Job" }]), "metrics.customLabels[0]:"),
             (json!([{ "name": "a", "sourceKind": "Workload" }]), "metrics.customLabels[0].trackedValues:"),
             (json!([{ "name": "a", "trackedValues": ["v", "v"] }]), "metrics.customLabels[0].trackedValues:"),

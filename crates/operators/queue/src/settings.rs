@@ -142,6 +142,14 @@ gates! {
     multikueue = "MultiKueue", true;
     /// The incremental dispatcher tries clusters in the order of their configuration, rather than of their names.
     multikueue_config_order = "MultiKueueIncrementalDispatcherRespectConfigOrder", true;
+    /// The incremental dispatcher is configured.
+    multikueue_dispatcher_config = "MultiKueueIncrementalDispatcherConfig", true;
+    /// The time from the creation of a job to that of its Workload is measured.
+    creation_latency_metric = "MetricForWorkloadCreationLatency", true;
+    /// There are metrics of Cohorts.
+    cohort_metrics = "MetricsForCohorts", true;
+    /// Jobs that are being deleted get no defaults, because their owners may be gone.
+    skip_ancestors_of_deleted = "SkipAncestorCheckForDeletedWorkloads", true;
     /// Kinds beyond those with an integration can be sent to other clusters.
     multikueue_custom_jobs = "MultiKueueAdaptersForCustomJobs", true;
     /// Kubeconfig files have to be in a directory of their own.

@@ -253,6 +253,14 @@ func (o *operator) wantedGates() string {
 	if o.withFailureRecovery {
 		gates[string(features.FailureRecoveryPolicy)] = true
 	}
+	if !gates[string(features.KueueDRAIntegration)] {
+		// No program starts with gates that need one that is off; specs switch the one only.
+		for name := range gates {
+			if strings.HasPrefix(name, string(features.KueueDRAIntegration)) {
+				gates[name] = false
+			}
+		}
+	}
 	switches := make([]string, 0, len(gates))
 	for name, on := range gates {
 		// Gates of 0.19 that are no longer there are on for good.

@@ -80,6 +80,12 @@ fn external_kinds(settings: &Settings) -> Vec<ApiKind> {
     frameworks.filter_map(|text| kind_of_framework(text)).collect()
 }
 
+/// The kind of a framework, as `Kind.version.group`.
+pub(crate) fn kind_argument(framework: &str) -> Option<String> {
+    let (group, version, kind, ..) = KINDS.iter().find(|(.., own)| !own.is_empty() && *own == framework)?;
+    Some(format!("{kind}.{version}.{group}"))
+}
+
 /// The kind that `Kind.version.group` names. Its resources are called as Kubernetes guesses the plural of a kind.
 pub(super) fn kind_of_framework(text: &str) -> Option<ApiKind> {
     let (kind, rest) = text.split_once('.')?;

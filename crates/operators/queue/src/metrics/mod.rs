@@ -33,7 +33,7 @@ use subjects::Subjects;
 pub(crate) use transitions::QueueTree;
 
 use crate::custom_labels::SourceKind;
-use crate::settings::Settings;
+use crate::settings::{Gates, Settings};
 
 const PREFIX: &str = "kueue";
 const ROLE: &str = "replica_role";
@@ -72,6 +72,23 @@ pub(crate) struct QueueMetrics {
     /// What was published last, to be removed when it is gone.
     published: Mutex<BTreeMap<Metric, BTreeSet<Labels>>>,
     objects: Subjects,
+    /// Those that a feature gate switches off.
+    left_out: Vec<Metric>,
+}
+
+/// What has a feature gate of its own.
+fn left_out(gates: &Gates) -> Vec<Metric> {
+    let of_cohorts = [
+        Metric::CohortQuota,
+        Metric::CohortReservations,
+        Metric::CohortAdmitted,
+        Metric::CohortAdmittedNow,
+        Metric::CohortInfo,
+        Metric::ClusterQueueInfo,
+    ];
+    let of_cohorts = of_cohorts.into_iter().filter(|_| !gates.cohort_metrics);
+    let of_jobs = [Metric::CreationLatency].into_iter().filter(|_| !gates.creation_latency_metric);
+    of_cohorts.chain(of_jobs).collect()
 }
 
 fn usual() -> Histogram {
@@ -111,6 +128,7 @@ impl QueueMetrics {
             leads: AtomicBool::new(false),
             published: Mutex::default(),
             objects: Subjects::new(settings),
+            left_out: left_out(&settings.gates),
         });
         registry.register(|registry| {
             let registry = registry.sub_registry_with_prefix(PREFIX);
@@ -154,6 +172,9 @@ impl QueueMetrics {
     }
 
     fn store(&self, metric: Metric) -> Option<&Store> {
+        if self.left_out.contains(&metric) {
+            return None;
+        }
         let index = Metric::ALL.iter().position(|known| *known == metric)?;
         self.stores.get(index)
     }

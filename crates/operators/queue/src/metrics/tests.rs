@@ -136,6 +136,24 @@ fn gauges_of_queues_that_are_gone_are_removed() {
 }
 
 #[test]
+fn feature_gates_leave_metrics_out() {
+    let registry = MetricsRegistry::new();
+    let mut settings = Settings::default();
+    let metrics = QueueMetrics::register(&registry, false, &settings);
+    let cohort = || [Sample::new(Metric::CohortInfo, texts(&["cohort", "", "cohort"]), 1.0)];
+    metrics.publish(&cohort());
+    assert!(registry.encode().contains("kueue_cohort_info{"));
+    settings.gates.cohort_metrics = false;
+    let registry = MetricsRegistry::new();
+    let metrics = QueueMetrics::register(&registry, false, &settings);
+    metrics.publish(&cohort());
+    metrics.count(Metric::CohortAdmitted, &texts(&["cohort", ""]), 1);
+    metrics.count(Metric::Admitted, &texts(&["cq", ""]), 1);
+    let text = registry.encode();
+    assert!(!text.contains("cohort=") && text.contains("kueue_admitted_workloads_total{"), "{text}");
+}
+
+#[test]
 fn counters_end_with_the_object_that_they_are_about() {
     let registry = MetricsRegistry::new();
     let metrics = QueueMetrics::register(&registry, false, &Settings::default());

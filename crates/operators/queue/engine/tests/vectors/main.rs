@@ -15,6 +15,7 @@
 
 mod cache;
 mod case;
+mod cohorts;
 mod compare;
 mod flavors;
 mod objects;
@@ -114,6 +115,7 @@ fn run(case: &Case<'_>) -> Verdict {
         op if preemption::OPS.contains(&op) => preemption::run(case),
         op if flavors::OPS.contains(&op) => flavors::run(case),
         op if cache::OPS.contains(&op) => cache::run(case),
+        op if cohorts::OPS.contains(&op) => cohorts::run(case),
         op if tas::OPS.contains(&op) => tas::run(case),
         op if resources::OPS.contains(&op) => resources::run(case),
         op if workload::OPS.contains(&op) => workload::run(case),

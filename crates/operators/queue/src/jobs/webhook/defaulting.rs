@@ -14,7 +14,8 @@ pub(super) fn default(
     facts: &Facts,
     settings: &Settings,
 ) -> Result<(), String> {
-    if !job["metadata"]["deletionTimestamp"].is_null() {
+    let is_deleting = !job["metadata"]["deletionTimestamp"].is_null();
+    if is_deleting && settings.gates.skip_ancestors_of_deleted {
         return Ok(());
     }
     default_labels(job, facts, settings);

@@ -9,6 +9,8 @@ mod json_job;
 #[cfg(test)]
 mod json_tests;
 mod leader_worker_set;
+#[cfg(test)]
+mod matrix_tests;
 mod pod;
 mod serving;
 mod stateful_set;

@@ -76,7 +76,9 @@ fn incremental(present: &Present, nominated: Vec<String>) -> Nomination {
     if ends > present.now {
         return Nomination { clusters: nominated, next_round: Some(ends) };
     }
-    let step = settings.configuration.multi_kueue.incremental_dispatcher_config.step_size;
+    let own = settings.configuration.multi_kueue.incremental_dispatcher_config.as_ref();
+    let own = own.filter(|_| settings.gates.multikueue_dispatcher_config);
+    let step = own.cloned().unwrap_or_default().step_size;
     let step = usize::try_from(step).unwrap_or(1).max(1);
     let clusters = nominated.into_iter().chain(rest.into_iter().take(step)).collect();
     Nomination { clusters, next_round: Some(after(present.now, ROUND)) }

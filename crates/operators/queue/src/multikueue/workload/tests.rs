@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use quintet_api::config::kueue::IncrementalDispatcher;
 use quintet_api::kueue::metadata::MULTIKUEUE_CONTROLLER;
 use quintet_controller::cache::Entry;
 use quintet_controller::{Action, ApiKind, Class, Error, Next, Plan};
@@ -173,7 +174,8 @@ fn the_incremental_dispatcher_asks_a_few_more_each_round() {
         let mut settings = Settings::default();
         settings.configuration.multi_kueue.dispatcher_name =
             "kueue.x-k8s.io/multikueue-dispatcher-incremental".to_owned();
-        settings.configuration.multi_kueue.incremental_dispatcher_config.step_size = step;
+        settings.configuration.multi_kueue.incremental_dispatcher_config =
+            Some(IncrementalDispatcher { step_size: step });
         settings.gates.multikueue_config_order = in_config_order;
         let mut present = present(&pending(nominated), suspended(), copies);
         present.settings = Arc::new(settings);

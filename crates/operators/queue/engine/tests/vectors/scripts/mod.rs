@@ -27,6 +27,9 @@ pub fn run(case: &Case<'_>) -> Verdict {
     if is("Calculate") {
         return calculations(&steps);
     }
+    if crate::cohorts::TABLES.contains(&case.table_name()) {
+        return crate::cohorts::script(case, &steps);
+    }
     match case.table_name().split('/').next() {
         Some("queue") => queue_script(case, &steps),
         Some("cache") => cache_script(case, &steps),
