@@ -6,6 +6,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	kfmpi "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
 	sparkv1beta2 "github.com/kubeflow/spark-operator/v2/api/v1beta2"
@@ -71,8 +73,32 @@ type Framework struct {
 
 	environment *envtest.Environment
 	scheme      *runtime.Scheme
+	kubeconfig  string
 	cancel      context.CancelFunc
 	operator    *operator
+}
+
+var (
+	// inUse are the kubeconfigs of frameworks that were not torn down.
+	inUse []string
+	// running have an operator, in the order in which they were started.
+	running []*Framework
+	// mutex guards the two, and lets managers be set up one after the other.
+	mutex sync.Mutex
+)
+
+// freeKubeconfig is the first of $KUBECONFIGS, a list, that is not in use.
+func freeKubeconfig() string {
+	mutex.Lock()
+	defer mutex.Unlock()
+	for _, path := range filepath.SplitList(os.Getenv("KUBECONFIGS")) {
+		if !slices.Contains(inUse, path) {
+			inUse = append(inUse, path)
+			return path
+		}
+	}
+	ginkgo.Fail("the suite wants more API servers than there are in KUBECONFIGS")
+	return ""
 }
 
 var schemes = []func(*runtime.Scheme) error{
@@ -82,7 +108,7 @@ var schemes = []func(*runtime.Scheme) error{
 	sparkv1beta2.AddToScheme,
 }
 
-// Init connects to the API server of $KUBECONFIG_UNDER_TEST, and installs definitions and webhook configurations there.
+// Init connects to an API server of $KUBECONFIGS, and installs definitions and webhook configurations there.
 func (f *Framework) Init() *rest.Config {
 	ginkgo.GinkgoHelper()
 	f.ObservedLogs = util.SetupLoggerGetObservedLogs()
@@ -90,8 +116,11 @@ func (f *Framework) Init() *rest.Config {
 	for _, add := range schemes {
 		gomega.Expect(add(f.scheme)).To(gomega.Succeed())
 	}
-	cluster, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG_UNDER_TEST"))
+	f.kubeconfig = freeKubeconfig()
+	cluster, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	// As those of API servers for tests: suites make many requests to clean up.
+	cluster.QPS, cluster.Burst = 1000, 2000
 	exists := true
 	f.environment = &envtest.Environment{
 		UseExistingCluster:    &exists,
@@ -114,7 +143,6 @@ func (f *Framework) SetupClient(cfg *rest.Config) (context.Context, client.WithW
 	ginkgo.GinkgoHelper()
 	k8sClient, err := client.NewWithWatch(cfg, client.Options{Scheme: f.scheme})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	gomega.Expect(createNamespace(context.Background(), k8sClient)).To(gomega.Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
 	return ctx, k8sClient
@@ -134,28 +162,39 @@ func (f *Framework) StartManager(ctx context.Context, cfg *rest.Config, setup Ma
 	}
 	mgr, err := ctrl.NewManager(cfg, options)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(createNamespace(ctx, cfg)).To(gomega.Succeed())
+	f.StopManager(ctx)
+	mutex.Lock()
+	defer mutex.Unlock()
 	setupCtx, endSetup := context.WithCancel(ctx)
 	defer endSetup()
 	quintet.Take()
 	setup(setupCtx, mgr)
 
-	f.StopManager(ctx)
-	f.operator, err = newOperator(quintet.Take(), &f.environment.WebhookInstallOptions, f.scheme)
+	f.operator, err = newOperator(quintet.Take(), &f.environment.WebhookInstallOptions, f.scheme, f.kubeconfig)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	gomega.Expect(f.operator.follow()).To(gomega.Succeed())
-	// A process reads its gates when it starts: another gate is another process.
-	features.GateChanged = func() {
-		if f.operator != nil {
-			gomega.Expect(f.operator.follow()).To(gomega.Succeed())
-		}
+	running = append(running, f)
+	features.GateChanged = followGates
+}
+
+// followGates starts operators again: a process reads its gates when it starts.
+func followGates() {
+	mutex.Lock()
+	defer mutex.Unlock()
+	for _, f := range running {
+		gomega.Expect(f.operator.follow()).To(gomega.Succeed())
 	}
 }
 
 // StopManager stops the operator.
 func (f *Framework) StopManager(context.Context) {
+	mutex.Lock()
+	defer mutex.Unlock()
 	if f.operator != nil {
 		f.operator.stop()
 		f.operator = nil
+		running = slices.DeleteFunc(running, func(other *Framework) bool { return other == f })
 	}
 }
 
@@ -167,4 +206,7 @@ func (f *Framework) Teardown() {
 		f.cancel()
 	}
 	gomega.Expect(f.environment.Stop()).To(gomega.Succeed())
+	mutex.Lock()
+	defer mutex.Unlock()
+	inUse = slices.DeleteFunc(inUse, func(path string) bool { return path == f.kubeconfig })
 }

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -43,17 +44,23 @@ type operator struct {
 	gates     string
 	// withFailureRecovery is whether the gate of failure recovery is on: suites set it up without asking.
 	withFailureRecovery bool
+	// withSpark is whether the gate of SparkApplications is on: suites set their webhook up without asking.
+	withSpark bool
 	// withoutPodsReady is whether the job framework does not wait for pods.
 	withoutPodsReady bool
 }
 
-func createNamespace(ctx context.Context, k8sClient client.Client) error {
+func createNamespace(ctx context.Context, cluster *rest.Config) error {
+	k8sClient, err := client.New(cluster, client.Options{})
+	if err != nil {
+		return err
+	}
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	return client.IgnoreAlreadyExists(k8sClient.Create(ctx, object))
 }
 
 func newOperator(
-	wanted quintet.Wanted, webhooks *envtest.WebhookInstallOptions, scheme *runtime.Scheme,
+	wanted quintet.Wanted, webhooks *envtest.WebhookInstallOptions, scheme *runtime.Scheme, kubeconfig string,
 ) (*operator, error) {
 	directory, err := os.MkdirTemp("", "quintet-kueue-")
 	if err != nil {
@@ -80,7 +87,7 @@ func newOperator(
 	}
 	flags := []string{
 		"operator", "--components", "queue", "--controllers", controllers(wanted), "--namespace", namespace,
-		"--config", filepath.Join(directory, "config.yaml"), "--kubeconfig", os.Getenv("KUBECONFIG_UNDER_TEST"),
+		"--config", filepath.Join(directory, "config.yaml"), "--kubeconfig", kubeconfig,
 		"--leader-elect=false", "--log-format", "text", "--log-level", "info",
 		"--webhook-host", webhooks.LocalServingHost, "--webhook-port", fmt.Sprint(webhooks.LocalServingPort),
 		"--webhook-cert-dir", webhooks.LocalServingCertDir,
@@ -90,6 +97,7 @@ func newOperator(
 	return &operator{
 		directory: directory, flags: flags, webhooks: address, log: log, withoutPodsReady: withoutPodsReady,
 		withFailureRecovery: wanted.FailureRecovery != nil,
+		withSpark:           wanted.Frameworks.Has("sparkoperator.k8s.io/sparkapplication"),
 	}, nil
 }
 
@@ -110,6 +118,9 @@ func controllers(wanted quintet.Wanted) string {
 	}
 	if wanted.Provisioning {
 		names = append(names, "provisioning-request")
+	}
+	if wanted.MultiKueue != nil {
+		names = append(names, "multikueue")
 	}
 	if wanted.Jobs {
 		names = append(names, "jobs")
@@ -132,7 +143,8 @@ func document(wanted quintet.Wanted, configuration *config.Configuration) any {
 // configuration is that of the core controllers, with what the suite hands to other parts in Go.
 func configuration(wanted quintet.Wanted, scheme *runtime.Scheme) *config.Configuration {
 	configuration := wanted.Configuration
-	if configuration == nil {
+	if configuration == nil || configuration.Integrations == nil {
+		// Some suites set their core controllers up with nothing.
 		configuration = &config.Configuration{}
 		scheme.Default(configuration)
 	}
@@ -147,6 +159,9 @@ func configuration(wanted quintet.Wanted, scheme *runtime.Scheme) *config.Config
 		if wanted.QuotaCheckStrategy != nil {
 			configuration.Resources.QuotaCheckStrategy = wanted.QuotaCheckStrategy
 		}
+	}
+	if wanted.MultiKueue != nil {
+		configuration.MultiKueue = wanted.MultiKueue
 	}
 	if wanted.MetricsOfClusterQueues {
 		configuration.Metrics.EnableClusterQueueResources = true
@@ -252,6 +267,9 @@ func (o *operator) wantedGates() string {
 	}
 	if o.withFailureRecovery {
 		gates[string(features.FailureRecoveryPolicy)] = true
+	}
+	if o.withSpark {
+		gates[string(features.SparkApplicationIntegration)] = true
 	}
 	if !gates[string(features.KueueDRAIntegration)] {
 		// No program starts with gates that need one that is off; specs switch the one only.

@@ -3,11 +3,14 @@
 package quintet
 
 import (
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	config "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -30,8 +33,12 @@ type Wanted struct {
 	QuotaCheckStrategy *config.QuotaCheckStrategy
 	// FailureRecovery is how long failure recovery waits for pods; nil without it.
 	FailureRecovery *time.Duration
+	// MultiKueue is the configuration of the controllers that run Workloads on other clusters; nil without them.
+	MultiKueue *config.MultiKueue
 	// MetricsOfClusterQueues is whether resources of ClusterQueues are exposed.
 	MetricsOfClusterQueues bool
+	// withoutPodWebhook is whether pods are left as they are created. The first webhook of a kind counts.
+	withoutPodWebhook bool
 }
 
 // JobOptions are settings that the job framework gets as options in Go.
@@ -56,6 +63,9 @@ func Take() Wanted {
 	defer mutex.Unlock()
 	taken := wanted
 	wanted = Wanted{}
+	if taken.withoutPodWebhook {
+		taken.Frameworks.Delete("pod")
+	}
 	return taken
 }
 
@@ -92,6 +102,35 @@ func WantFramework(name string) {
 			w.Frameworks = sets.New[string]()
 		}
 		w.Frameworks.Insert(name)
+	})
+}
+
+// WantNoWebhook records that nothing is done to new objects of a type.
+func WantNoWebhook(object any) {
+	if _, isPod := object.(*corev1.Pod); isPod {
+		record(func(w *Wanted) { w.withoutPodWebhook = w.withoutPodWebhook || !w.Frameworks.Has("pod") })
+	}
+}
+
+// WantKind records an enabled integration by the kind of its jobs.
+func WantKind(kind schema.GroupVersionKind) { WantFramework(kind.Group + "/" + strings.ToLower(kind.Kind)) }
+
+// WantMultiKueue records that Workloads can run on other clusters.
+func WantMultiKueue(interval, workerLostTimeout time.Duration, origin, dispatcher string) {
+	record(func(w *Wanted) {
+		w.MultiKueue = &config.MultiKueue{
+			GCInterval: &metav1.Duration{Duration: interval}, WorkerLostTimeout: &metav1.Duration{Duration: workerLostTimeout},
+			Origin: &origin, DispatcherName: &dispatcher,
+		}
+	})
+}
+
+// WantDispatcher records how Workloads are nominated for some clusters after others.
+func WantDispatcher(settings *config.IncrementalDispatcherConfig) {
+	record(func(w *Wanted) {
+		if w.MultiKueue != nil {
+			w.MultiKueue.IncrementalDispatcherConfig = settings.DeepCopy()
+		}
 	})
 }
 
