@@ -113,7 +113,9 @@ func WantNoWebhook(object any) {
 }
 
 // WantKind records an enabled integration by the kind of its jobs.
-func WantKind(kind schema.GroupVersionKind) { WantFramework(kind.Group + "/" + strings.ToLower(kind.Kind)) }
+func WantKind(kind schema.GroupVersionKind) {
+	WantFramework(kind.Group + "/" + strings.ToLower(kind.Kind))
+}
 
 // WantMultiKueue records that Workloads can run on other clusters.
 func WantMultiKueue(interval, workerLostTimeout time.Duration, origin, dispatcher string) {

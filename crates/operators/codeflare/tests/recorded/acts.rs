@@ -27,7 +27,7 @@ pub(crate) fn act<'a>(
                 delete_pods(world, |pod| pod["status"]["phase"] == "Failed").await?;
             }
             ["the", "pod" | "pods", "is" | "are", "deleted" | "removed"] => {
-                delete_pods(world, |_| true).await?
+                delete_pods(world, |_| true).await?;
             }
             ["the" | "a", "pod", name, "is", "deleted" | "removed"]
             | ["pod", name, "is", "deleted" | "removed"] => {
@@ -39,7 +39,7 @@ pub(crate) fn act<'a>(
                 end_pods(world, code).await?;
             }
             ["the", "finalizer" | "finalizers", .., "is" | "are", "removed"] => {
-                remove_finalizers(world).await?
+                remove_finalizers(world).await?;
             }
             ["the", kind, "gets", "condition", condition]
             | ["the", kind, _, "gets", "condition", condition] => {
