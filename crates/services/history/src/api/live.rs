@@ -11,6 +11,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame};
 
 use super::{Asked, Reply};
+use crate::server::History;
 use crate::store::content;
 
 /// How long a dashboard may take for all of its answer.
@@ -43,12 +44,23 @@ pub(crate) struct Target {
     pub(crate) port: u16,
 }
 
+/// The dashboard of a running cluster, and the token that it asks for.
+pub(super) struct Live {
+    target: Target,
+    token: Option<String>,
+}
+
+impl Live {
+    /// Finds out how to authenticate at a dashboard. The error is the response.
+    pub(super) async fn new(history: &History, target: Target) -> Result<Self, Reply> {
+        let token = history.token(&target).await.map_err(Reply::failed)?;
+        Ok(Self { target, token })
+    }
+}
+
 /// Sends a request to the dashboard and returns its answer.
-pub(super) async fn forward(asked: &Asked<'_>, target: &Target) -> Reply {
-    let token = match asked.history.token(target).await {
-        Ok(token) => token,
-        Err(message) => return Reply::failed(message),
-    };
+pub(super) async fn forward(asked: &Asked<'_>, live: &Live) -> Reply {
+    let Live { target, token } = live;
     let through_kubernetes = asked.history.uses_kubernetes_proxy();
     let headers = forwarded(asked, through_kubernetes, token.as_deref());
     let uri = asked.parts.uri.path_and_query().map(http::uri::PathAndQuery::as_str).unwrap_or_default();

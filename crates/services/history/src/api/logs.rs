@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::{self, HeaderValue};
 
 use super::glob::{self, BadPattern};
-use super::live::{self, Target};
+use super::live::{self, Live};
 use super::tail::{self, Range};
 use super::{Asked, Reply};
 use crate::json::{Writer, go_quoted};
@@ -202,19 +202,19 @@ struct Found {
 }
 
 /// `/api/v0/logs/{media_type}`.
-pub(super) async fn file(asked: &Asked<'_>, media_type: &str, target: Option<&Target>) -> Reply {
-    match (media_type, target) {
-        ("file", target) => {
+pub(super) async fn file(asked: &Asked<'_>, media_type: &str, live: Option<&Live>) -> Reply {
+    match (media_type, live) {
+        ("file", live) => {
             let options = match Options::read(asked) {
                 Ok(options) => options,
                 Err(reply) => return reply,
             };
-            match target {
-                Some(target) => live::forward(asked, target).await,
+            match live {
+                Some(live) => live::forward(asked, live).await,
                 None => content(asked, options).await.unwrap_or_else(|reply| reply),
             }
         }
-        ("stream", Some(target)) => live::forward(asked, target).await,
+        ("stream", Some(live)) => live::forward(asked, live).await,
         ("stream", None) => {
             Reply::text(StatusCode::NOT_IMPLEMENTED, "Log streaming only available for live clusters")
         }

@@ -30,6 +30,7 @@ use http::{Method, StatusCode};
 use crate::model::snapshot::Snapshot;
 use crate::server::History;
 use cookies::Choice;
+use live::Live;
 pub(crate) use live::Target;
 use query::Query;
 use response::{JSON, Reply};
@@ -137,10 +138,14 @@ impl Asked<'_> {
 }
 
 async fn session(history: &History, parts: &Parts, data: Data<'_>, choice: &Choice) -> Reply {
-    let target = if choice.session == "live" {
-        match history.head(&choice.namespace, &choice.cluster).await {
-            Ok(target) => Some(target),
+    let live = if choice.session == "live" {
+        let target = match history.head(&choice.namespace, &choice.cluster).await {
+            Ok(target) => target,
             Err(message) => return cookie_error(parts, data, &message),
+        };
+        match Live::new(history, target).await {
+            Ok(live) => Some(live),
+            Err(reply) => return reply,
         }
     } else {
         None
@@ -148,10 +153,10 @@ async fn session(history: &History, parts: &Parts, data: Data<'_>, choice: &Choi
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let asked = Asked { history, parts, query, choice };
     if let Data::Log(media_type) = data {
-        return logs::file(&asked, media_type, target.as_ref()).await;
+        return logs::file(&asked, media_type, live.as_ref()).await;
     }
-    match target {
-        Some(target) => live::forward(&asked, &target).await,
+    match live {
+        Some(live) => live::forward(&asked, &live).await,
         None => stored(&asked, data).await.unwrap_or_else(|reply| reply),
     }
 }

@@ -79,9 +79,14 @@ pub(super) fn parse(body: &[u8]) -> Result<Vec<Event<'_>>, String> {
             let first = scanner.peek()?;
             if first == b'{' {
                 read.push(read_event(scanner)?);
+                if type_error.is_none() {
+                    type_error = scanner.take_too_large();
+                }
                 return Ok(());
             }
             let raw = scanner.skip()?;
+            // Only numbers of events are read.
+            scanner.take_too_large();
             if first == b'n' {
                 read.push(Read {
                     raw,
@@ -276,6 +281,9 @@ mod tests {
             ("", "unexpected end of JSON input"),
             ("{}", "json: cannot unmarshal object into Go value of type []map[string]interface {}"),
             ("[1]", "json: cannot unmarshal number into Go value of type map[string]interface {}"),
+            ("[1e400]", "json: cannot unmarshal number into Go value of type map[string]interface {}"),
+            ("[{\"n\":1e400},1]", "json: cannot unmarshal number 1e400 into Go value of type float64"),
+            ("[{\"n\":1e400}] x", "invalid character 'x' after top-level value"),
             ("[null]", "timestamp not found"),
             (r#"[{"timestamp":"2026-01-01T00:00:00Z"}]"#, "sessionName not found"),
             (r#"[{"timestamp":"2026-01-01T00:00:00Z","sessionName":"../x"}]"#, "invalid sessionName"),

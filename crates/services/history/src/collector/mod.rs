@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::api::response::Reply;
-use crate::api::route;
+use crate::api::{query, route};
 use crate::model::{ids, time};
 use crate::store::{Http, Store, StoreError};
 use dashboard::{Dashboard, Failure, Poller};
@@ -228,7 +228,12 @@ impl Collector {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Reply {
-        let path = request.uri().path().to_owned();
+        let path = request.uri().path();
+        let cleaned = query::clean(path);
+        if cleaned != path {
+            return route::redirect(request.method(), &cleaned, request.uri().query());
+        }
+        let Some(path) = query::decode(path, false) else { return Reply::bad_request("400 Bad Request") };
         match path.trim_end_matches('/') {
             "/v1/events" => {}
             other if other == "/v1" || other.starts_with("/v1/") => return route::no_route(),

@@ -118,7 +118,7 @@ impl CollectorSettings {
         Ok(Self {
             role,
             cluster,
-            storage_backend: value("storage-backend", "STORAGE_BACKEND").unwrap_or_default(),
+            storage_backend: value("storage-backend", "STORAGE_BACKEND").unwrap_or_default().to_lowercase(),
             storage_root: value("storage-root-dir", "STORAGE_ROOT_DIR").unwrap_or_default(),
             storage_config: value("storage-backend-config-path", "STORAGE_BACKEND_CONFIG_PATH")
                 .unwrap_or_default(),
@@ -292,7 +292,7 @@ mod tests {
     fn the_environment_wins_and_bad_tunables_are_ignored() {
         let settings = read(
             &[("event-max-disk-mb", "7"), ("storage-backend", "s3")],
-            &[("STORAGE_BACKEND", "azureblob"), ("RAY_COLLECTOR_EVENT_MAX_DISK_MB", "many")],
+            &[("STORAGE_BACKEND", "AzureBlob"), ("RAY_COLLECTOR_EVENT_MAX_DISK_MB", "many")],
         );
         let settings = settings.map(|it| (it.storage_backend, it.max_disk_bytes));
         assert_eq!(settings, Ok(("azureblob".to_owned(), 7 * 1024 * 1024)));

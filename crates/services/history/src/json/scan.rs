@@ -16,6 +16,9 @@ pub(crate) enum Fault {
     Repeated,
 }
 
+/// Shorter numbers without exponents are floats.
+const LONGEST_FLOAT: usize = 300;
+
 type Result<T> = std::result::Result<T, Fault>;
 
 /// Reads a text value by value. Every method consumes exactly one value and checks its syntax.
@@ -24,16 +27,22 @@ pub(crate) struct Scanner<'a> {
     at: usize,
     depth: u16,
     takes_repeated: bool,
+    too_large: Option<String>,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(input: &'a [u8]) -> Self {
-        Self { input, at: 0, depth: 0, takes_repeated: true }
+        Self { input, at: 0, depth: 0, takes_repeated: true, too_large: None }
     }
 
     /// A scanner whose user is told of repeated members, because their order decides.
     pub(crate) fn strict(input: &'a [u8]) -> Self {
         Self { takes_repeated: false, ..Self::new(input) }
+    }
+
+    /// What is wrong with the first number since the last call that no float holds; only its size is wrong, not its syntax.
+    pub(crate) fn take_too_large(&mut self) -> Option<String> {
+        self.too_large.take()
     }
 
     /// Notes one of up to 64 members as seen.
@@ -241,11 +250,10 @@ impl<'a> Scanner<'a> {
         for expected in word.bytes() {
             match self.input.get(self.at) {
                 Some(byte) if *byte == expected => self.at += 1,
-                Some(_) => {
+                _ => {
                     let place = format!("in literal {word} (expecting '{}')", char::from(expected));
                     return Err(self.unexpected(&place));
                 }
-                None => return Err(ended()),
             }
         }
         Ok(())
@@ -254,8 +262,7 @@ impl<'a> Scanner<'a> {
     fn digits(&mut self, place: &str) -> Result<()> {
         match self.input.get(self.at) {
             Some(b'0'..=b'9') => {}
-            Some(_) => return Err(self.unexpected(place)),
-            None => return Err(ended()),
+            _ => return Err(self.unexpected(place)),
         }
         while let Some(b'0'..=b'9') = self.input.get(self.at) {
             self.at += 1;
@@ -282,12 +289,15 @@ impl<'a> Scanner<'a> {
                 self.at += 1;
             }
             self.digits("in exponent of numeric literal")?;
-            // Readers that use floats could not read such a number again.
-            let raw = String::from_utf8_lossy(&self.input[start..self.at]);
+        }
+        // Readers that use floats could not read such a number again.
+        let raw = &self.input[start..self.at];
+        let may_be_large = raw.len() > LONGEST_FLOAT || raw.contains(&b'e') || raw.contains(&b'E');
+        if may_be_large && self.too_large.is_none() {
+            let raw = String::from_utf8_lossy(raw);
             if raw.parse::<f64>().is_ok_and(f64::is_infinite) {
-                return Err(Fault::Syntax(format!(
-                    "json: cannot unmarshal number {raw} into Go value of type float64"
-                )));
+                let message = format!("json: cannot unmarshal number {raw} into Go value of type float64");
+                self.too_large = Some(message);
             }
         }
         Ok(())
@@ -328,7 +338,6 @@ impl<'a> Scanner<'a> {
 
     fn escape(&mut self) -> Result<()> {
         match self.input.get(self.at) {
-            None => Err(ended()),
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.at += 1;
                 Ok(())
@@ -337,21 +346,21 @@ impl<'a> Scanner<'a> {
                 self.at += 1;
                 for _ in 0..4 {
                     match self.input.get(self.at) {
-                        None => return Err(ended()),
                         Some(byte) if byte.is_ascii_hexdigit() => self.at += 1,
-                        Some(_) => return Err(self.unexpected("in \\u hexadecimal character escape")),
+                        _ => return Err(self.unexpected("in \\u hexadecimal character escape")),
                     }
                 }
                 Ok(())
             }
-            Some(_) => Err(self.unexpected("in string escape code")),
+            _ => Err(self.unexpected("in string escape code")),
         }
     }
 
     #[cold]
     #[expect(clippy::match_same_arms, reason = "the last arm is for the other half of the bytes")]
     fn unexpected(&self, place: &str) -> Fault {
-        let Some(byte) = self.input.get(self.at) else { return ended() };
+        // Go's scanner takes a blank for the end of a text.
+        let byte = self.input.get(self.at).unwrap_or(&b' ');
         let character = match byte {
             b'\'' => "'\\''".to_owned(),
             b'"' => "'\"'".to_owned(),

@@ -30,6 +30,11 @@ fn syntax_is_checked_with_go_s_messages() {
         ("-x", "invalid character 'x' in numeric literal"),
         ("1.x", "invalid character 'x' after decimal point in numeric literal"),
         ("1ex", "invalid character 'x' in exponent of numeric literal"),
+        ("1e", "invalid character ' ' in exponent of numeric literal"),
+        ("tru", "invalid character ' ' in literal true (expecting 'e')"),
+        ("\"\\", "invalid character ' ' in string escape code"),
+        ("\"\\u12", "invalid character ' ' in \\u hexadecimal character escape"),
+        ("\"abc", "unexpected end of JSON input"),
     ];
     for (text, expected) in cases {
         assert_eq!(fault(text), expected, "{text:?}");

@@ -182,6 +182,14 @@ pub(super) fn read_definition(
         "exitdetails" => |scanner: &mut _| reader.text(scanner, &mut it.exit_detail),
         "starttime" => |scanner: &mut _| moment(scanner).map(|time| it.started = time.and_then(known)),
         "endtime" => |scanner: &mut _| moment(scanner).map(|time| it.ended = time.and_then(known)),
+        "events" => |scanner: &mut Scanner<'_>| scanner.array_or_null(|scanner| members!(scanner, {
+            "state" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+            "timestamp" => |scanner: &mut _| moment(scanner).map(drop),
+            "nodeid" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+            "workerid" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+            "reprname" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+            "deathcause" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+        })),
         "address" => |scanner: &mut Scanner<'_>| members!(scanner, {
             "nodeid" => |scanner: &mut _| reader.id(scanner, &mut it.address.node),
             "workerid" => |scanner: &mut _| reader.id(scanner, &mut it.address.worker),

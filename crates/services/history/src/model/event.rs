@@ -44,6 +44,9 @@ impl Snapshot {
             Ok(())
         })?;
         scanner.end()?;
+        if scanner.take_too_large().is_some() {
+            return Err(Fault::Type);
+        }
         let Some(index) = PAYLOADS.iter().position(|(known, _)| Some(*known) == kind.as_deref()) else {
             return Ok(());
         };
@@ -173,6 +176,9 @@ impl Snapshot {
             Ok(())
         })?;
         scanner.end()?;
+        if scanner.take_too_large().is_some() {
+            return Err(Fault::Type);
+        }
         for event in events {
             // One bad event does not spoil the others.
             let _ = self.ingest(event);

@@ -297,6 +297,7 @@ impl Payload {
             "actortaskname" => |scanner: &mut _| reader.text(scanner, &mut method),
             "actorfunc" => |scanner: &mut _| reader.function(scanner, &mut method_function),
             "functionname" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+            "profile_data" => profile_data,
             "statetransitions" => |scanner: &mut Scanner<'_>| {
                 life.transitions.clear();
                 scanner.array_or_null(|scanner| {
@@ -350,6 +351,21 @@ impl Payload {
     pub(super) fn is_lifeless(&self) -> bool {
         self.lifecycle.transitions.is_empty() && self.log.is_none()
     }
+}
+
+/// Checks a member that upstream's record of tasks has and no event of Ray.
+fn profile_data(scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+    members!(scanner, {
+        "component_id" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+        "component_type" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+        "node_ip_address" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+        "events" => |scanner: &mut Scanner<'_>| scanner.array_or_null(|scanner| members!(scanner, {
+            "event_name" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+            "start_time" => |scanner: &mut Scanner<'_>| scanner.integer().map(drop),
+            "end_time" => |scanner: &mut Scanner<'_>| scanner.integer().map(drop),
+            "extra_data" => |scanner: &mut Scanner<'_>| scanner.text().map(drop),
+        })),
+    })
 }
 
 fn log_info(scanner: &mut Scanner<'_>) -> Result<LogInfo, Fault> {
