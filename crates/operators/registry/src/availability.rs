@@ -57,15 +57,12 @@ pub(crate) struct Server<'a> {
 pub(crate) fn of(server: &Server<'_>, details: impl FnOnce(i32) -> Option<Availability>) -> Availability {
     let status = DeploymentStatus::deserialize(&server.deployment["status"]).unwrap_or_default();
     let (since, problem) = read_conditions(&status.conditions);
-    if status.unavailable_replicas != 0
-        && let Some(detail) = details(status.unavailable_replicas)
-    {
-        return detail;
-    }
-    match problem {
-        Some(problem) => Availability::no(reasons::DEPLOYMENT_UNAVAILABLE, messages::unavailable(&problem)),
-        None => of_endpoints(server, since),
-    }
+    // During a rollout, replicas are missing while others serve.
+    let Some(problem) = problem else { return of_endpoints(server, since) };
+    let missing = status.unavailable_replicas;
+    let details = if missing == 0 { None } else { details(missing) };
+    details
+        .unwrap_or_else(|| Availability::no(reasons::DEPLOYMENT_UNAVAILABLE, messages::unavailable(&problem)))
 }
 
 /// Since when the Deployment is available, and otherwise why it is not. As upstream, conditions count in their order.
@@ -158,6 +155,23 @@ mod tests {
         ];
         for (conditions, message) in cases {
             assert_eq!(availability(&conditions, Some(&ready)).message, message, "{conditions}");
+        }
+    }
+
+    #[test]
+    fn pods_are_asked_only_while_a_deployment_is_unavailable() {
+        let long_ago = "2026-01-01T00:00:00Z";
+        let ready = json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}]}]});
+        for (status, message) in [("True", "Deployment is available"), ("False", "pods say so")] {
+            let conditions = json!([condition("Available", status, long_ago)]);
+            let deployment = json!({"status": {"unavailableReplicas": 1, "conditions": conditions}});
+            let now = NOW.parse().unwrap();
+            let server = Server { name: "n", deployment: &deployment, endpoints: Some(&ready), now };
+            let found = of(&server, |missing| {
+                assert_eq!(missing, 1);
+                Some(Availability::no(reasons::DEPLOYMENT_UNAVAILABLE, "pods say so"))
+            });
+            assert_eq!(found.message, message);
         }
     }
 

@@ -128,7 +128,9 @@ impl Settings {
             postgres_image: or(POSTGRES_IMAGE, "quay.io/sclorg/postgresql-16-c10s:latest"),
             metadata_image: or(METADATA_IMAGE, metadata),
             performance_image: or(PERFORMANCE_IMAGE, metadata),
-            registries_namespace: text(REGISTRIES_NAMESPACE).filter(|name| is_dns_label(name)),
+            registries_namespace: text(REGISTRIES_NAMESPACE)
+                .map(|name| name.trim().to_owned())
+                .filter(|name| is_dns_label(name)),
             webhooks: environment(ENABLE_WEBHOOKS).as_deref() != Some("false"),
             default_domain: text(DEFAULT_DOMAIN),
             skip_catalog_database: environment(SKIP_CATALOG_DATABASE).as_deref() == Some("true"),
@@ -189,7 +191,13 @@ mod tests {
 
     #[test]
     fn a_namespace_that_is_none_restricts_nothing() {
-        for (value, expected) in [("models", Some("models")), ("", None), ("No.Name", None), ("-a", None)] {
+        for (value, expected) in [
+            ("models", Some("models")),
+            (" models\n", Some("models")),
+            ("", None),
+            ("No.Name", None),
+            ("-a", None),
+        ] {
             let settings = read(&[(REGISTRIES_NAMESPACE, value)]);
             assert_eq!(settings.registries_namespace.as_deref(), expected, "{value}");
         }

@@ -35,6 +35,8 @@ pub(crate) struct Body {
     pub(crate) description: Option<String>,
     pub(crate) custom: Option<CustomProperties>,
     pub(crate) fields: Vec<(&'static Field, FieldValue)>,
+    /// When it was created and last changed, as far as the body says so. It does not count, but must be numbers.
+    pub(crate) times: [Option<String>; 2],
 }
 
 impl Body {
@@ -112,6 +114,22 @@ pub(crate) fn missing(kind: Kind, body: &Body) -> Option<&'static str> {
     required.find(|field| is_empty(body.text(field.name))).map(|field| field.name)
 }
 
+/// The names of [`Body::times`].
+const TIMES: [&str; 2] = ["createTimeSinceEpoch", "lastUpdateTimeSinceEpoch"];
+
+/// Checks the times in the body of a new entity.
+pub(crate) fn check_times(body: &Body) -> Result<(), String> {
+    for (name, time) in TIMES.iter().zip(&body.times) {
+        let Some(time) = time else { continue };
+        crate::text::int64(time).map_err(|why| {
+            format!(
+                "error setting field Attributes: bad request: unable to decode as int64 invalid numeric string: {why} for key {name}"
+            )
+        })?;
+    }
+    Ok(())
+}
+
 /// A member that a body may have.
 enum Member {
     Id,
@@ -119,6 +137,8 @@ enum Member {
     ExternalId,
     Description,
     Custom,
+    /// One of [`Body::times`].
+    Time(usize),
     /// Read-only text, which is checked and dropped.
     Ignored(&'static str),
     Field(&'static Field),
@@ -132,6 +152,7 @@ impl Member {
             Self::ExternalId => "externalId",
             Self::Description => "description",
             Self::Custom => "customProperties",
+            Self::Time(index) => TIMES.get(*index).copied().unwrap_or_default(),
             Self::Ignored(name) => name,
             Self::Field(field) => field.name,
         }
@@ -148,11 +169,7 @@ fn find(kind: Kind, shape: Shape, key: &str) -> Option<Member> {
         members.push(Member::Ignored("artifactType"));
     }
     if shape == Shape::Full {
-        members.extend([
-            Member::Id,
-            Member::Ignored("createTimeSinceEpoch"),
-            Member::Ignored("lastUpdateTimeSinceEpoch"),
-        ]);
+        members.extend([Member::Id, Member::Time(0), Member::Time(1)]);
         if kind.artifact_type().is_some() {
             members.extend([Member::Ignored("experimentId"), Member::Ignored("experimentRunId")]);
         }
@@ -160,7 +177,7 @@ fn find(kind: Kind, shape: Shape, key: &str) -> Option<Member> {
     let own = kind.fields().iter().filter(|field| shape != Shape::Update || field.is_mutable);
     members.extend(own.map(Member::Field));
     let exact = members.iter().position(|member| member.name() == key);
-    let folded = || members.iter().position(|member| member.name().eq_ignore_ascii_case(key));
+    let folded = || members.iter().position(|member| crate::text::is_same_name(member.name(), key));
     exact.or_else(folded).map(|index| members.swap_remove(index))
 }
 
@@ -186,6 +203,12 @@ impl Decoder {
             Member::Name => body.name = self.text(name, value),
             Member::ExternalId => body.external_id = self.text(name, value),
             Member::Description => body.description = self.text(name, value),
+            Member::Time(index) => {
+                let time = self.text(name, value);
+                if let Some(slot) = body.times.get_mut(*index) {
+                    *slot = time;
+                }
+            }
             Member::Ignored(_) => drop(self.text(name, value)),
             Member::Custom => match value {
                 Value::Null => body.custom = None,
@@ -278,7 +301,7 @@ fn custom_value(value: &Value) -> Result<CustomValue, String> {
         "MetadataProtoValue" => ("proto_value", "string"),
         _ => return Ok(CustomValue::Unknown),
     };
-    let content = value.member(field).unwrap_or(&Value::Null);
+    let content = value.folded_member(field).unwrap_or(&Value::Null);
     let wrong = |found: &str| {
         let error =
             format!("json: cannot unmarshal {found} into Go struct field {kind}.{field} of type {ty}");

@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use tokio::net::TcpListener;
 
 use crate::api::Request;
-use crate::api::query::Query;
+use crate::api::query::{self, Query};
 use crate::api::response::Response;
 use crate::error::Error;
 
@@ -76,6 +76,9 @@ where
         && let Some(method) = parts.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)
     {
         return encode(preflight(origin, method, parts.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS)));
+    }
+    if query::is_plain_path(parts.uri.path()).is_none() {
+        return encode(Response::text(StatusCode::BAD_REQUEST, "400 Bad Request"));
     }
     let body = match Limited::new(body, MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),

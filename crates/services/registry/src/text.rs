@@ -27,6 +27,17 @@ pub(crate) fn int64(text: &str) -> Result<i64, String> {
     parse_int(text, i64::MIN, i64::MAX)
 }
 
+/// Whether two names are the same to Go's decoder of JSON, which ignores case; two characters outside of ASCII are
+/// variants of letters in it.
+pub(crate) fn is_same_name(one: &str, other: &str) -> bool {
+    let fold = |character: char| match character {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    one.chars().map(fold).eq(other.chars().map(fold))
+}
+
 /// A text in double quotes, with the escapes of Go's `%q`.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");

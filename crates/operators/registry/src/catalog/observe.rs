@@ -72,7 +72,7 @@ pub(super) fn home(catalog: &Entry<Catalog>) -> Home<'_> {
     Home { namespace: catalog.key.namespace().unwrap_or_default(), owner }
 }
 
-/// The platform's groups of users. A list of another type counts as none.
+/// The platform's groups of users. A list with anything but texts counts as none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Auth {
@@ -81,8 +81,7 @@ pub(super) struct Auth {
 
 impl Auth {
     fn admin_groups(&self) -> Vec<String> {
-        let groups = self.spec["adminGroups"].as_array().into_iter().flatten();
-        groups.filter_map(Value::as_str).map(str::to_owned).collect()
+        Vec::deserialize(&self.spec["adminGroups"]).unwrap_or_default()
     }
 }
 

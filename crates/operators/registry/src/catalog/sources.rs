@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::names::SOURCES_KEY;
@@ -40,39 +40,52 @@ pub(super) fn removed(deployment: &Value, sources: &[String]) -> Vec<String> {
     labelled.filter(|name| !sources.iter().any(|source| source == name)).map(str::to_owned).collect()
 }
 
-/// The keys that former versions knew. Documents with others are never rewritten, because these would be lost.
+/// The keys that former versions knew. Documents with others are never rewritten, because these would be lost. They are
+/// written in the order of the alphabet, and empty ones are left out.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 struct Document {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    catalogs: Option<Vec<Source>>,
-    #[serde(rename = "model_catalogs", skip_serializing_if = "Option::is_none")]
-    model_catalogs: Option<Vec<Source>>,
-    #[serde(rename = "mcp_catalogs", skip_serializing_if = "Option::is_none")]
-    mcp_catalogs: Option<Vec<Source>>,
-    #[serde(rename = "agent_catalogs", skip_serializing_if = "Option::is_none")]
-    agent_catalogs: Option<Vec<Source>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    labels: Option<Vec<BTreeMap<String, Value>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    named_queries: Option<BTreeMap<String, Value>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    agent_catalogs: Vec<Source>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    catalogs: Vec<Source>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    labels: Value,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mcp_catalogs: Vec<Source>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    model_catalogs: Vec<Source>,
+    #[serde(rename = "namedQueries", default, skip_serializing_if = "Value::is_null")]
+    named_queries: Value,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 struct Source {
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     enabled: Option<bool>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    type_: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    properties: Option<BTreeMap<String, Value>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    labels: Option<Vec<String>>,
+    #[serde(default)]
+    id: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<String>,
+    #[serde(default)]
+    name: String,
+    #[serde(default, deserialize_with = "texts", skip_serializing_if = "BTreeMap::is_empty")]
+    properties: BTreeMap<String, String>,
+    #[serde(rename = "type", default)]
+    type_: String,
+}
+
+/// Numbers and flags among properties count as texts.
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
+    let text = |(name, value)| match value {
+        Value::String(text) => Ok((name, text)),
+        Value::Number(number) => Ok((name, number.to_string())),
+        Value::Bool(flag) => Ok((name, flag.to_string())),
+        _ => Err(serde::de::Error::custom(format!("the property {name} is no text"))),
+    };
+    values.into_iter().map(text).collect()
 }
 
 /// The document without the source that former versions put there; `None` if it stays as it is.
@@ -83,9 +96,9 @@ pub(super) fn without_former_default(text: &str) -> Option<String> {
     }
     let mut document: Document = serde_saphyr::from_str(text).ok()?;
     let mut has_changed = false;
-    for sources in [&mut document.catalogs, &mut document.model_catalogs].into_iter().flatten() {
+    for sources in [&mut document.catalogs, &mut document.model_catalogs] {
         let before = sources.len();
-        sources.retain(|source| source.id.as_deref() != Some(FORMER_DEFAULT));
+        sources.retain(|source| source.id != FORMER_DEFAULT);
         has_changed |= sources.len() != before;
     }
     if has_changed { serde_saphyr::to_string(&document).ok() } else { None }
@@ -111,8 +124,14 @@ mod tests {
         let text =
             "catalogs:\n- id: default_catalog\n  name: Default\n- id: mine\n  type: yaml\nmcp_catalogs: []\n";
         let stripped = without_former_default(text).unwrap();
-        let parsed: Value = serde_saphyr::from_str(&stripped).unwrap();
-        assert_eq!(parsed, json!({"catalogs": [{"id": "mine", "type": "yaml"}], "mcp_catalogs": []}));
+        assert_eq!(stripped, "catalogs:\n- id: mine\n  name: \"\"\n  type: yaml\n");
+        let all = "catalogs:\n- id: default_catalog\n  name: Default\n";
+        assert_eq!(without_former_default(all).as_deref(), Some("{}\n"));
+        let full = "model_catalogs: [{id: default_catalog}, {id: b, name: B, type: yaml, enabled: false, labels: [x], \
+                    properties: {yamlCatalogPath: a.yaml, maxModels: 5}}]\nlabels: [{name: x}]\n";
+        let expected = "labels:\n- name: x\nmodel_catalogs:\n- enabled: false\n  id: b\n  labels:\n  - x\n  name: B\n  properties:\n    \
+                        maxModels: \"5\"\n    yamlCatalogPath: a.yaml\n  type: yaml\n";
+        assert_eq!(without_former_default(full).as_deref(), Some(expected));
         assert_eq!(without_former_default(&stripped), None);
         let kept = [
             "catalogs:\n- id: mine\n",

@@ -34,8 +34,8 @@ impl Reason {
 /// Finds it in a log.
 pub(super) fn find(log: &str) -> Option<Alert> {
     log.lines().find_map(|line| {
-        if let Some((_, text)) = line.split_once(MARK) {
-            let message = format!("rest container alert: {}", text.trim());
+        if line.contains(MARK) {
+            let message = format!("rest container alert: {line}");
             return Some(Alert { reason: Reason::Alert, message });
         }
         let (_, rest) = line.split_once(FAILED_CHECK)?;
@@ -53,7 +53,7 @@ mod tests {
     fn alerts_and_failed_checks_are_found() {
         let alert = find("starting\nE0101 {{ALERT}} cannot connect to the datastore\n").unwrap();
         assert_eq!(alert.reason.text(), "ResourcesAlert");
-        assert_eq!(alert.message, "rest container alert: cannot connect to the datastore");
+        assert_eq!(alert.message, "rest container alert: E0101 {{ALERT}} cannot connect to the datastore");
         let log =
             "F main.cc:77] Check failed: absl::OkStatus() == status (OK vs. INTERNAL) mysql_query failed";
         let failed = find(log).unwrap();

@@ -1,12 +1,85 @@
 //! Defaults of ModelRegistries, on objects as they are sent: what is empty has to be seen before a schema rejects it.
 
-use serde_json::{Value, json};
+use quintet_api::quantity::Quantity;
+use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;
 
+/// What the mutating webhook makes of a registry of any version.
+pub(super) fn admit(registry: &mut Value, settings: &Settings, is_openshift: bool) {
+    let is_alpha = is_alpha(registry);
+    if let Some(spec) = registry.get_mut("spec").and_then(Value::as_object_mut) {
+        rewrite(spec, is_alpha);
+    }
+    set_defaults(registry, settings, is_openshift);
+}
+
+fn is_alpha(registry: &Value) -> bool {
+    registry["apiVersion"].as_str().is_some_and(|version| version.ends_with("/v1alpha1"))
+}
+
+/// Fields that Go's type always writes, so that the schema, which requires them, never misses them.
+const ALWAYS: [(&str, &[&str]); 2] = [("rest", &[]), ("mysql", &["host", "username", "database"])];
+
+/// Texts that may be said to be empty.
+const MAY_BE_EMPTY: [&str; 3] =
+    ["sslRootCertificatesConfigMapName", "sslRootCertificatesSecretName", "sslCipher"];
+
+/// Writes a spec as upstream's webhook does, which sends back what its type has taken in: texts that are required are there,
+/// other empty ones are not, and amounts are canonical.
+fn rewrite(spec: &mut Map<String, Value>, is_alpha: bool) {
+    spec.entry("rest").or_insert_with(|| json!({}));
+    if spec["rest"].is_null() {
+        spec["rest"] = json!({});
+    }
+    for (name, section) in spec.iter_mut() {
+        let Some(section) = section.as_object_mut() else { continue };
+        section
+            .retain(|name, value| !value.is_null() && (value != "" || MAY_BE_EMPTY.contains(&name.as_str())));
+        let required = ALWAYS.iter().find(|(always, _)| always == name).map_or(&[][..], |(_, fields)| fields);
+        let of_alpha: &[&str] = if is_alpha && name == "postgres" { &["database"] } else { &[] };
+        require(section, required);
+        require(section, of_alpha);
+        for (name, value) in section.iter_mut() {
+            let Some(object) = value.as_object_mut() else { continue };
+            if name == "resources" {
+                canonicalize(object);
+            } else if name.ends_with("Secret") || name.ends_with("ConfigMap") {
+                require(object, &["name", "key"]);
+            }
+        }
+    }
+}
+
+fn require(object: &mut Map<String, Value>, fields: &[&str]) {
+    for field in fields {
+        object.entry(*field).or_insert_with(|| "".into());
+    }
+}
+
+/// Amounts as the API server itself writes them. What is no amount is left to the schema.
+fn canonicalize(resources: &mut Map<String, Value>) {
+    for part in ["requests", "limits"] {
+        let Some(amounts) = resources.get_mut(part).and_then(Value::as_object_mut) else { continue };
+        for amount in amounts.values_mut() {
+            let text = match &*amount {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => continue,
+            };
+            if let Ok(quantity) = text.trim().parse::<Quantity>() {
+                *amount = quantity.to_string().into();
+            }
+        }
+        if amounts.is_empty() {
+            resources.remove(part);
+        }
+    }
+}
+
 /// Sets the defaults of a registry of any version.
 pub(crate) fn set_defaults(registry: &mut Value, settings: &Settings, is_openshift: bool) {
-    let is_alpha = registry["apiVersion"].as_str().is_some_and(|version| version.ends_with("/v1alpha1"));
+    let is_alpha = is_alpha(registry);
     let is_undefaulted = matches!(registry["status"]["specDefaults"].as_str().unwrap_or_default(), "" | "{}");
     let Some(spec) = registry.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     set_if_empty(spec, ["rest", "serviceRoute"], "disabled");
@@ -123,6 +196,46 @@ mod tests {
         }
         let alpha = defaulted("v1alpha1", &json!({"postgres": {"generateDeployment": true}}), false);
         assert!(alpha["postgres"].is_null(), "v1alpha1 has no such field");
+    }
+
+    #[test]
+    fn a_spec_is_written_as_upstreams_type_writes_it() {
+        let cases = [
+            ("v1beta1", json!({}), json!({})),
+            ("v1beta1", json!({"rest": null}), json!({})),
+            (
+                "v1beta1",
+                json!({"rest": {"image": "", "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {}}}}),
+                json!({"rest": {"serviceRoute": "disabled", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}}),
+            ),
+            (
+                "v1beta1",
+                json!({"mysql": {"host": "h", "sslCipher": "", "passwordSecret": {"name": "s"}}}),
+                json!({"mysql": {
+                    "host": "h", "username": "", "database": "", "sslCipher": "", "passwordSecret": {"name": "s", "key": ""},
+                }}),
+            ),
+            (
+                "v1beta1",
+                json!({"postgres": {"generateDeployment": true, "host": "", "port": 5432}}),
+                json!({"postgres": {"generateDeployment": true, "port": 5432}}),
+            ),
+            (
+                "v1alpha1",
+                json!({"postgres": {"host": "h"}}),
+                json!({"postgres": {"host": "h", "database": ""}}),
+            ),
+        ];
+        for (version, spec, mut expected) in cases {
+            let mut registry =
+                json!({"apiVersion": format!("modelregistry.opendatahub.io/{version}"), "spec": spec});
+            admit(&mut registry, &Settings::default(), false);
+            expected["grpc"] = json!({});
+            if expected["rest"].is_null() {
+                expected["rest"] = json!({"serviceRoute": "disabled"});
+            }
+            assert_eq!(registry["spec"], expected, "{version} {spec}");
+        }
     }
 
     #[test]

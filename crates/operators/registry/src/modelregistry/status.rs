@@ -139,15 +139,53 @@ impl<'a> Draft<'a> {
         let name = RegistryNames(observed.name()).https_route();
         let key = ObjectKey::new(observed.namespace(), &name);
         let route = observed.live.get(&kinds::route(), &key).map(|entry| &entry.object);
-        let ingress = route.and_then(|route| route["status"]["ingress"].as_array());
-        let conditions = ingress.into_iter().flatten().filter_map(|one| one["conditions"].as_array());
-        let mut why = String::new();
-        for condition in conditions.flatten().filter(|condition| condition["type"] == "Admitted") {
-            if condition["status"] == "True" {
-                return None;
+        let why = match route.and_then(last_admission) {
+            None => String::new(),
+            Some((_, admission)) if admission["status"] == "True" => return None,
+            Some((ingress, admission)) => {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let (host, reason) = (text(&ingress["host"]), text(&admission["reason"]));
+                let message = text(&admission["message"]);
+                format!(
+                    "Host {host} in Route {name} is unavailable: {{reason: {reason}, message: {message}}}"
+                )
             }
-            condition["message"].as_str().unwrap_or_default().clone_into(&mut why);
-        }
+        };
         Some(format!("KubeRBACProxy Route {name} is unavailable: {why}"))
+    }
+}
+
+/// The last ingress of a Route that says whether it admits it, and how it says so: as upstream, the last one counts.
+fn last_admission(route: &Value) -> Option<(&Value, &Value)> {
+    let all = route["status"]["ingress"].as_array()?;
+    let admission = |ingress: &Value| {
+        let mut conditions = ingress["conditions"].as_array()?.iter();
+        conditions.position(|condition| condition["type"] == "Admitted")
+    };
+    let (ingress, index) = all.iter().rev().find_map(|ingress| Some((ingress, admission(ingress)?)))?;
+    Some((ingress, &ingress["conditions"][index]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_ingress_that_has_decided_counts() {
+        let ingress = |host: &str, conditions: Value| json!({"host": host, "conditions": conditions});
+        let admitted = |status: &str| json!([{"type": "Other"}, {"type": "Admitted", "status": status}]);
+        let host = |all: Value| {
+            let route = json!({"status": {"ingress": all}});
+            last_admission(&route)
+                .map(|(ingress, admission)| format!("{} {}", ingress["host"], admission["status"]))
+        };
+        assert_eq!(host(Value::Null), None);
+        assert_eq!(host(json!([ingress("a", json!([]))])), None);
+        let both = json!([ingress("a", admitted("True")), ingress("b", admitted("False"))]);
+        assert_eq!(host(both).as_deref(), Some(r#""b" "False""#));
+        let undecided = json!([ingress("a", admitted("True")), ingress("b", json!([]))]);
+        assert_eq!(host(undecided).as_deref(), Some(r#""a" "True""#));
     }
 }

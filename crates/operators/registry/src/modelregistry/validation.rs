@@ -28,10 +28,11 @@ pub(crate) fn check(registry: &Value, settings: &Settings) -> Option<String> {
         errors.push(required("spec.mysql", NO_DATABASE));
     }
     if postgres["generateDeployment"] == true {
-        let hosts = [text(&postgres["host"]), text(&postgres["hostAddress"])];
-        if let Some(host) = hosts.iter().find(|host| !host.is_empty()) {
+        let (host, address) = (text(&postgres["host"]), text(&postgres["hostAddress"]));
+        if !host.is_empty() || !address.is_empty() {
+            // As upstream, the error shows the host, even if it is the address that is wrong.
             let why = "host should not be set when auto-provisioning is enabled";
-            errors.push(invalid("spec.postgres.host", host, why));
+            errors.push(invalid("spec.postgres.host", &host, why));
         }
     }
     of_object(KIND, &text(&metadata["name"]), &errors)
@@ -51,7 +52,8 @@ mod tests {
     #[test]
     fn every_rule_has_its_message() {
         let postgres = json!({"postgres": {"host": "db"}});
-        let both = json!({"postgres": {"generateDeployment": true, "hostAddress": "1.2.3.4"}});
+        let both = json!({"postgres": {"generateDeployment": true, "host": "db"}});
+        let address = json!({"postgres": {"generateDeployment": true, "hostAddress": "1.2.3.4"}});
         let prefix = r#"ModelRegistry.modelregistry.opendatahub.io "x" is invalid: "#;
         let cases = [
             (
@@ -68,7 +70,12 @@ mod tests {
             (
                 both,
                 None,
-                r#"spec.postgres.host: Invalid value: "1.2.3.4": host should not be set when auto-provisioning is enabled"#,
+                r#"spec.postgres.host: Invalid value: "db": host should not be set when auto-provisioning is enabled"#,
+            ),
+            (
+                address,
+                None,
+                r#"spec.postgres.host: Invalid value: "": host should not be set when auto-provisioning is enabled"#,
             ),
         ];
         for (spec, only, expected) in cases {

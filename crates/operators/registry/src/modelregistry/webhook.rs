@@ -38,7 +38,7 @@ fn mutating(settings: Arc<Settings>) -> Webhook {
             async move {
                 openshift.synced().await;
                 let mut registry = admission.object;
-                defaulting::set_defaults(&mut registry, &settings, openshift.is_served());
+                defaulting::admit(&mut registry, &settings, openshift.is_served());
                 Mutation::to(registry)
             }
         }))

@@ -19,6 +19,9 @@ pub(super) async fn handle(
     id: &str,
     request: &Request,
 ) -> Result<Response, Error> {
+    if let Some(name) = route.id_of_owner().filter(|_| id.is_empty()) {
+        return Err(Error::Unprocessable(format!("required field '{name}' is zero value.")));
+    }
     if request.method == Method::GET {
         read(registry, route, id, &request.query).await
     } else {
@@ -139,6 +142,10 @@ async fn write(registry: &Registry, route: Route, id: &str, content: &[u8]) -> R
             created(registry.create(kind, creation(&value, kind, shape)?, Some(id)).await?)
         }
         Route::One(kind) => updated(registry.update(kind, id, plain(&value, kind, Shape::Update)?).await?),
+        Route::MetricHistory => {
+            let body = plain(&value, Kind::ExperimentRun, Shape::Update)?;
+            updated(registry.update(Kind::ExperimentRun, "metric_history", body).await?)
+        }
         Route::ModelArtifacts => {
             let body = plain(&value, Kind::ModelArtifact, Shape::Create)?;
             created(registry.create_artifact(Kind::ModelArtifact, body).await?)

@@ -43,7 +43,7 @@ struct Outcome {
 
 pub(super) async fn answer(registry: Option<&Registry>, check: Check, request: &Request) -> Response {
     if request.method != Method::GET {
-        return Response::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
+        return Response::plain_error(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     }
     let started = Instant::now();
     let mut outcomes = vec![check_database(registry).await];

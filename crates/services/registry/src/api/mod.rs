@@ -24,13 +24,17 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
+/// The answer until the database is ready; clients show it to users.
+const NOT_READY: &str = "Datastore service is down or unavailable. Please check that the database is reachable and try \
+                         again later.\n";
+
 /// Answers a request; `registry` is `None` until the database is ready.
 pub(crate) async fn answer(registry: Option<&Registry>, request: &Request) -> Response {
     if let Some(check) = health::Check::from_path(&request.path) {
         return health::answer(registry, check, request).await;
     }
     let Some(registry) = registry else {
-        return Response::text(http::StatusCode::SERVICE_UNAVAILABLE, "the database is not ready yet\n");
+        return Response::plain_error(http::StatusCode::SERVICE_UNAVAILABLE, NOT_READY);
     };
     if let Some(refusal) = refuse_nul(request) {
         return refusal;

@@ -1,5 +1,7 @@
 //! Query strings, read as Go's `url.ParseQuery` reads them.
 
+use std::fmt::Write;
+
 use crate::text::quoted;
 
 /// The parameters of a query, or why they cannot be read.
@@ -39,6 +41,11 @@ impl Query {
     /// The first value of a parameter; empty if there is none.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.find(name).map_or("", |parameter| parameter.value.as_str())
+    }
+
+    /// Whether a parameter is there, be it empty.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
     }
 
     fn find(&self, name: &str) -> Option<&Parameter> {
@@ -81,9 +88,48 @@ pub(crate) fn unescape(text: &str, plus_is_blank: bool) -> Result<Vec<u8>, Strin
     Ok(bytes)
 }
 
+/// Whether a path is spelled as Go's `url` package would spell it, with escapes only where they are needed. Its router
+/// shows the segments of such a path decoded, and those of any other path as they were sent. `None` if an escape is
+/// malformed.
+pub(crate) fn is_plain_path(path: &str) -> Option<bool> {
+    let decoded = unescape(path, false).ok()?;
+    let mut escaped = String::with_capacity(path.len());
+    for byte in decoded {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    Some(escaped == path)
+}
+
+/// A segment of a path as the router shows it.
+pub(crate) fn segment(text: &str, is_plain: bool) -> String {
+    match unescape(text, false) {
+        Ok(decoded) if is_plain => String::from_utf8_lossy(&decoded).into_owned(),
+        _ => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Query;
+    use super::{Query, is_plain_path, segment};
+
+    #[test]
+    fn segments_are_decoded_where_all_escapes_are_needed() {
+        for (path, is_plain) in [
+            ("/a/b%20c", Some(true)),
+            ("/a/1%2F2", Some(false)),
+            ("/%61", Some(false)),
+            ("/a%c3", Some(false)),
+            ("/a%zz", None),
+        ] {
+            assert_eq!(is_plain_path(path), is_plain, "{path}");
+        }
+        assert_eq!(segment("b%20c", true), "b c");
+        assert_eq!(segment("1%2F2", false), "1%2F2");
+    }
 
     #[test]
     fn the_first_of_repeated_parameters_counts() {

@@ -29,7 +29,12 @@ impl Response {
 
     /// The refusal of a path that leads nowhere.
     pub(crate) fn not_found() -> Self {
-        let mut response = Self::text(StatusCode::NOT_FOUND, "404 page not found\n");
+        Self::plain_error(StatusCode::NOT_FOUND, "404 page not found\n")
+    }
+
+    /// A refusal in plain text, as Go's `http.Error` sends it.
+    pub(crate) fn plain_error(status: StatusCode, text: &str) -> Self {
+        let mut response = Self::text(status, text);
         response.headers.push((header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")));
         response
     }

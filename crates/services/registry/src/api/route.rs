@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::query::unescape;
+use super::query;
 use crate::model::Kind;
 use crate::service::Parent;
 
@@ -38,7 +38,10 @@ impl Route {
             | Self::ModelArtifacts
             | Self::Children(_)
             | Self::ArtifactsOf(_) => &[&Method::GET, &Method::POST],
-            Self::One(_) | Self::Artifact | Self::ModelArtifact => &[&Method::GET, &Method::PATCH],
+            // A run cannot be called so, but its path is that of one.
+            Self::One(_) | Self::Artifact | Self::ModelArtifact | Self::MetricHistory => {
+                &[&Method::GET, &Method::PATCH]
+            }
             _ => &[&Method::GET],
         }
     }
@@ -53,6 +56,19 @@ impl Route {
             Self::MetricHistory | Self::MetricHistoryOf => Kind::MetricHistory.words_of_store(),
             _ => "artifact",
         }
+    }
+
+    /// What upstream calls the id in a path that leads to something of an entity.
+    pub(crate) fn id_of_owner(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Children(Kind::ModelVersion) => "registeredmodelId",
+            Self::Children(Kind::InferenceService) => "servingenvironmentId",
+            Self::Children(Kind::ExperimentRun) => "experimentId",
+            Self::Children(_) | Self::ServedModel | Self::ServedVersion => "inferenceserviceId",
+            Self::ArtifactsOf(Parent::ModelVersion) => "modelversionId",
+            Self::ArtifactsOf(Parent::ExperimentRun) | Self::MetricHistoryOf => "experimentrunId",
+            _ => return None,
+        })
     }
 
     /// Whether only the alpha version of the API has it.
@@ -81,14 +97,13 @@ pub(crate) fn find(path: &str) -> Option<(Route, String)> {
         [name] => (top(name)?, ""),
         ["experiment_runs", "metric_history"] => (Route::MetricHistory, ""),
         [collection, id] if !id.is_empty() => (one(collection)?, *id),
-        [collection, id, children] if !id.is_empty() => (below(collection, children)?, *id),
+        [collection, id, children] => (below(collection, children)?, *id),
         _ => return None,
     };
     if route.is_experimental() && !is_alpha {
         return None;
     }
-    let id = unescape(id, false).ok()?;
-    Some((route, String::from_utf8_lossy(&id).into_owned()))
+    Some((route, query::segment(id, query::is_plain_path(path)?)))
 }
 
 fn top(name: &str) -> Option<Route> {

@@ -13,7 +13,7 @@ use super::recommend::flag;
 use super::sources::{AssetType, Label};
 use super::{encode, models, options, preview};
 use crate::api::Request;
-use crate::api::query::{Query, unescape};
+use crate::api::query::{self, Query, unescape};
 use crate::api::response::Response;
 use crate::error::Error;
 use crate::filter::pattern;
@@ -99,6 +99,7 @@ fn empty_segment(request: &Request) -> Option<Response> {
     } else {
         match path {
             "mcp_catalog/v1alpha1/mcp_servers//tools" => "server_id",
+            path if is_tool_of_nothing(path) => "server_id",
             "agent_catalog/v1alpha1/agents//artifacts" => "id",
             _ => return None,
         }
@@ -109,15 +110,18 @@ fn empty_segment(request: &Request) -> Option<Response> {
     Some(Response::refusal(&Error::Unprocessable(format!("required field '{field}' is zero value."))))
 }
 
+fn is_tool_of_nothing(path: &str) -> bool {
+    let tool = path.strip_prefix("mcp_catalog/v1alpha1/mcp_servers//tools/");
+    tool.is_some_and(|tool| !tool.is_empty() && !tool.contains('/'))
+}
+
 fn route(path: &str) -> Option<Route> {
-    let decoded = |text: &str| {
-        let bytes = unescape(text, false).ok()?;
-        (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
-    };
+    let is_plain = query::is_plain_path(path)?;
+    let decoded = |text: &str| Some(query::segment(text, is_plain)).filter(|it| !it.is_empty());
     let path = path.strip_prefix("/api/")?;
     if let Some(rest) = path.strip_prefix("model_catalog/v1alpha1/") {
         if let Some((source, name)) = rest.strip_prefix("sources/").and_then(|it| it.split_once("/models/")) {
-            return model_route(decoded(source).filter(|it| !it.contains('/'))?, name, decoded);
+            return model_route(decoded(source).filter(|it| !it.contains('/'))?, name);
         }
         return match rest {
             "sources" => Some(Route::Sources),
@@ -148,7 +152,11 @@ fn route(path: &str) -> Option<Route> {
 }
 
 /// Names of models contain slashes, which may come encoded or not.
-fn model_route(source: String, rest: &str, decoded: impl Fn(&str) -> Option<String>) -> Option<Route> {
+fn model_route(source: String, rest: &str) -> Option<Route> {
+    let decoded = |text: &str| {
+        let bytes = unescape(text, false).ok()?;
+        (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    };
     if let Some(name) = rest.strip_suffix("/artifacts/performance") {
         return Some(Route::Performance { source, name: decoded(name)? });
     }
@@ -314,7 +322,7 @@ fn agent_artifacts(catalog: &Catalog, id: &str, query: &Query) -> Result<Json, E
     // As upstream's, this list has no filter.
     let list = List::filtered(query, ItemKind::TemplateArtifact, "ID", "")?;
     let agent = by_id(&catalog.agents, id, "agent")?;
-    let types = parts(query, "artifactType");
+    let types = types(query, "artifactType");
     if let Some(unknown) = types.iter().find(|it| *it != "template-artifact") {
         let why = format!("invalid value '{unknown}' for AgentArtifactTypeQueryParam");
         return Err(Error::BadRequest(format!("artifactType: {why}: valid values are [template-artifact]")));
@@ -352,6 +360,14 @@ pub(super) fn parts(query: &Query, name: &str) -> Vec<String> {
         "" => Vec::new(),
         value => value.split(',').map(str::to_owned).collect(),
     }
+}
+
+/// The types of artifacts that a parameter names. One that is there but empty names a type without a name.
+pub(super) fn types(query: &Query, name: &str) -> Vec<String> {
+    if !query.has(name) {
+        return Vec::new();
+    }
+    query.get(name).split(',').map(str::to_owned).collect()
 }
 
 /// The enabled sources that have one of the labels asked for; empty if none is, `None` if there is no such source.

@@ -1,6 +1,6 @@
 //! Models and their artifacts.
 
-use super::api::{is_found, labelled, parts};
+use super::api::{is_found, labelled, parts, types as artifact_types};
 use super::encode;
 use super::filter::Filter;
 use super::item::{Item, ItemKind, Value};
@@ -109,6 +109,11 @@ fn recommended<'a>(
 
 /// Finds a model. A name with wildcards finds the only model it fits, as upstream's look-up does.
 pub(crate) fn find<'a>(catalog: &'a Catalog, source: &str, name: &str) -> Result<&'a Item, Error> {
+    if name.contains('\0') {
+        // As upstream's database refuses it.
+        let why = "invalid filter query, type mismatch or invalid value in comparison";
+        return Err(Error::bad_request(format!("error listing catalog models: {why}")));
+    }
     let stored = format!("{source}:{name}");
     let of_source = || catalog.models.iter().filter(|it| it.source == source);
     let exact = of_source().find(|it| it.stored_name.as_deref() == Some(stored.as_str()));
@@ -128,7 +133,7 @@ fn missing(source: &str, name: &str) -> Error {
 pub(crate) fn artifacts(catalog: &Catalog, source: &str, name: &str, query: &Query) -> Result<Json, Error> {
     let mut types = Vec::new();
     for parameter in ["artifactType", "artifact_type"] {
-        for ty in parts(query, parameter) {
+        for ty in artifact_types(query, parameter) {
             let kinds = [ItemKind::ModelArtifact, ItemKind::MetricsArtifact];
             let Some(kind) = kinds.into_iter().find(|it| it.artifact_type() == Some(ty.as_str())) else {
                 let why = format!("invalid value '{ty}' for ArtifactTypeQueryParam");

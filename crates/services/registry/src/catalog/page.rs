@@ -104,6 +104,8 @@ impl Order {
         match order_by {
             "CREATE_TIME" => return Ok(Self::Created),
             "LAST_UPDATE_TIME" => return Ok(Self::Updated),
+            // Tools are not ordered by name.
+            "NAME" if kind == ItemKind::Tool => return Ok(Self::Id),
             "NAME" => return Ok(Self::Name),
             _ => {}
         }
@@ -236,7 +238,7 @@ impl List {
     /// Servers are ordered by the name with the version; the others by the name that is shown.
     fn ordered_name<'a>(&self, item: &'a Item) -> Option<&'a str> {
         match self.kind {
-            ItemKind::McpServer | ItemKind::Tool => item.stored_name.as_deref(),
+            ItemKind::McpServer => item.stored_name.as_deref(),
             _ => item.name(),
         }
     }

@@ -98,12 +98,25 @@ fn response(page: &Page<(String, bool)>, is_servers: bool, counts: [usize; 3]) -
     encoded
 }
 
+fn not_a_mapping(kind: &str) -> String {
+    format!(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go value of type modelcatalog.PreviewConfig"
+    )
+}
+
 /// Whether it is about servers, all names of the source, and its patterns.
 type Inspected = (bool, Vec<String>, Patterns);
 
 fn inspect(config: &[u8], data: Option<&[u8]>, directory: &Path) -> Result<Inspected, String> {
     let invalid = |why: String| format!("invalid config: {why}");
-    let config = text(config).and_then(read_yaml::<Config>);
+    let config = text(config).and_then(|text| match read_yaml::<Yaml>(text) {
+        // Anything but a mapping is refused in the words of upstream's decoder, which has made JSON of it.
+        Ok(Yaml::Array(_)) => Err(not_a_mapping("array")),
+        Ok(Yaml::String(_)) => Err(not_a_mapping("string")),
+        Ok(Yaml::Number(_)) => Err(not_a_mapping("number")),
+        Ok(Yaml::Bool(_)) => Err(not_a_mapping("bool")),
+        _ => read_yaml::<Config>(text),
+    });
     let config = config.map_err(|why| invalid(format!("failed to parse config: {why}")))?;
     if config.ty.is_empty() {
         return Err(invalid("missing required field: type".to_owned()));

@@ -5,9 +5,11 @@
 //! field), so a general-purpose decoder does not fit.
 
 mod scan;
+mod strict;
 mod write;
 
 pub(crate) use scan::{parse, parse_whole};
+pub(crate) use strict::check as check_strict;
 pub(crate) use write::{Json, object};
 
 /// A decoded JSON value. Objects keep their members in order, repeated names included.
@@ -47,6 +49,19 @@ impl Value {
         match self {
             Self::Object(members) => {
                 members.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Value {
+    /// The last member whose name is `name` but for case.
+    pub(crate) fn folded_member(&self, name: &str) -> Option<&Self> {
+        match self {
+            Self::Object(members) => {
+                let found = members.iter().rev().find(|(key, _)| crate::text::is_same_name(key, name));
+                found.map(|(_, value)| value)
             }
             _ => None,
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Property, PropertyValue, structs};
-use crate::json::{Json, Value, object, parse_whole};
+use crate::json::{Json, Value, check_strict, object, parse_whole};
 use crate::text;
 
 /// A custom property as a body has it, not yet checked for its value.
@@ -66,7 +66,10 @@ fn to_struct(text: &str) -> Result<String, String> {
     }
     let decoded = text::base64_decode(text)?;
     let token = match parse_whole(&decoded)? {
-        Value::Object(members) => return Ok(structs::encode(&members)),
+        Value::Object(members) => {
+            check_strict(&decoded)?;
+            return Ok(structs::encode(&members));
+        }
         Value::Null => "null".to_owned(),
         Value::Bool(flag) => flag.to_string(),
         Value::Number(number) => number,

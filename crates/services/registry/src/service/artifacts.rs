@@ -4,7 +4,7 @@ use super::apply::{apply, blank, generated_name, prefixed};
 use super::find::artifact_by_name;
 use super::upsert::conflict;
 use super::{Registry, get, get_artifact, parse_id};
-use crate::body::{Body, FieldValue};
+use crate::body::{self, Body, FieldValue};
 use crate::error::Error;
 use crate::model::custom::{EXPERIMENT_ID, EXPERIMENT_RUN_ID};
 use crate::model::{Entity, Kind, Property, PropertyValue, Table};
@@ -186,6 +186,7 @@ async fn insert(
     owner: Option<&Owner>,
     now: i64,
 ) -> Result<Entity, Error> {
+    body::check_times(body).map_err(Error::bad_request)?;
     let name = body.name.clone().unwrap_or_else(generated_name);
     let stored = match owner {
         // Data sets are never the same by name.

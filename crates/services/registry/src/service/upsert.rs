@@ -3,7 +3,7 @@
 use super::apply::{apply, blank, generated_name, prefixed};
 use super::list::in_context;
 use super::{Registry, get, parse_id};
-use crate::body::Body;
+use crate::body::{self, Body};
 use crate::error::Error;
 use crate::model::{Entity, Kind, PropertyValue};
 use crate::store::{Session, StoreError, Types};
@@ -62,8 +62,14 @@ async fn create(
         None => name.clone(),
     };
     let mut entity = blank(kind, stored, now);
+    if kind == Kind::ExperimentRun {
+        // The order of a run's times is checked before anything else.
+        let own = Body { custom: None, ..body.clone() };
+        apply(&mut entity, &own)?;
+        check_times(&entity)?;
+    }
+    body::check_times(&body).map_err(Error::bad_request)?;
     apply(&mut entity, &body)?;
-    check_times(&entity)?;
     let parent = related.or_else(|| parent.and_then(|it| text::int32(&it).ok()));
     let conflict = conflict(&entity, &name);
     session.insert(types, entity, parent).await.map_err(conflict)

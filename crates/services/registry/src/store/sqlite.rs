@@ -244,6 +244,10 @@ impl Connection {
                 | ErrorCode::NotADatabase => {
                     StoreError::Unavailable(format!("{}: {text}", self.path.display()))
                 }
+                // The schema is made when the file is opened, so somebody has taken it away since.
+                _ if text.contains("no such table") => {
+                    StoreError::Unavailable(format!("{}: {text}", self.path.display()))
+                }
                 _ => StoreError::Other(text),
             },
             None => StoreError::Other(text),

@@ -50,6 +50,11 @@ impl Running {
         Self::start_as(Server::default(), location).await
     }
 
+    /// Starts this server without a database.
+    pub(crate) async fn start_without_database(server: Server) -> Self {
+        Self(Serving::start(|listener, stop| server.serve(listener, stop)).await)
+    }
+
     /// Starts this server on a free port of the loopback interface.
     pub(crate) async fn start_as(server: Server, location: &Location) -> Self {
         server.open_database(location).await.expect("the database opens");

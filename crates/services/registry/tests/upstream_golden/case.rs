@@ -21,6 +21,9 @@ pub(crate) struct Case {
     exchanges: Vec<Exchange>,
     #[serde(default)]
     steps: Vec<Step>,
+    /// What else it says of how it was recorded, such as the flags of the server.
+    #[serde(flatten)]
+    others: serde_json::Map<String, Value>,
 }
 
 /// A call of the Python client, with the requests it made.
@@ -44,7 +47,11 @@ pub(crate) struct Exchange {
     pub(crate) raw: Option<String>,
     pub(crate) raw_base64: Option<String>,
     pub(crate) parallel: Option<usize>,
+    #[serde(default)]
     pub(crate) answer: Answer,
+    /// How long was waited for an answer, if none came.
+    #[serde(rename = "noAnswerWithin")]
+    pub(crate) none_within: Option<Value>,
     pub(crate) answer_newer: Option<Answer>,
     /// Upstream's on MySQL.
     pub(crate) answer_mysql: Option<Answer>,
@@ -53,7 +60,7 @@ pub(crate) struct Exchange {
 }
 
 /// A recorded answer.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) status: Option<u16>,
     #[serde(default)]
@@ -61,6 +68,9 @@ pub(crate) struct Answer {
     pub(crate) body: Option<Value>,
     pub(crate) text: Option<String>,
     pub(crate) raw: Option<String>,
+    /// How long was waited for an answer, if none came.
+    #[serde(rename = "noAnswerWithin")]
+    pub(crate) none_within: Option<Value>,
     /// Of requests that were sent several times at once.
     #[serde(default)]
     pub(crate) answers: Vec<Counted>,
@@ -80,6 +90,22 @@ fn options() -> serde_saphyr::Options {
 }
 
 impl Case {
+    /// Whether the server had no database from the start: then the API is unavailable from the first request on.
+    pub(crate) fn lacks_database(&self) -> bool {
+        let mut of_api = self.exchanges.iter().filter(|it| it.path.starts_with("/api/"));
+        of_api.next().is_some_and(|first| first.answer.status == Some(503))
+    }
+
+    /// The value of a flag that the server was started with, wherever the case says so.
+    pub(crate) fn flag(&self, name: &str) -> Option<String> {
+        let others = serde_json::to_string(&self.others).unwrap_or_default();
+        let said = format!("{}\n{}\n{}\n{others}", self.server, self.about, self.setup);
+        let (_, rest) = said.split_once(name)?;
+        let rest = rest.trim_start_matches(['=', ' ', '"', '\'', ':', ',']);
+        let end = rest.find([' ', '"', '\'', ';', ')', '\n', ']']).unwrap_or(rest.len());
+        Some(rest[..end].trim_end_matches([',', '.']).to_owned())
+    }
+
     /// Reads all cases of a folder.
     pub(crate) fn read_all(directory: &Path) -> Vec<Self> {
         let entries = std::fs::read_dir(directory).expect("the folder can be read").flatten();

@@ -71,18 +71,32 @@ impl Databases {
         }
     }
 
-    /// Drops a database while it is in use; `false` where that cannot be done.
-    pub(crate) fn drop_database(&self, database: &Empty) -> bool {
+    /// Drops a database while it is in use.
+    pub(crate) fn drop_database(&self, database: &Empty) {
         match self {
-            Self::Sqlite(_) => false,
+            // A file cannot be dropped while it is open; what it holds can.
+            Self::Sqlite(_) => {
+                let Location::Sqlite(path) = &database.location else { unreachable!("it is a file") };
+                let connection = rusqlite::Connection::open(path).expect("the file opens");
+                let mut statement = connection
+                    .prepare(
+                        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'",
+                    )
+                    .expect("a statement");
+                let tables: Vec<String> = statement
+                    .query_map([], |row| row.get(0))
+                    .expect("tables")
+                    .collect::<Result<_, _>>()
+                    .expect("names");
+                let drops: Vec<String> =
+                    tables.iter().map(|table| format!("DROP TABLE \"{table}\";")).collect();
+                let script = format!("PRAGMA foreign_keys = OFF; {}", drops.join(" "));
+                connection.execute_batch(&script).expect("the tables are dropped");
+            }
             Self::Postgres(postgres) => {
                 postgres.run("postgres", &format!("DROP DATABASE {} WITH (FORCE)", database.name));
-                true
             }
-            Self::MariaDb(mariadb) => {
-                mariadb.run("", &format!("DROP DATABASE {}", database.name));
-                true
-            }
+            Self::MariaDb(mariadb) => mariadb.run("", &format!("DROP DATABASE {}", database.name)),
         }
     }
 }

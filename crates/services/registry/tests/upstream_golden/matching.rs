@@ -15,6 +15,8 @@ pub(crate) struct Bindings {
     bound: BTreeMap<String, String>,
     /// What the ids of an answer belong to: an artifact may have the id of a model by chance.
     pub(crate) scope: &'static str,
+    /// Items that are ordered by id, or have equal keys, come in an order that is chance upstream.
+    pub(crate) is_unordered: bool,
 }
 
 impl Bindings {
@@ -116,7 +118,12 @@ fn differs(expected: &Value, actual: &Value, bindings: &mut Bindings) -> Option<
                     if name == "tools" {
                         bindings.scope = "tool";
                     }
-                    let difference = differs(expected, actual, bindings);
+                    let difference = match (expected.as_array(), actual.as_array()) {
+                        (Some(expected), Some(actual)) if name == "items" && bindings.is_unordered => {
+                            differs_as_sets(expected, actual, bindings)
+                        }
+                        _ => differs(expected, actual, bindings),
+                    };
                     bindings.scope = scope;
                     difference.map(|path| format!(".{name}{path}"))
                 }
@@ -142,6 +149,26 @@ fn differs(expected: &Value, actual: &Value, bindings: &mut Bindings) -> Option<
         (expected, actual) if expected == actual => None,
         _ => Some(format!(": {} instead of {}", short(&actual.to_string()), short(&expected.to_string()))),
     }
+}
+
+/// How two lists differ, whatever their order.
+fn differs_as_sets(expected: &[Value], actual: &[Value], bindings: &mut Bindings) -> Option<String> {
+    let mut left: Vec<&Value> = actual.iter().collect();
+    for one in expected {
+        let fits = left.iter().position(|it| {
+            let mut bound = bindings.clone();
+            let is_it = differs(one, it, &mut bound).is_none();
+            if is_it {
+                *bindings = bound;
+            }
+            is_it
+        });
+        match fits {
+            Some(index) => drop(left.swap_remove(index)),
+            None => return Some(format!(": lacks {}", short(&one.to_string()))),
+        }
+    }
+    left.first().map(|it| format!(": has {}", short(&it.to_string())))
 }
 
 /// Whether text is what was recorded, up to markers and to blanks in JSON.
