@@ -270,15 +270,15 @@ mod tests {
         plan(&Observed { queue: Arc::clone(queue), management, now })
     }
 
-    fn automated(quota: &[(&str, &[&str])]) -> Option<Management> {
+    fn automated(quota: &[(&str, &[&str])]) -> Management {
         let parts = |parts: &[&str]| parts.iter().map(|part| WireQuantity((*part).to_owned())).collect();
         let quota = quota.iter().map(|(name, own)| ((*name).to_owned(), parts(own)));
-        Some(Management::Automated(quota.collect()))
+        Management::Automated(quota.collect())
     }
 
     #[test]
     fn quota_follows_the_sum_of_the_workers_and_then_the_condition_says_so() {
-        let of_workers = || automated(&[("cpu", &["5", "10"])]);
+        let of_workers = || Some(automated(&[("cpu", &["5", "10"])]));
         let plan = planned(&queue(&["f"], "1", &json!({})), of_workers());
         assert!(plan.status.is_none(), "the condition is about the quota that is written");
         let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!("{:?}", plan.steps) };
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn without_workers_there_is_no_quota() {
-        let plan = planned(&queue(&["f"], "15", &json!({})), automated(&[]));
+        let plan = planned(&queue(&["f"], "15", &json!({})), Some(automated(&[])));
         let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!("{:?}", plan.steps) };
         assert_eq!(
             patch["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"],
@@ -306,8 +306,8 @@ mod tests {
         let table = [
             (&["f"][..], Some(Management::Unknown), "UnsupportedConfiguration"),
             (&["f"], Some(Management::Manual), "NotRequested"),
-            (&["f", "g"], automated(&[("cpu", &["5"])]), "UnsupportedConfiguration"),
-            (&["f"], automated(&[("memory", &["5"])]), "UnsupportedConfiguration"),
+            (&["f", "g"], Some(automated(&[("cpu", &["5"])])), "UnsupportedConfiguration"),
+            (&["f"], Some(automated(&[("memory", &["5"])])), "UnsupportedConfiguration"),
         ];
         for (flavors, management, reason) in table {
             let plan = planned(&queue(flavors, "1", &json!({})), management);

@@ -188,8 +188,8 @@ fn rendered(job: &Value, runtime: &Value) -> Value {
     for replicated in spec["replicatedJobs"].as_array_mut().into_iter().flatten() {
         let step = text(&replicated["template"]["metadata"]["labels"][ANCESTOR]).to_owned();
         // The trainer gives every Job at least one pod, and as many completions as pods.
-        let parallelism = integer(&replicated["template"]["spec"]["parallelism"], 1);
-        let count = nodes(job, policy, &step, text(&replicated["name"])).unwrap_or(parallelism.max(1));
+        let parallelism = integer(&replicated["template"]["spec"]["parallelism"], 1).max(1);
+        let count = nodes(job, policy, &step, text(&replicated["name"])).unwrap_or(parallelism);
         replicated["template"]["spec"]["parallelism"] = count.into();
         replicated["template"]["spec"]["completions"] = count.into();
         let is_node = policy["mpi"]["runLauncherAsNode"] == true && replicated["name"] == NODE;

@@ -428,8 +428,7 @@ impl<'o> Decision<'o> {
         let compared = copies.workload.as_ref().map(|copy| compare(workload, copy));
         let action = match compared {
             _ if !copies.is_connected() => return None,
-            Some(_) if !is_nominated => return removal(copies),
-            None if !is_nominated => return removal(copies),
+            _ if !is_nominated => return removal(copies),
             // It runs for the slice that this one replaces.
             None if !copies.jobs.is_empty() && !is_elastic(workload) => return removal(copies),
             None => {
