@@ -17,8 +17,13 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
     let devices = settings.scheduling.dra.then_some(());
     let with = |verbs: &[&'static str]| [READ, verbs].concat();
     let runs_elsewhere = settings.gates.multikueue.then_some(());
+    let profiles = runs_elsewhere.filter(|()| settings.gates.multikueue_cluster_profile);
     Permissions {
-        own: runs_elsewhere.map(|()| rule("", &["secrets"], READ)).into_iter().collect(),
+        own: runs_elsewhere
+            .map(|()| rule("", &["secrets"], READ))
+            .into_iter()
+            .chain(profiles.map(|()| rule("multicluster.x-k8s.io", &["clusterprofiles"], READ)))
+            .collect(),
         namespaced: vec![
             rule(KUEUE, &["workloads"], &with(&["create", "patch", "delete"])),
             rule(KUEUE, &["workloads/status", "localqueues/status"], &["patch"]),

@@ -156,6 +156,10 @@ gates! {
     multikueue_path_validation = "MultiKueueKubeConfigPathValidation", true;
     /// Clusters can be found by ClusterProfiles.
     multikueue_cluster_profile = "MultiKueueClusterProfile", false;
+    /// What users change of a RayService follows on the cluster that runs it.
+    multikueue_spec_sync = "MultiKueueRemoteSpecSync", true;
+    /// Quota can follow that of the clusters that Workloads run on.
+    multikueue_quota = "MultiKueueManagerQuotaAutomation", false;
     /// The WorkloadPriorityClass called `default` is the default.
     priority_class_defaulting = "WorkloadPriorityClassDefaulting", true;
     /// Pods that do not end on an unreachable node are failed and deleted, where users allow it.

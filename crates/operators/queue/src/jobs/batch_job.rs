@@ -103,7 +103,7 @@ impl JobKind for Job {
         }])
     }
 
-    fn reclaimable_pods(&self) -> Vec<ReclaimablePod> {
+    fn reclaimable_pods(&self, _: &[Value]) -> Vec<ReclaimablePod> {
         let (spec, status) = (spec(self), status(self));
         let parallelism = spec.parallelism.unwrap_or(1);
         let done =
@@ -220,7 +220,7 @@ mod tests {
         for (mut spec, status, expected) in table {
             spec["template"] = json!({});
             let job = job(json!({ "metadata": {}, "spec": spec, "status": status }));
-            let found = job.reclaimable_pods();
+            let found = job.reclaimable_pods(&[]);
             assert_eq!(found.first().map(|pods| pods.count), expected, "{job:?}");
         }
     }

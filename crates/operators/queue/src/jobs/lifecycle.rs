@@ -107,6 +107,10 @@ pub(super) trait ManagedJob {
     }
     /// The writes that start it, with their events. The error is for users, and final.
     fn start(&self, infos: &[PodSetInfo], note: &str) -> Result<Vec<Step>, String>;
+    /// Whether it has to wait here while another cluster runs it, as nothing else keeps it from running here, too.
+    fn waits_while_elsewhere(&self) -> bool {
+        false
+    }
     /// The writes that stop it, with their events; none if it does not run.
     fn stop(&self, workload: Option<&Workload>, stop: &Stop<'_>) -> Vec<Step>;
     /// The writes that remove its own finalizers.
@@ -399,7 +403,12 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
     }
 
     fn start(&self, workload: &Entry<Workload>) -> Plan {
-        let admission = workload.object.status.as_ref().and_then(|status| status.admission.as_ref());
+        let status = workload.object.status.as_ref();
+        let elsewhere = status.and_then(|status| status.cluster_name.as_deref());
+        if let Some(cluster) = elsewhere.filter(|_| self.job.waits_while_elsewhere()) {
+            return Plan::awaiting(format!("its end on cluster {cluster}"));
+        }
+        let admission = status.and_then(|status| status.admission.as_ref());
         let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
         let infos = pod_set_info::of_workload(&workload.object, self.flavors, self.settings);
         let note = format!("Admitted by clusterQueue {queue}");

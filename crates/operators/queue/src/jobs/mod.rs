@@ -107,8 +107,8 @@ pub trait JobKind:
     /// What it runs, given the objects that it refers to. The error is for users.
     fn pod_sets(&self, gates: &Gates, related: &[Value]) -> Result<Vec<PodSet>, String>;
 
-    /// Pods that will not run any more.
-    fn reclaimable_pods(&self) -> Vec<ReclaimablePod>;
+    /// Pods that will not run any more, given the objects that it refers to.
+    fn reclaimable_pods(&self, related: &[Value]) -> Vec<ReclaimablePod>;
 
     /// Lets it run, with what its pod sets were assigned. The error is for users, and final.
     fn start(&mut self, infos: &[PodSetInfo]) -> Result<(), String>;
@@ -161,6 +161,9 @@ pub trait JobKind:
 
     /// Whether a stop deletes the job, so that nothing is left of it that could give its quota back.
     const ENDS_WHEN_STOPPED: bool = false;
+
+    /// Whether jobs of this kind are not started here while another cluster runs them: they have no `managedBy`.
+    const WAITS_WHILE_ELSEWHERE: bool = false;
 
     /// Whether jobs of this kind never belong to another job, whoever owns them.
     const IS_TOP_LEVEL: bool = false;

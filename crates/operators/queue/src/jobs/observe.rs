@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::metadata::{PREBUILT_WORKLOAD_NAME, PRIORITY_CLASS};
-use quintet_api::kueue::v1beta2::{PodSet, ResourceFlavor, Workload};
+use quintet_api::kueue::v1beta2::{PodSet, ReclaimablePod, ResourceFlavor, Workload};
 use quintet_controller::cache::{Cache, Caches, Entry, WatchSpec};
 use quintet_controller::{ApiKind, Error, ObjectKey};
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,8 @@ pub struct PresentJob<J: JobKind> {
     pub(super) priority: Result<Priority, String>,
     /// What it runs; the error says why that is not known.
     pub(super) pod_sets: Result<Vec<PodSet>, String>,
+    /// Pods that will not run any more.
+    pub(super) reclaimable_pods: Vec<ReclaimablePod>,
     /// Annotations that it gets if it is elastic.
     pub(super) annotations: BTreeMap<String, String>,
     /// The flavors that its Workload was assigned.
@@ -153,6 +155,7 @@ impl<J: JobKind> JobCaches<J> {
         let related = related::referred(&self.related, &job.object.references());
         let pod_sets = compose::pod_sets(&job.object, &related, settings);
         let annotations = job.object.annotations(&related);
+        let reclaimable_pods = job.object.reclaimable_pods(&related);
         let named = job.object.priority_class();
         let priority = self.classes.of(metadata, named.as_deref(), pod_sets.clone().unwrap_or_default());
         PresentJob {
@@ -167,6 +170,7 @@ impl<J: JobKind> JobCaches<J> {
             prebuilt,
             priority,
             pod_sets,
+            reclaimable_pods,
             annotations,
             flavors,
         }

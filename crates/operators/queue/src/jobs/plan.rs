@@ -413,11 +413,15 @@ impl<J: JobKind> ManagedJob for PresentJob<J> {
     }
 
     fn reclaimable_pods(&self) -> Vec<ReclaimablePod> {
-        self.job.object.reclaimable_pods()
+        self.reclaimable_pods.clone()
     }
 
     fn ends_when_stopped(&self) -> bool {
         J::ENDS_WHEN_STOPPED
+    }
+
+    fn waits_while_elsewhere(&self) -> bool {
+        J::WAITS_WHILE_ELSEWHERE
     }
 
     fn is_elastic(&self) -> bool {

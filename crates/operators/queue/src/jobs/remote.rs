@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
 use quintet_api::kueue::metadata::MULTIKUEUE_CONTROLLER;
 use quintet_api::kueue::v1beta2::Workload;
 use quintet_controller::cache::{Cache, Entry, WatchSpec};
@@ -16,10 +17,12 @@ use super::ancestors::kind_of_framework;
 use super::json::{self as kinds, JsonJob, JsonKind};
 use super::{JobKind, observe};
 use crate::Context;
-use crate::settings::{BATCH_JOB, Settings};
+use crate::settings::{BATCH_JOB, POD, Settings};
 use crate::watches::BY_OWNER;
 
 const MANAGED_BY: &str = "/spec/managedBy";
+/// Pods have none: their gate keeps them here.
+const NOT_MANAGED: &str = "";
 /// The jobs of Kubeflow have it among their policies.
 const IN_RUN_POLICY: &str = "/spec/runPolicy/managedBy";
 
@@ -51,6 +54,9 @@ trait Jobs: Send + Sync {
 
 /// Kinds that are read as JobKind says.
 struct OfKind<J>(Cache<J>);
+
+/// Pods, which stay gated here and have the state of those elsewhere.
+struct Pods(Cache<Pod>);
 
 /// Kinds without an integration, of which only `managedBy` is known.
 struct External(Cache<Value>);
@@ -97,6 +103,25 @@ impl<J: JobKind> Jobs for OfKind<J> {
     }
 }
 
+impl Jobs for Pods {
+    fn get(&self, key: &ObjectKey) -> Option<Entry<Value>> {
+        let entry = self.0.get(key)?;
+        let object = serde_json::to_value(&entry.object).unwrap_or_default();
+        Some(copied(&entry, object))
+    }
+
+    fn read(&self, pod: &Value) -> (JobFacts, Value) {
+        let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+        let has_ended = matches!(phase, "Succeeded" | "Failed");
+        // The gate here says nothing about the pod elsewhere.
+        (JobFacts { is_suspended: false, is_active: phase == "Running", has_ended }, pod.clone())
+    }
+
+    fn watched(&self, setup: Setup, workloads: Cache<Workload>) -> Setup {
+        watch(setup, &self.0, workloads)
+    }
+}
+
 impl Jobs for External {
     fn get(&self, key: &ObjectKey) -> Option<Entry<Value>> {
         let entry = self.0.get(key)?;
@@ -117,6 +142,11 @@ impl RemoteKind {
     fn of<J: JobKind>(context: &Context, managed_by: &'static str) -> Result<Self, Error> {
         let jobs = OfKind(context.runtime.caches().watch(observe::jobs::<J>())?);
         Ok(Self { kind: ApiKind::of::<J>(), managed_by, jobs: Box::new(jobs) })
+    }
+
+    fn pods(context: &Context) -> Result<Self, Error> {
+        let jobs = Pods(context.runtime.caches().watch(observe::jobs::<Pod>())?);
+        Ok(Self { kind: ApiKind::of::<Pod>(), managed_by: NOT_MANAGED, jobs: Box::new(jobs) })
     }
 
     fn external(context: &Context, kind: ApiKind) -> Result<Self, Error> {
@@ -158,6 +188,9 @@ pub(crate) fn remote_kinds(context: &Context) -> Result<Vec<RemoteKind>, Error> 
     let mut found = Vec::new();
     if settings.is_enabled(BATCH_JOB) {
         found.push(RemoteKind::of::<Job>(context, MANAGED_BY)?);
+    }
+    if settings.is_enabled(POD) {
+        found.push(RemoteKind::pods(context)?);
     }
     macro_rules! add {
         ($($kind:ident $managed_by:ident),+) => {$(
@@ -201,6 +234,9 @@ pub(crate) fn external_kinds(settings: &Settings) -> Vec<ApiKind> {
 
 /// The value for `managedBy` of a job that other clusters run.
 pub(crate) fn is_sent_elsewhere(job: &Value, managed_by: &str) -> Result<(), String> {
+    if managed_by == NOT_MANAGED {
+        return Ok(());
+    }
     let found = job.pointer(managed_by).and_then(Value::as_str).unwrap_or_default();
     if found == MULTIKUEUE_CONTROLLER {
         return Ok(());
@@ -235,7 +271,15 @@ fn own_controller(group: &str, kind: &str) -> &'static str {
 /// The spec of a job for another cluster, where its own controllers run it.
 pub(crate) fn spec_elsewhere(job: &Value, managed_by: &str) -> Value {
     let mut copy = json!({ "kind": job["kind"], "spec": job["spec"] });
-    kinds::remove(&mut copy, managed_by);
+    if managed_by != NOT_MANAGED {
+        kinds::remove(&mut copy, managed_by);
+    }
+    if copy["kind"] == "TrainJob" {
+        // The other cluster adds a patch of its own, for what it assigns.
+        if let Some(patches) = copy["spec"]["runtimePatches"].as_array_mut() {
+            patches.retain(|patch| patch["manager"] != kinds::RUNTIME_PATCH_MANAGER);
+        }
+    }
     if copy["kind"] == "Job" && copy["spec"]["manualSelector"] != true {
         // They name the Job by its uid, which the copy has its own of.
         kinds::remove(&mut copy, "/spec/selector");
@@ -298,6 +342,14 @@ mod tests {
         );
         let job = json!({ "spec": { "managedBy": MULTIKUEUE_CONTROLLER } });
         assert_eq!(is_sent_elsewhere(&job, MANAGED_BY), Ok(()));
+    }
+
+    #[test]
+    fn the_copy_of_a_train_job_has_no_patch_of_this_cluster() {
+        let job = json!({ "kind": "TrainJob", "spec": { "runtimePatches": [
+            { "manager": kinds::RUNTIME_PATCH_MANAGER }, { "manager": "example.com/mine" }] } });
+        let expected = json!({ "runtimePatches": [{ "manager": "example.com/mine" }] });
+        assert_eq!(spec_elsewhere(&job, MANAGED_BY), expected);
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl Case {
         let job = entry::<Job>(&self.job);
         plan(&ObservedJob::Present(Box::new(PresentJob {
             pod_sets: compose::pod_sets(&job.object, &[], &self.settings),
+            reclaimable_pods: job.object.reclaimable_pods(&[]),
             annotations: BTreeMap::new(),
             job,
             settings: Arc::new(self.settings.clone()),

@@ -9,7 +9,7 @@ use quintet_api::config::kueue::QueueConfiguration;
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::reasons::{AdmittedReason, QuotaReservedReason};
-use quintet_api::kueue::v1beta2::{ClusterQueue, LocalQueue, ResourceGroup, StopPolicy, Workload};
+use quintet_api::kueue::v1beta2::{ClusterQueue, Cohort, LocalQueue, ResourceGroup, StopPolicy, Workload};
 use quintet_controller::ObjectKey;
 use quintet_controller::cache::Entry;
 use quintet_queue_engine::{Engine, FlavorReport, QueueReport};
@@ -67,10 +67,9 @@ fn amount(text: &str) -> f64 {
     text.parse::<Quantity>().map_or(f64::NAN, |quantity| quantity.nanos() as f64 / 1e9)
 }
 
-/// The largest share stands for an infinite one.
-#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
-fn share(share: i64) -> f64 {
-    if share == i64::MAX { f64::NAN } else { share as f64 }
+/// An infinite share is not a number.
+fn share(share: f64) -> f64 {
+    if share.is_finite() { share } else { f64::NAN }
 }
 
 impl Gauges<'_> {
@@ -121,7 +120,7 @@ impl Gauges<'_> {
             self.usage(Metric::ResourceReservation, &[&parent, name], &report.reservation);
             self.usage(Metric::ResourceUsage, &[&parent, name], &report.usage);
             if engine.settings().is_fair() {
-                let value = share(engine.queue_share(name).unwrap_or_default());
+                let value = share(engine.exact_queue_share(name).unwrap_or_default());
                 self.add(Metric::WeightedShare, &[name, &parent], value);
             }
         }
@@ -196,22 +195,23 @@ impl Gauges<'_> {
         let (engine, queues) = (self.observed.engine, self.observed.queues);
         let mut sums: BTreeMap<(Metric, Vec<String>), f64> = BTreeMap::new();
         let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut quota = SubtreeQuota::default();
         for entry in queues.cohorts.values() {
             let name = entry.key.name().to_owned();
             let above = queues.from(Some(name.clone()));
-            quota(entry.object.spec.resource_groups.iter().flatten(), &above, &mut sums);
-            known.insert(name, above);
+            quota.add_cohort(&entry.object, &above);
+            for cohort in &above {
+                known.entry(cohort.clone()).or_insert_with(|| queues.from(Some(cohort.clone())));
+            }
         }
         for entry in queues.cluster_queues.values() {
             let above = queues.above(entry.key.name());
             for cohort in &above {
                 known.entry(cohort.clone()).or_insert_with(|| queues.from(Some(cohort.clone())));
             }
-            quota(entry.object.spec.resource_groups.iter().flatten(), &above, &mut sums);
+            quota.add_queue(&entry.object, &above);
             let report = engine.queue_report(entry.key.name()).unwrap_or_default();
             for cohort in &above {
-                *sums.entry((Metric::CohortAdmittedNow, vec![cohort.clone()])).or_default() +=
-                    number(report.admitted);
                 for flavor in &report.reservation {
                     for (resource, usage) in &flavor.resources {
                         let labels = vec![cohort.clone(), flavor.flavor.clone(), resource.clone()];
@@ -222,6 +222,12 @@ impl Gauges<'_> {
             }
         }
         let metrics = self.observed.metrics;
+        for ((cohort, flavor, resource), value) in quota.sums() {
+            sums.insert((Metric::CohortQuota, vec![cohort, flavor, resource]), value);
+        }
+        for (cohort, count) in self.admitted_below(&known) {
+            sums.insert((Metric::CohortAdmittedNow, vec![cohort]), number(count));
+        }
         sums.retain(|(metric, labels), _| {
             let is_of_quota = matches!(metric, Metric::CohortQuota | Metric::CohortReservations);
             !is_of_quota || labels.first().is_none_or(|cohort| metrics.has_quota(cohort))
@@ -236,10 +242,26 @@ impl Gauges<'_> {
                 self.add(
                     Metric::CohortWeightedShare,
                     &[&name],
-                    share(engine.cohort_share(&name).unwrap_or_default()),
+                    share(engine.exact_cohort_share(&name).unwrap_or_default()),
                 );
             }
         }
+    }
+
+    /// Admitted Workloads by Cohort, among those that are known.
+    fn admitted_below(&self, known: &BTreeMap<String, Vec<String>>) -> BTreeMap<String, usize> {
+        let Observed { queues, workloads, metrics, .. } = self.observed;
+        let admitted = workloads.values().filter_map(|entry| {
+            let workload = &entry.object;
+            let queue = workload.status.as_ref()?.admission.as_ref()?.cluster_queue.as_deref()?;
+            let counts = workload.is_admitted() && !workload.is_finished();
+            counts.then(|| (entry.uid.clone(), queue))
+        });
+        let mut counts: BTreeMap<String, usize> = known.keys().map(|name| (name.clone(), 0)).collect();
+        for cohort in metrics.admitted_below(admitted, |queue| queues.above(queue), known) {
+            *counts.entry(cohort).or_default() += 1;
+        }
+        counts
     }
 
     /// Workloads that are not admitted, and those that have finished.
@@ -315,19 +337,94 @@ fn waits_for(workload: &Workload) -> (&str, &str) {
     (reason, cause)
 }
 
-/// Adds nominal quotas to those of the Cohorts above.
-fn quota<'g>(
-    groups: impl Iterator<Item = &'g ResourceGroup>,
-    above: &[String],
-    sums: &mut BTreeMap<(Metric, Vec<String>), f64>,
-) {
-    for flavor in groups.flat_map(|group| &group.flavors) {
-        for quota in &flavor.resources {
-            for cohort in above {
-                let labels = vec![cohort.clone(), flavor.name.clone(), quota.name.clone()];
-                *sums.entry((Metric::CohortQuota, labels)).or_default() += amount(&quota.nominal_quota.0);
+/// Nominal quota of Cohorts with that of everything below them, as far as it is lent.
+#[derive(Default)]
+struct SubtreeQuota {
+    /// Of Cohorts: the parent, and per flavor and resource the nominal quota and how much of the subtree is lent.
+    cohorts: BTreeMap<String, Subtree>,
+}
+
+#[derive(Default)]
+struct Subtree {
+    parent: Option<String>,
+    quota: BTreeMap<(String, String), f64>,
+    lending: BTreeMap<(String, String), f64>,
+}
+
+type QuotaOf = ((String, String), f64, Option<f64>);
+
+/// Flavor and resource, nominal quota, and lending limit.
+fn quotas_of<'g>(groups: impl Iterator<Item = &'g ResourceGroup>) -> impl Iterator<Item = QuotaOf> {
+    groups.flat_map(|group| &group.flavors).flat_map(|flavor| {
+        flavor.resources.iter().map(move |quota| {
+            let limit = quota.lending_limit.as_ref().map(|limit| amount(&limit.0));
+            ((flavor.name.clone(), quota.name.clone()), amount(&quota.nominal_quota.0), limit)
+        })
+    })
+}
+
+impl SubtreeQuota {
+    fn know(&mut self, above: &[String]) {
+        for (index, cohort) in above.iter().enumerate() {
+            self.cohorts.entry(cohort.clone()).or_default().parent = above.get(index + 1).cloned();
+        }
+    }
+
+    /// A Cohort, and those above it, itself first.
+    fn add_cohort(&mut self, cohort: &Cohort, above: &[String]) {
+        self.know(above);
+        let Some(subtree) = above.first().and_then(|name| self.cohorts.get_mut(name)) else { return };
+        for (of, nominal, limit) in quotas_of(cohort.spec.resource_groups.iter().flatten()) {
+            *subtree.quota.entry(of.clone()).or_default() += nominal;
+            if let Some(limit) = limit {
+                subtree.lending.insert(of, limit);
             }
         }
+    }
+
+    /// A ClusterQueue, and the Cohorts above it.
+    fn add_queue(&mut self, queue: &ClusterQueue, above: &[String]) {
+        self.know(above);
+        let Some(subtree) = above.first().and_then(|name| self.cohorts.get_mut(name)) else { return };
+        for (of, nominal, limit) in quotas_of(queue.spec.resource_groups.iter().flatten()) {
+            *subtree.quota.entry(of).or_default() += limit.map_or(nominal, |limit| limit.min(nominal));
+        }
+    }
+
+    /// By Cohort, flavor and resource.
+    fn sums(&self) -> BTreeMap<(String, String, String), f64> {
+        let mut sums: BTreeMap<(String, String, String), f64> = BTreeMap::new();
+        let mut lowest_first: Vec<&String> = self.cohorts.keys().collect();
+        lowest_first.sort_by_key(|name| std::cmp::Reverse(self.depth(name)));
+        for name in lowest_first {
+            let Some(subtree) = self.cohorts.get(name) else { continue };
+            for ((flavor, resource), own) in &subtree.quota {
+                *sums.entry((name.clone(), flavor.clone(), resource.clone())).or_default() += own;
+            }
+            let Some(parent) = subtree.parent.as_ref() else { continue };
+            let of_subtree: Vec<(String, String, f64)> = sums
+                .range((name.clone(), String::new(), String::new())..)
+                .take_while(|((cohort, ..), _)| cohort == name)
+                .map(|((_, flavor, resource), sum)| (flavor.clone(), resource.clone(), *sum))
+                .collect();
+            for (flavor, resource, sum) in of_subtree {
+                let limit = subtree.lending.get(&(flavor.clone(), resource.clone()));
+                let lent = limit.map_or(sum, |limit| limit.min(sum));
+                *sums.entry((parent.clone(), flavor, resource)).or_default() += lent;
+            }
+        }
+        sums
+    }
+
+    /// Cohorts that are each other's parents have an end, too.
+    fn depth(&self, name: &str) -> usize {
+        let (mut depth, mut next) = (0, self.cohorts.get(name));
+        while let Some(parent) =
+            next.and_then(|own| own.parent.as_ref()).filter(|_| depth < self.cohorts.len())
+        {
+            (depth, next) = (depth + 1, self.cohorts.get(parent));
+        }
+        depth
     }
 }
 
@@ -336,6 +433,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_quota_of_a_subtree_is_what_it_lends() {
+        let group = |nominal: &str, lending: Option<&str>| {
+            json!({ "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": [{ "name": "f", "resources": [
+                { "name": "cpu", "nominalQuota": nominal, "lendingLimit": lending } ] }] }] })
+        };
+        let cohort = |spec: serde_json::Value| -> Cohort {
+            serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()
+        };
+        let queue = |spec: serde_json::Value| -> ClusterQueue {
+            serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()
+        };
+        let above = |names: &[&str]| texts(names);
+        let mut quota = SubtreeQuota::default();
+        quota.add_cohort(&cohort(group("30", None)), &above(&["root"]));
+        quota.add_cohort(&cohort(group("8", Some("3"))), &above(&["ch1", "root"]));
+        quota.add_queue(&queue(group("10", Some("8"))), &above(&["ch1", "root"]));
+        quota.add_queue(&queue(group("5", None)), &above(&["implicit", "root"]));
+        let sums = quota.sums();
+        let of = |name: &str| sums[&(name.to_owned(), "f".to_owned(), "cpu".to_owned())];
+        assert_eq!((of("ch1"), of("implicit"), of("root")), (16.0, 5.0, 38.0));
+    }
 
     #[test]
     fn a_workload_that_is_not_admitted_has_a_reason_and_a_cause() {

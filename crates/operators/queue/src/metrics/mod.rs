@@ -22,9 +22,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family as Series;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
 use quintet_api::kueue::v1beta2::Workload;
 use quintet_controller::ObjectKey;
 use quintet_controller::metrics::MetricsRegistry;
+use quintet_controller::object::Uid;
 
 pub(crate) use families::Metric;
 use families::{Buckets, Kind, Subject};
@@ -36,6 +38,7 @@ use crate::custom_labels::SourceKind;
 use crate::settings::{Gates, Settings};
 
 const PREFIX: &str = "kueue";
+const MULTIKUEUE: &str = "multikueue_";
 const ROLE: &str = "replica_role";
 
 pub(crate) type Labels = Vec<(Cow<'static, str>, String)>;
@@ -72,6 +75,8 @@ pub(crate) struct QueueMetrics {
     /// What was published last, to be removed when it is gone.
     published: Mutex<BTreeMap<Metric, BTreeSet<Labels>>>,
     objects: Subjects,
+    /// The Cohorts in which each admitted Workload is counted.
+    admitted: Mutex<BTreeMap<Uid, Vec<String>>>,
     /// Those that a feature gate switches off.
     left_out: Vec<Metric>,
 }
@@ -128,24 +133,33 @@ impl QueueMetrics {
             leads: AtomicBool::new(false),
             published: Mutex::default(),
             objects: Subjects::new(settings),
+            admitted: Mutex::default(),
             left_out: left_out(&settings.gates),
         });
         registry.register(|registry| {
-            let registry = registry.sub_registry_with_prefix(PREFIX);
-            for (metric, store) in Metric::ALL.iter().zip(&metrics.stores) {
-                let family = metric.family();
-                match store {
-                    Store::Counter(series) => registry.register(family.name, family.help, series.clone()),
-                    Store::Gauge(series) => registry.register(family.name, family.help, series.clone()),
-                    Store::Histogram(series) => registry.register(family.name, family.help, series.clone()),
-                }
-            }
+            // Those of MultiKueue have a prefix of their own.
+            metrics.add_to(registry, |name| name.starts_with(MULTIKUEUE));
+            metrics.add_to(registry.sub_registry_with_prefix(PREFIX), |name| !name.starts_with(MULTIKUEUE));
         });
         let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
         let version = format!("v{}", env!("CARGO_PKG_VERSION"));
         let build = [version, String::new(), String::new(), String::new(), "rustc".to_owned(), platform];
         metrics.set(Metric::BuildInfo, &build, 1.0);
         metrics
+    }
+
+    fn add_to(&self, registry: &mut Registry, is_chosen: impl Fn(&str) -> bool) {
+        for (metric, store) in Metric::ALL.iter().zip(&self.stores) {
+            let family = metric.family();
+            if !is_chosen(family.name) {
+                continue;
+            }
+            match store {
+                Store::Counter(series) => registry.register(family.name, family.help, series.clone()),
+                Store::Gauge(series) => registry.register(family.name, family.help, series.clone()),
+                Store::Histogram(series) => registry.register(family.name, family.help, series.clone()),
+            }
+        }
     }
 
     /// From now on this replica decides.
@@ -237,7 +251,12 @@ impl QueueMetrics {
     pub(crate) fn follow_object(&self, kind: SourceKind, key: &ObjectKey, metadata: Option<&ObjectMeta>) {
         let Some(subject) = Subject::of(kind, key) else { return };
         match metadata {
-            None => self.end(self.objects.forget(&subject)),
+            None => {
+                if let Subject::Cohort(name) = &subject {
+                    self.admitted.lock().values_mut().for_each(|counted| counted.retain(|own| own != name));
+                }
+                self.end(self.objects.forget(&subject));
+            }
             Some(metadata) => {
                 if kind == SourceKind::LocalQueue && !self.objects.exposes(metadata) {
                     self.end(self.objects.take(&subject));
@@ -255,6 +274,24 @@ impl QueueMetrics {
     /// Whether there are gauges of the quota of a Cohort.
     pub(crate) fn has_quota(&self, cohort: &str) -> bool {
         self.objects.has_quota(cohort)
+    }
+
+    /// The Cohorts of admitted Workloads, once for each: those that it was admitted below, whatever has moved since, as far
+    /// as they have not been deleted meanwhile. As Kueue counts.
+    pub(crate) fn admitted_below<'w>(
+        &self,
+        workloads: impl Iterator<Item = (Uid, &'w str)>,
+        above: impl Fn(&str) -> Vec<String>,
+        known: &BTreeMap<String, Vec<String>>,
+    ) -> Vec<String> {
+        let mut admitted = self.admitted.lock();
+        let mut before = std::mem::take(&mut *admitted);
+        for (workload, queue) in workloads {
+            let mut counted = before.remove(&workload).unwrap_or_else(|| above(queue));
+            counted.retain(|cohort| known.contains_key(cohort));
+            admitted.insert(workload, counted);
+        }
+        admitted.values().flatten().cloned().collect()
     }
 
     /// Whether admitted Workloads are told apart by labels of their own.

@@ -132,7 +132,7 @@ fn plan(observed: &Observed) -> Plan {
 fn verdict(observed: &Observed) -> (bool, Reason, String) {
     let Some(config) = &observed.config else {
         let why = match config_of(&observed.check.object) {
-            Some(name) => format!("MultiKueueConfig {name:?} not found"),
+            Some(name) => format!("MultiKueueConfig.kueue.x-k8s.io {name:?} not found"),
             None => "parameters: name a MultiKueueConfig".to_owned(),
         };
         return (false, Reason::BadConfig, format!("Cannot load the AdmissionChecks parameters: {why}"));

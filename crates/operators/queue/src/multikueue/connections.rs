@@ -3,9 +3,9 @@
 //! A cluster that is away keeps its caches as they were. Watches try again by themselves; whether they do is
 //! [`Connection::state`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::future::select_all;
@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use parking_lot::RwLock;
 use quintet_api::config::kueue::MultiKueue;
 use quintet_api::kueue::metadata::{MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD_NAME};
-use quintet_api::kueue::v1beta2::Workload;
+use quintet_api::kueue::v1beta2::{ClusterQueue, LocalQueue, Workload};
 use quintet_controller::api::{ApiSettings, connect};
 use quintet_controller::cache::{Cache, CacheHealth, Entry, Selector, WatchSpec};
 use quintet_controller::contact::Contact;
@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::quota::QuotaListener;
 use crate::watches;
 
 /// The deadline of a request to another cluster. Shorter than that of the own one: a Workload whose copy is written to a
@@ -56,7 +57,15 @@ pub(super) struct Connection {
     remote: Remote,
     workloads: Cache<Workload>,
     jobs: Vec<Cache<Value>>,
+    /// Where quota follows that of the cluster.
+    queues: Option<Queues>,
     writes: Semaphore,
+}
+
+/// The queues of a cluster.
+struct Queues {
+    local: Cache<LocalQueue>,
+    cluster: Cache<ClusterQueue>,
 }
 
 /// What is told of changes on other clusters.
@@ -79,6 +88,8 @@ pub(super) struct Connections {
     kinds: Vec<ApiKind>,
     by_cluster: RwLock<BTreeMap<String, Arc<Connection>>>,
     listeners: OnceLock<Listeners>,
+    /// Told of changed queues; without it, they are not watched.
+    quota: OnceLock<QuotaListener>,
 }
 
 /// Distinguishes kubeconfigs without showing them.
@@ -102,6 +113,7 @@ impl Connections {
             kinds,
             by_cluster: RwLock::default(),
             listeners: OnceLock::new(),
+            quota: OnceLock::new(),
         }))
     }
 
@@ -109,6 +121,12 @@ impl Connections {
     pub(super) fn tell(&self, listeners: Listeners) {
         // Controllers are added once.
         let _ = self.listeners.set(listeners);
+    }
+
+    /// From now on the queues of clusters are watched.
+    pub(super) fn tell_of_quota(&self, listener: QuotaListener) {
+        // As above.
+        let _ = self.quota.set(listener);
     }
 
     pub(super) fn get(&self, cluster: &str) -> Option<Arc<Connection>> {
@@ -165,7 +183,15 @@ impl Connections {
             remote.caches().watch(spec)
         });
         let jobs = jobs.collect::<Result<_, _>>()?;
-        Ok(Connection { digest, remote, workloads, jobs, writes: Semaphore::new(MAX_WRITES) })
+        let watch_queues = || -> Result<Queues, Error> {
+            let caches = remote.caches();
+            Ok(Queues {
+                local: caches.watch(WatchSpec::typed())?,
+                cluster: caches.watch(WatchSpec::typed())?,
+            })
+        };
+        let queues = self.quota.get().map(|_| watch_queues()).transpose()?;
+        Ok(Connection { digest, remote, workloads, jobs, queues, writes: Semaphore::new(MAX_WRITES) })
     }
 
     /// Lets the controllers know of what changes on a cluster.
@@ -188,6 +214,11 @@ impl Connections {
                 }
             });
         }
+        if let Some(queues) = &connection.queues {
+            let (of_local, of_cluster) = (Arc::downgrade(self), Arc::downgrade(self));
+            queues.local.subscribe(move |_| quota_changed(&of_local));
+            queues.cluster.subscribe(move |_| quota_changed(&of_cluster));
+        }
         let (name, followed, connections) =
             (cluster.to_owned(), Arc::clone(connection), Arc::downgrade(self));
         let task = async move {
@@ -196,6 +227,7 @@ impl Connections {
                 if let Some(listeners) = connections.upgrade().as_ref().and_then(|own| own.listeners.get()) {
                     listeners.clusters.changed(ObjectKey::cluster(&name), "connection");
                 }
+                quota_changed(&connections);
                 state = followed.state_after(&state).await;
             }
         };
@@ -226,6 +258,12 @@ impl Connections {
     }
 }
 
+fn quota_changed(connections: &Weak<Connections>) {
+    if let Some(listener) = connections.upgrade().as_ref().and_then(|own| own.quota.get()) {
+        listener.changed();
+    }
+}
+
 /// The Workload that a job names.
 fn workload_of(job: &Entry<Value>) -> Option<ObjectKey> {
     let metadata = &job.object["metadata"];
@@ -237,9 +275,12 @@ fn workload_of(job: &Entry<Value>) -> Option<ObjectKey> {
 impl Connection {
     /// How far it is.
     pub(super) fn state(&self) -> ConnectionState {
-        let failures = self.jobs.iter().map(Cache::failure);
+        let queues = self.queues.iter();
+        let of_queues = queues.clone().flat_map(|own| [own.local.failure(), own.cluster.failure()]);
+        let failures = self.jobs.iter().map(Cache::failure).chain(of_queues);
         let failure = std::iter::once(self.workloads.failure()).chain(failures).flatten().next();
-        let is_synced = self.workloads.is_synced() && self.jobs.iter().all(Cache::is_synced);
+        let has_queues = queues.clone().all(|own| own.local.is_synced() && own.cluster.is_synced());
+        let is_synced = self.workloads.is_synced() && self.jobs.iter().all(Cache::is_synced) && has_queues;
         match failure {
             Some(failure) => ConnectionState::Failed(failure),
             None if is_synced => ConnectionState::Connected,
@@ -252,6 +293,9 @@ impl Connection {
         loop {
             let mut changes: Vec<BoxFuture<'_, ()>> = vec![next(&self.workloads).boxed()];
             changes.extend(self.jobs.iter().map(|cache| next(cache).boxed()));
+            if let Some(queues) = &self.queues {
+                changes.extend([next(&queues.local).boxed(), next(&queues.cluster).boxed()]);
+            }
             // The changes are awaited from here on, so that none is missed after the state is read.
             let state = self.state();
             if state != *before {
@@ -259,6 +303,19 @@ impl Connection {
             }
             select_all(changes).await;
         }
+    }
+
+    /// Whether its caches follow the cluster.
+    pub(super) fn is_connected(&self) -> bool {
+        self.state() == ConnectionState::Connected
+    }
+
+    /// The ClusterQueues of the cluster that these LocalQueues lead to there.
+    pub(super) fn queues_behind(&self, local: &BTreeSet<ObjectKey>) -> Vec<Arc<Entry<ClusterQueue>>> {
+        let Some(queues) = &self.queues else { return Vec::new() };
+        let named = local.iter().filter_map(|key| queues.local.get(key)?.object.spec.cluster_queue.clone());
+        let names: BTreeSet<String> = named.collect();
+        names.iter().filter_map(|name| queues.cluster.get(&ObjectKey::cluster(name))).collect()
     }
 
     /// The copy of a Workload.
@@ -273,6 +330,11 @@ impl Connection {
             jobs.into_iter().map(|job| (cache.kind().clone(), job)).collect::<Vec<_>>()
         };
         self.jobs.iter().flat_map(of_kind).collect()
+    }
+
+    /// A job, whatever it runs for.
+    pub(super) fn job(&self, kind: &ApiKind, key: &ObjectKey) -> Option<Arc<Entry<Value>>> {
+        self.jobs.iter().find(|cache| cache.kind() == kind)?.get(key)
     }
 
     /// Writes to the cluster, in order.

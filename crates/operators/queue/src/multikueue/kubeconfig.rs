@@ -33,12 +33,12 @@ pub(super) fn read(text: &str) -> Result<Kubeconfig, Problem> {
     let insecure = |message: String| Problem::new(Reason::InsecureKubeConfig, message);
     for named in &config.auth_infos {
         if let Some(why) = named.auth_info.as_ref().and_then(refusal_of_user) {
-            return Err(insecure(format!("insecure kubeconfig: user {:?}: {why}", named.name)));
+            return Err(insecure(why.to_owned()));
         }
     }
     for named in &config.clusters {
         if let Some(why) = named.cluster.as_ref().and_then(refusal_of_cluster) {
-            return Err(insecure(format!("insecure kubeconfig: cluster {:?}: {why}", named.name)));
+            return Err(insecure(format!("{why} for cluster {}", named.name)));
         }
     }
     Ok(config)
@@ -46,7 +46,7 @@ pub(super) fn read(text: &str) -> Result<Kubeconfig, Problem> {
 
 fn refusal_of_user(user: &AuthInfo) -> Option<&'static str> {
     if user.token_file.is_some() {
-        Some("tokenFile is not allowed: use token")
+        Some("tokenFile is not allowed")
     } else if user.username.is_some() || user.password.is_some() {
         Some("basic authentication is not allowed")
     } else if user.exec.is_some() {
@@ -62,7 +62,7 @@ fn refusal_of_cluster(cluster: &Cluster) -> Option<&'static str> {
     if cluster.insecure_skip_tls_verify == Some(true) {
         Some("insecure-skip-tls-verify is not allowed")
     } else if cluster.certificate_authority.is_some() {
-        Some("certificate-authority is not allowed: use certificate-authority-data")
+        Some("certificate-authority file paths are not allowed, use certificate-authority-data")
     } else if cluster.server.as_deref().unwrap_or_default().is_empty() {
         Some("server is missing")
     } else {
@@ -78,7 +78,11 @@ pub(super) fn is_allowed_path(path: &Path) -> bool {
 
 /// Why a file is not read.
 pub(super) fn path_problem(location: &str) -> Problem {
-    let message = format!("the path {location:?} is not allowed: kubeconfig files have to be in {DIRECTORY}");
+    let message = if Path::new(location).is_absolute() {
+        format!("kubeconfig path is not under the allowed prefix {DIRECTORY}: {location:?}")
+    } else {
+        format!("kubeconfig path must be absolute: {location:?}")
+    };
     Problem::new(Reason::BadKubeConfig, message)
 }
 

@@ -8,6 +8,7 @@
 //!
 //! - `cluster` keeps a connection to every MultiKueueCluster, `connections` has them and what they show.
 //! - `check` says whether an AdmissionCheck has clusters that can be used.
+//! - `quota` lets the quota of ClusterQueues follow that of the worker clusters.
 //! - `workload` decides where a Workload runs, and reports here what happens there.
 //!
 //! As `pkg/controller/admissionchecks/multikueue` of Kueue.
@@ -16,6 +17,7 @@ mod check;
 mod cluster;
 mod connections;
 mod kubeconfig;
+mod quota;
 mod workload;
 
 use quintet_controller::Error;
@@ -30,6 +32,9 @@ pub(crate) fn add(context: &Context) -> Result<(), Error> {
     let settings = &context.settings.configuration.multi_kueue;
     let served = kinds.iter().map(|kind| kind.kind.clone()).collect();
     let connections = Connections::new(&context.runtime, settings, served)?;
+    if context.settings.gates.multikueue_quota {
+        quota::add(context, &connections)?;
+    }
     let workloads = workload::add(context, &connections, kinds)?;
     cluster::add(context, &connections, workloads)?;
     check::add(context)

@@ -268,6 +268,9 @@ impl Scheduler {
             let earlier = earlier.map(|earlier| earlier.events.clone()).unwrap_or_default();
             let before = object.status.clone();
             write.apply(&mut object, &self.engine, now);
+            if matches!(&write, status::Write::Admit(..)) {
+                self.follow_replaced(&mut object);
+            }
             let events = status::events(decision, &write, &object, &self.engine, now);
             let (mut events, others): (Vec<_>, Vec<_>) =
                 events.into_iter().partition(|event| event.workload == write.workload());

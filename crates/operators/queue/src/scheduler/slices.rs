@@ -4,7 +4,9 @@
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::events::WorkloadEvent;
+use quintet_api::kueue::metadata::SLICE_REPLACEMENT_FOR;
 use quintet_api::kueue::reasons::FinishedReason;
+use quintet_api::kueue::v1beta2::Workload;
 use quintet_controller::index::Write;
 use quintet_controller::{Event, ObjectKey, StatusPatch};
 use quintet_queue_engine::status;
@@ -32,6 +34,18 @@ impl Scheduler {
             } else if is_admitted || is_written(&replaced.by) {
                 self.replaced.push(replaced);
             }
+        }
+    }
+
+    /// A slice runs on the cluster where the one that it replaces runs.
+    pub(super) fn follow_replaced(&self, object: &mut Workload) {
+        let annotations = object.metadata.annotations.as_ref();
+        let replaced = annotations.and_then(|own| own.get(SLICE_REPLACEMENT_FOR)?.split_once('/'));
+        let replaced =
+            replaced.and_then(|(namespace, name)| self.workloads.get(&ObjectKey::new(namespace, name)));
+        let cluster = replaced.and_then(|entry| entry.object.status.as_ref()?.cluster_name.clone());
+        if let Some(cluster) = cluster {
+            object.status.get_or_insert_default().cluster_name = Some(cluster);
         }
     }
 

@@ -262,8 +262,15 @@ impl Engine {
             let message = "workload namespace doesn't match ClusterQueue selector".to_owned();
             return Some((QuotaReservedReason::Misconfigured, message, RequeueReason::NamespaceMismatch));
         }
-        let invalid = workload.links.as_ref().and_then(|links| links.invalid.clone())?;
-        Some((QuotaReservedReason::Misconfigured, invalid, generic))
+        let links = workload.links.as_ref()?;
+        let invalid = links.invalid.clone()?;
+        // Without observability, it is the only reason of the scheduler that clients can tell from others.
+        let reason = if links.has_invalid_devices && !self.settings().gates.observability {
+            QuotaReservedReason::Inadmissible
+        } else {
+            QuotaReservedReason::Misconfigured
+        };
+        Some((reason, invalid, generic))
     }
 
     /// Gives the workload what was decided.

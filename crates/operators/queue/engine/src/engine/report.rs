@@ -86,6 +86,18 @@ impl Engine {
         Some(self.state.share(queue.node).rounded())
     }
 
+    /// The fair share of a ClusterQueue before it is rounded; infinite for a borrower without weight.
+    pub fn exact_queue_share(&self, name: &str) -> Option<f64> {
+        let queue = self.state.queue(self.state.names.queues.get(name)?)?;
+        Some(self.state.share(queue.node).weighted())
+    }
+
+    /// The same of a Cohort.
+    pub fn exact_cohort_share(&self, name: &str) -> Option<f64> {
+        let node = self.state.cohort(self.state.names.cohorts.get(name)?)?;
+        Some(self.state.share(node).weighted())
+    }
+
     /// The fair share of a Cohort, as its status has it.
     pub fn cohort_share(&self, name: &str) -> Option<i64> {
         let node = self.state.cohort(self.state.names.cohorts.get(name)?)?;

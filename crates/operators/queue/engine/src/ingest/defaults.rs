@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::api::node::v1::RuntimeClass;
+use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::v1beta2;
 
 use super::limits::{FieldError, LimitSummary, adjust_resources, validate_limits, validate_resources};
@@ -72,8 +73,12 @@ impl PodDefaults {
         let mut object = Cow::Borrowed(object);
         let mut options = Cow::Borrowed(&settings.requests);
         let mut rejected = None;
-        if reservation(&object).is_none() {
+        let is_pending = reservation(&object).is_none();
+        // One that has quota is placed later, or again: what its pods request decides where they fit.
+        if is_pending || !object.is_admitted() || has_failed_nodes(&object) {
             adjust_resources(object.to_mut(), |name| self.runtime_classes.get(name), limits);
+        }
+        if is_pending {
             match self.devices.claims(&object, &settings.requests, &settings.gates)? {
                 Ok(claims) if claims.is_empty() => {}
                 Ok(claims) => options.to_mut().claims.extend(claims),
@@ -81,13 +86,20 @@ impl PodDefaults {
             }
         }
         let mut workload = workload(&object, &options, &settings.gates, names)?;
+        let has_invalid_devices = rejected.is_some();
         if let Some(invalid) =
             rejected.map_or_else(|| invalid(&object, limits, names), |why| Ok(Some(why)))?
         {
-            workload.links.get_or_insert_default().invalid = Some(invalid);
+            let links = workload.links.get_or_insert_default();
+            (links.invalid, links.has_invalid_devices) = (Some(invalid), has_invalid_devices);
         }
         Ok(workload)
     }
+}
+
+fn has_failed_nodes(object: &v1beta2::Workload) -> bool {
+    let status = object.status.as_ref();
+    status.is_some_and(|status| status.unhealthy_nodes.as_ref().is_some_and(|nodes| !nodes.is_empty()))
 }
 
 /// What is wrong with the requests of a Workload, as `nominate` in Kueue's `pkg/scheduler/scheduler.go`
@@ -105,4 +117,44 @@ fn invalid(
     let message =
         || format!("resources didn't satisfy LimitRange constraints: {}", FieldError::join(&limits));
     Ok((!limits.is_empty()).then(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::ingest::decode;
+
+    fn requested(status: &Value) -> bool {
+        let object: v1beta2::Workload = decode(
+            "Workload",
+            &json!({ "metadata": { "name": "w", "namespace": "ns" }, "status": status, "spec": { "podSets": [{
+                "name": "main", "count": 2, "template": { "spec": { "containers": [
+                    { "name": "c", "resources": { "limits": { "cpu": "1" } } }] } } }] } }),
+        )
+        .unwrap();
+        let mut names = Names::default();
+        let workload = PodDefaults::default().workload(&object, &Settings::default(), &mut names).unwrap();
+        !workload.pod_sets[0].pod.requests.is_empty()
+    }
+
+    #[test]
+    fn limits_are_requests_until_the_pods_have_their_places() {
+        let condition = |kind: &str| {
+            json!({ "type": kind, "status": "True", "reason": kind, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        let admission = json!({ "clusterQueue": "cq", "podSetAssignments": [
+            { "name": "main", "count": 2, "flavors": { "cpu": "f" }, "resourceUsage": { "cpu": "2" },
+                "delayedTopologyRequest": "Pending" }] });
+        let reserved = json!({ "admission": admission, "conditions": [condition("QuotaReserved")] });
+        assert!(requested(&json!({})));
+        assert!(requested(&reserved), "its places are chosen later");
+        let mut failed = json!({ "admission": admission, "unhealthyNodes": [{ "name": "n" }],
+            "conditions": [condition("QuotaReserved"), condition("Admitted")] });
+        assert!(requested(&failed), "a place is chosen again");
+        failed["unhealthyNodes"] = json!([]);
+        assert!(!requested(&failed));
+    }
 }

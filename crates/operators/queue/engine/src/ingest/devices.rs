@@ -286,9 +286,9 @@ fn count_devices<'t>(
             return invalid(&path, "null", "Exactly must be set if FirstAvailable is nil");
         };
         let ExactDeviceRequest { admin_access, allocation_mode, count, device_class_name, .. } = exactly;
-        // Administrators look at devices that others use.
         if *admin_access == Some(true) {
-            continue;
+            let path = format!("{path}.exactly.adminAccess");
+            return invalid(&path, "null", "AdminAccess is not supported");
         }
         let path = format!("{path}.exactly.allocationMode");
         match allocation_mode.as_deref().unwrap_or("ExactCount") {
@@ -393,7 +393,9 @@ mod tests {
             (exactly(&json!({ "deviceClassName": "gpu.example.com" })), "gpus=1".to_owned()),
             (
                 exactly(&json!({ "deviceClassName": "gpu.example.com", "count": 4, "adminAccess": true })),
-                String::new(),
+                format!(
+                    "{claim}.devices.requests[0].exactly.adminAccess: Invalid value: null: ResourceClaimTemplate t: AdminAccess is not supported"
+                ),
             ),
             (
                 exactly(&request("All", 0)),

@@ -335,6 +335,7 @@ fn links(object: &v1beta2::Workload, names: &mut Names) -> Option<Box<Links>> {
         preemption_gated: has_closed_gate(object),
         owned_by_pod: is_owned_by_pod(object),
         invalid: None,
+        has_invalid_devices: false,
     };
     (links != Links::default()).then(|| Box::new(links))
 }

@@ -51,6 +51,8 @@ pub enum ConditionReason {
     AdmissionCheck,
     /// Preempted by a queue that borrows.
     InCohortReclaimWhileBorrowing,
+    /// It asks for devices that it cannot have.
+    Inadmissible,
     /// Any other.
     #[default]
     Other,
@@ -63,6 +65,7 @@ impl ConditionReason {
             (QuotaReservedReason::OnHold.as_str(), Self::OnHold),
             (EvictionReason::PodsReadyTimeout.as_str(), Self::PodsReadyTimeout),
             (EvictionReason::AdmissionCheck.as_str(), Self::AdmissionCheck),
+            (QuotaReservedReason::Inadmissible.as_str(), Self::Inadmissible),
             (PreemptionReason::InCohortReclaimWhileBorrowing.as_str(), Self::InCohortReclaimWhileBorrowing),
         ];
         known.into_iter().find(|(own, _)| *own == name).map_or(Self::Other, |(_, reason)| reason)
@@ -267,6 +270,8 @@ pub struct Links {
     pub owned_by_pod: bool,
     /// Containers whose requests exceed their limits, or the limits of their namespace.
     pub invalid: Option<String>,
+    /// What is invalid are the devices that it asks for.
+    pub has_invalid_devices: bool,
 }
 
 /// A workload.
@@ -482,14 +487,18 @@ impl Workload {
 
     /// Whether its wait after an eviction is over.
     pub fn backoff_expired(&self, now: Time) -> bool {
-        let held = self.condition(WorkloadCondition::Requeued).is_some_and(|condition| !condition.status);
-        !held && self.requeue_at.is_none_or(|at| now >= at)
+        !self.is_held() && self.requeue_at.is_none_or(|at| now >= at)
     }
 
     /// Whether something may make it wait after an eviction, now or later.
     pub fn has_backoff(&self) -> bool {
-        self.requeue_at.is_some()
-            || self.condition(WorkloadCondition::Requeued).is_some_and(|condition| !condition.status)
+        self.requeue_at.is_some() || self.is_held()
+    }
+
+    /// Whether it waits for something that is not of the scheduler. Devices that it cannot have are looked at again.
+    fn is_held(&self) -> bool {
+        self.condition(WorkloadCondition::Requeued)
+            .is_some_and(|condition| !condition.status && condition.reason != ConditionReason::Inadmissible)
     }
 
     /// Whether some pod set can do with fewer pods.

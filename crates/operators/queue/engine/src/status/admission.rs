@@ -199,7 +199,8 @@ fn reset_check(check: &mut AdmissionCheckState, now: Time) {
         state: CheckState::Pending,
         last_transition_time: api_time(now),
         requeue_after_seconds: check.requeue_after_seconds,
-        retry_count: retried.then(|| check.retry_count.unwrap_or(0) + 1),
+        // What its controller has written into it stays.
+        retry_count: if retried { Some(check.retry_count.unwrap_or(0) + 1) } else { check.retry_count },
         // Only the controller of the check replaces them, when it is ready again.
         pod_set_updates: check.pod_set_updates.take(),
     };

@@ -94,6 +94,11 @@ impl Write<'_> {
                 let mut changed = unset_quota_reservation(object, reason, &unadmitted.message, now, gates);
                 if let Some(workload) = engine.state.workload(*id) {
                     changed |= propagate_requests(object, workload, names);
+                    if workload.links.as_ref().is_some_and(|links| links.has_invalid_devices) {
+                        let reason = QuotaReservedReason::Inadmissible.as_str();
+                        let requeued = WorkloadCondition::Requeued;
+                        changed |= set_condition(object, requeued, false, reason, &unadmitted.message, now);
+                    }
                 }
                 if unadmitted.is_gated {
                     let reason = BlockedOnPreemptionGatesReason::PreemptionGated.as_str();
@@ -137,7 +142,8 @@ impl Write<'_> {
 
 /// The reason clients see of a workload that was not admitted.
 fn unadmitted_reason(unadmitted: &Unadmitted, gates: &Gates) -> QuotaReservedReason {
-    let reason = unadmitted.reason.filter(|_| gates.observability);
+    let is_told = |reason: &_| gates.observability || *reason == QuotaReservedReason::Inadmissible;
+    let reason = unadmitted.reason.filter(is_told);
     reason.unwrap_or(QuotaReservedReason::Pending)
 }
 

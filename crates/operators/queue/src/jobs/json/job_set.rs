@@ -61,17 +61,21 @@ impl JsonKind for JobSet {
         wanted == items(&job["status"]["replicatedJobsStatus"]).map(ready).sum::<i32>()
     }
 
-    fn reclaimable_pods(job: &Value) -> Vec<ReclaimablePod> {
-        let statuses = &job["status"]["replicatedJobsStatus"];
-        let of = |replicated: &Value| {
-            let status = items(statuses).find(|own| own["name"] == replicated["name"])?;
-            let succeeded = integer(&status["succeeded"], 0);
-            let counts = succeeded > 0 && succeeded <= replicas(replicated);
-            counts.then(|| ReclaimablePod {
-                name: text(&replicated["name"]).to_lowercase(),
-                count: succeeded * pods_of_replica(replicated),
-            })
-        };
-        items(&job["spec"]["replicatedJobs"]).filter_map(of).collect()
+    fn reclaimable_pods(job: &Value, _: &[Value]) -> Vec<ReclaimablePod> {
+        reclaimable(&job["spec"]["replicatedJobs"], &job["status"]["replicatedJobsStatus"])
     }
+}
+
+/// The pods of those replicated Jobs that have succeeded.
+pub(super) fn reclaimable(replicated: &Value, statuses: &Value) -> Vec<ReclaimablePod> {
+    let of = |replicated: &Value| {
+        let status = items(statuses).find(|own| own["name"] == replicated["name"])?;
+        let succeeded = integer(&status["succeeded"], 0);
+        let counts = succeeded > 0 && succeeded <= replicas(replicated);
+        counts.then(|| ReclaimablePod {
+            name: text(&replicated["name"]).to_lowercase(),
+            count: succeeded * pods_of_replica(replicated),
+        })
+    };
+    items(replicated).filter_map(of).collect()
 }

@@ -46,7 +46,7 @@ pub(super) use ray_cluster::RayCluster;
 pub(super) use ray_job::RayJob;
 pub(super) use ray_service::RayService;
 pub(super) use spark_application::SparkApplication;
-pub(super) use train_job::TrainJob;
+pub(super) use train_job::{MANAGER as RUNTIME_PATCH_MANAGER, TrainJob};
 
 /// What a kind and its webhooks are called.
 #[derive(Clone, Copy, Debug)]
@@ -151,9 +151,9 @@ pub(super) trait JsonKind: Clone + Debug + Send + Sync + 'static {
     /// Whether all pods are ready or have succeeded.
     fn is_ready(job: &Value) -> bool;
 
-    /// Pods that will not run any more.
-    fn reclaimable_pods(job: &Value) -> Vec<ReclaimablePod> {
-        let _ = job;
+    /// Pods that will not run any more, given the objects that it refers to.
+    fn reclaimable_pods(job: &Value, related: &[Value]) -> Vec<ReclaimablePod> {
+        let _ = (job, related);
         Vec::new()
     }
 
@@ -378,8 +378,8 @@ impl<K: JsonKind> JobKind for JsonJob<K> {
         K::pod_sets(&self.object, related, gates)
     }
 
-    fn reclaimable_pods(&self) -> Vec<ReclaimablePod> {
-        K::reclaimable_pods(&self.object)
+    fn reclaimable_pods(&self, related: &[Value]) -> Vec<ReclaimablePod> {
+        K::reclaimable_pods(&self.object, related)
     }
 
     fn start(&mut self, infos: &[PodSetInfo]) -> Result<(), String> {

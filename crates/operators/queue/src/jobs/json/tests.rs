@@ -336,11 +336,28 @@ fn pods_of_jobs_that_have_succeeded_are_reclaimable() {
     let mut job = job_set();
     job["status"] = json!({ "replicatedJobsStatus": [{ "name": "driver", "succeeded": 0 },
         { "name": "workers", "succeeded": 1 }] });
-    let found = JobSet::reclaimable_pods(&job);
+    let found = JobSet::reclaimable_pods(&job, &[]);
     assert_eq!((found.len(), found[0].name.as_str(), found[0].count), (1, "workers", 2));
     let mut job = train_job();
-    job["status"] = json!({ "jobsStatus": [{ "name": "dataset-initializer", "succeeded": 1 }] });
-    assert_eq!(TrainJob::reclaimable_pods(&job)[0].name, "dataset-initializer");
+    job["status"] = json!({ "jobsStatus": [{ "name": "dataset-initializer", "succeeded": 1 },
+        { "name": "other", "succeeded": 2 }] });
+    let mut runtime = runtime();
+    let other = json!({ "name": "other", "replicas": 3,
+        "template": { "spec": { "parallelism": 4, "completions": 8, "template": { "spec": {} } } } });
+    runtime["spec"]["template"]["spec"]["replicatedJobs"].as_array_mut().unwrap().push(other);
+    let found = TrainJob::reclaimable_pods(&job, &[runtime]);
+    let found: Vec<(&str, i32)> = found.iter().map(|own| (own.name.as_str(), own.count)).collect();
+    assert_eq!(found, [("dataset-initializer", 1), ("other", 8)]);
+}
+
+#[test]
+fn jobs_of_a_runtime_without_pods_have_one() {
+    let mut runtime = runtime();
+    let empty = json!({ "name": "empty",
+        "template": { "spec": { "parallelism": 0, "completions": 0, "template": { "spec": {} } } } });
+    runtime["spec"]["template"]["spec"]["replicatedJobs"].as_array_mut().unwrap().push(empty);
+    let sets = TrainJob::pod_sets(&train_job(), &[runtime], &Gates::default()).unwrap();
+    assert_eq!(sets.last().unwrap().count, Some(1));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 const GROUP: &str = "trainer.kubeflow.org";
 const VERSION: &str = "v1alpha1";
 /// Who writes the patches of runtimes that are ours.
-const MANAGER: &str = "kueue.x-k8s.io/manager";
+pub(in super::super) const MANAGER: &str = "kueue.x-k8s.io/manager";
 /// Label of a Job in a runtime: which part of a TrainJob it is.
 const ANCESTOR: &str = "trainer.kubeflow.org/trainjob-ancestor-step";
 const TRAINER: &str = "trainer";
@@ -75,12 +75,9 @@ impl JsonKind for TrainJob {
         jobs.peek().is_some() && jobs.all(is_ready)
     }
 
-    /// All pods of Jobs that have succeeded, however many there are.
-    fn reclaimable_pods(job: &Value) -> Vec<ReclaimablePod> {
-        let succeeded = items(&job["status"]["jobsStatus"]).filter(|own| integer(&own["succeeded"], 0) == 1);
-        succeeded
-            .map(|own| ReclaimablePod { name: text(&own["name"]).to_lowercase(), count: i32::MAX })
-            .collect()
+    fn reclaimable_pods(job: &Value, related: &[Value]) -> Vec<ReclaimablePod> {
+        let jobs = related.first().map(|runtime| rendered(job, &runtime["spec"]));
+        job_set::reclaimable(&jobs.unwrap_or_default(), &job["status"]["jobsStatus"])
     }
 
     fn related_kinds() -> Vec<ApiKind> {
@@ -180,10 +177,11 @@ fn rendered(job: &Value, runtime: &Value) -> Value {
     let policy = &runtime["mlPolicy"];
     for replicated in spec["replicatedJobs"].as_array_mut().into_iter().flatten() {
         let step = text(&replicated["template"]["metadata"]["labels"][ANCESTOR]).to_owned();
-        if let Some(count) = nodes(job, policy, &step, text(&replicated["name"])) {
-            replicated["template"]["spec"]["parallelism"] = count.into();
-            replicated["template"]["spec"]["completions"] = count.into();
-        }
+        // The trainer gives every Job at least one pod, and as many completions as pods.
+        let parallelism = integer(&replicated["template"]["spec"]["parallelism"], 1).max(1);
+        let count = nodes(job, policy, &step, text(&replicated["name"])).unwrap_or(parallelism);
+        replicated["template"]["spec"]["parallelism"] = count.into();
+        replicated["template"]["spec"]["completions"] = count.into();
         let is_node = policy["mpi"]["runLauncherAsNode"] == true && replicated["name"] == NODE;
         let containers = replicated.pointer_mut("/template/spec/template/spec/containers");
         for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {

@@ -120,6 +120,7 @@ impl JobKind for Pod {
     const CONTROLLER: &'static str = "pod-kueue-controller";
     const IS_TOP_LEVEL: bool = true;
     const ENDS_WHEN_STOPPED: bool = true;
+    const WAITS_WHILE_ELSEWHERE: bool = true;
 
     fn is_suspended(&self) -> bool {
         has_ended(self) || is_gated(self)
@@ -143,7 +144,7 @@ impl JobKind for Pod {
         Ok(vec![pod_set(self, MAIN, 1, gates)])
     }
 
-    fn reclaimable_pods(&self) -> Vec<ReclaimablePod> {
+    fn reclaimable_pods(&self, _: &[Value]) -> Vec<ReclaimablePod> {
         Vec::new()
     }
 

@@ -188,6 +188,7 @@ fn an_evicted_single_pod_is_deleted_and_its_quota_given_back_at_once() {
         { "name": "main", "flavors": { "cpu": "default" }, "count": 1 }] } });
     let plan = plan_of_job(&ObservedJob::Present(Box::new(PresentJob {
         pod_sets: Ok(sets),
+        reclaimable_pods: Vec::new(),
         job,
         settings: Arc::new(settings),
         now: "2026-01-01T01:00:00Z".parse().unwrap(),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::ungater::{self, Observed};
 use super::{Resize, Slices};
+use crate::jobs::JobKind;
 use crate::jobs::ancestors::Ancestor;
 use crate::jobs::json::{JsonJob, RayCluster};
 use crate::jobs::observe::{ObservedJob, PresentJob};
@@ -175,6 +176,7 @@ fn plan_of(cluster: &Value, workloads: Vec<Arc<Entry<Workload>>>) -> Plan {
     settings.configuration.wait_for_pods_ready = None;
     plan::plan(&ObservedJob::Present(Box::new(PresentJob {
         pod_sets: compose::pod_sets(&job.object, &[], &settings),
+        reclaimable_pods: job.object.reclaimable_pods(&[]),
         annotations: BTreeMap::new(),
         job,
         settings: Arc::new(settings),

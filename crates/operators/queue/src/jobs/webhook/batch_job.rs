@@ -99,7 +99,10 @@ fn pod_count(job: &Value) -> i64 {
 }
 
 fn check(job: &Value, old: Option<&Value>, errors: &mut Errors) {
-    check_minimum(job, errors);
+    // A Job that was admitted partially may have no more pods than its minimum.
+    if old.is_none_or(|old| annotation(old, JOB_MIN_PARALLELISM) != annotation(job, JOB_MIN_PARALLELISM)) {
+        check_minimum(job, errors);
+    }
     check_completions(job, errors);
     if let Some(old) = old {
         check_change(job, old, errors);

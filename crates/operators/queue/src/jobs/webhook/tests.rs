@@ -209,3 +209,22 @@ fn elastic_jobs_are_gated_and_neither_partial_nor_bound_to_a_domain() {
         )]
     );
 }
+
+#[test]
+fn the_minimum_of_a_job_is_checked_when_it_changes() {
+    let job = |least: &str, parallelism: i64, suspend: bool| {
+        json!({ "kind": "Job", "metadata": { "name": "j", "namespace": "ns",
+            "labels": { "kueue.x-k8s.io/queue-name": "q" },
+            "annotations": { "kueue.x-k8s.io/job-min-parallelism": least } },
+            "spec": { "parallelism": parallelism, "completions": 6, "suspend": suspend,
+                "template": { "spec": {} } } })
+    };
+    let settings = Settings::default();
+    let denied = |old: &Value, new: &Value| {
+        (KINDS[0].validate)(new, Some(old), KINDS[0], &facts(), &settings).denials.len()
+    };
+    let waiting = job("4", 6, true);
+    assert_eq!(denied(&waiting, &job("4", 4, false)), 0, "it starts with its minimum");
+    assert_eq!(denied(&waiting, &job("4", 3, false)), 0, "some of its pods have ended before");
+    assert_eq!(denied(&waiting, &job("6", 6, true)), 1);
+}

@@ -3,6 +3,7 @@
 mod plan;
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,18 @@ pub(super) use plan::active;
 const SECRET_KEY: &str = "kubeconfig";
 
 /// How often a file is read again: mounted Secrets are replaced without a notification that reaches every container.
-const FILE_INTERVAL: Duration = Duration::from_secs(10);
+const FILE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Clusters of an inventory.
+fn cluster_profiles() -> ApiKind {
+    ApiKind {
+        group: "multicluster.x-k8s.io".into(),
+        version: "v1alpha1".into(),
+        kind: "ClusterProfile".into(),
+        plural: "clusterprofiles".into(),
+        namespaced: true,
+    }
+}
 
 /// Kubeconfigs in the namespace of the operator, by Secret.
 type Kubeconfigs = Cache<Option<String>>;
@@ -34,6 +46,8 @@ pub(super) struct ClusterController {
     context: Context,
     clusters: Cache<MultiKueueCluster>,
     kubeconfigs: Kubeconfigs,
+    /// The names of ClusterProfiles in the namespace of the operator, where clusters can be found by them.
+    profiles: Option<Cache<()>>,
     connections: Arc<Connections>,
 }
 
@@ -97,17 +111,23 @@ pub(super) fn add(
 ) -> Result<(), Error> {
     let caches = context.runtime.caches();
     let clusters = caches.watch(WatchSpec::<MultiKueueCluster>::typed())?;
-    let secrets = WatchSpec::projected(ApiKind::of::<Secret>(), kubeconfig_of)
-        .select(Selector::all().in_namespace(&context.settings.namespace));
+    let in_namespace = || Selector::all().in_namespace(&context.settings.namespace);
+    let secrets = WatchSpec::projected(ApiKind::of::<Secret>(), kubeconfig_of).select(in_namespace());
     let kubeconfigs = caches.watch(secrets)?;
+    let profiles = context.settings.gates.multikueue_cluster_profile.then(|| {
+        let spec = WatchSpec::projected(cluster_profiles(), |_| Ok::<_, serde_json::Error>(()));
+        caches.watch(spec.select(in_namespace()).optional())
+    });
+    let profiles = profiles.transpose()?;
     let controller = ClusterController {
         context: context.clone(),
         clusters: clusters.clone(),
         kubeconfigs: kubeconfigs.clone(),
+        profiles: profiles.clone(),
         connections: Arc::clone(connections),
     };
-    let users = clusters.clone();
-    let added = context.runtime.add(controller, &clusters, context.concurrency).watches_changes(
+    let (users, of_profile) = (clusters.clone(), clusters.clone());
+    let mut added = context.runtime.add(controller, &clusters, context.concurrency).watches_changes(
         &kubeconfigs,
         move |change| {
             let Some(secret) = change.states().next() else { return Vec::new() };
@@ -117,6 +137,16 @@ pub(super) fn add(
             users.all().iter().filter(is_user).map(|entry| entry.key.clone()).collect()
         },
     );
+    if let Some(profiles) = &profiles {
+        added = added.watches_changes(profiles, move |change| {
+            let Some(profile) = change.states().next() else { return Vec::new() };
+            let is_user = |entry: &&Arc<Entry<MultiKueueCluster>>| {
+                let named = entry.object.spec.cluster_source.cluster_profile_ref.as_ref();
+                named.is_some_and(|own| own.name == profile.key.name())
+            };
+            of_profile.all().iter().filter(is_user).map(|entry| entry.key.clone()).collect()
+        });
+    }
     connections.tell(Listeners { clusters: added.trigger(), workloads });
     added.done();
     Ok(())
@@ -142,10 +172,9 @@ impl ClusterController {
         let settings = &self.context.settings;
         let Some(config) = &source.kube_config else {
             let message = "MultiKueueClusterProfile feature gate is disabled";
-            return Err(if settings.gates.multikueue_cluster_profile {
-                Problem::new(Reason::BadClusterProfile, "ClusterProfiles are not supported: use kubeConfig")
-            } else {
-                Problem::new(Reason::MultiKueueClusterProfileFeatureDisabled, message)
+            return Err(match &self.profiles {
+                Some(profiles) => self.no_access(profiles, source),
+                None => Problem::new(Reason::MultiKueueClusterProfileFeatureDisabled, message),
             });
         };
         let location = config.location.as_str();
@@ -153,22 +182,28 @@ impl ClusterController {
         match config.location_type.unwrap_or_default() {
             LocationType::Secret => {
                 let secret = self.kubeconfigs.get(&ObjectKey::new(&settings.namespace, location));
-                let secret = secret.ok_or_else(|| {
-                    bad(format!("Secret {location:?} not found in namespace {}", settings.namespace))
-                })?;
+                let secret = secret.ok_or_else(|| bad(format!("Secret {location:?} not found")))?;
                 secret
                     .object
                     .clone()
                     .ok_or_else(|| bad(format!("key {SECRET_KEY:?} not found in Secret {location:?}")))
             }
             LocationType::Path => {
-                let unreadable = |error: std::io::Error| bad(format!("cannot read {location:?}: {error}"));
-                let path = tokio::fs::canonicalize(Path::new(location)).await.map_err(unreadable)?;
+                let unreadable = |error: std::io::Error| {
+                    bad(match error.kind() {
+                        ErrorKind::NotFound => format!("open {location}: no such file or directory"),
+                        _ => format!("open {location}: {error}"),
+                    })
+                };
                 // A link may lead elsewhere, but not out of the directory: mounted Secrets consist of links.
-                let is_allowed = |path: &Path| kubeconfig::is_allowed_path(path);
-                if settings.gates.multikueue_path_validation
-                    && !(is_allowed(Path::new(location)) && is_allowed(&path))
-                {
+                let is_refused = |path: &Path| {
+                    settings.gates.multikueue_path_validation && !kubeconfig::is_allowed_path(path)
+                };
+                if is_refused(Path::new(location)) {
+                    return Err(kubeconfig::path_problem(location));
+                }
+                let path = tokio::fs::canonicalize(Path::new(location)).await.map_err(unreadable)?;
+                if is_refused(&path) {
                     return Err(kubeconfig::path_problem(location));
                 }
                 tokio::fs::read_to_string(path).await.map_err(unreadable)
@@ -176,10 +211,24 @@ impl ClusterController {
         }
     }
 
+    /// Why a ClusterProfile gives no access: there is nothing that would get it.
+    fn no_access(&self, profiles: &Cache<()>, source: &ClusterSource) -> Problem {
+        let name = source.cluster_profile_ref.as_ref().map(|own| own.name.as_str()).unwrap_or_default();
+        let message = match profiles.get(&ObjectKey::new(&self.context.settings.namespace, name)) {
+            None => format!("ClusterProfile.multicluster.x-k8s.io {name:?} not found"),
+            Some(_) => "no access provider configured".to_owned(),
+        };
+        Problem::new(Reason::BadClusterProfile, message)
+    }
+
     async fn read(&self, cluster: Arc<Entry<MultiKueueCluster>>) -> Present {
         let source = &cluster.object.spec.cluster_source;
         let kubeconfig = self.kubeconfig(source).await;
         let kubeconfig = kubeconfig.and_then(|text| kubeconfig::read(&text).map(|_| digest(&text)));
+        let kubeconfig = kubeconfig.map_err(|Problem { reason, message }| Problem {
+            reason,
+            message: format!("load client config failed: {message}"),
+        });
         let connection = self.connections.get(cluster.key.name());
         let path = source.kube_config.as_ref().filter(|_| secret_of(source).is_none());
         let deprecated_path = path.filter(|own| !kubeconfig::is_allowed_path(Path::new(&own.location)));

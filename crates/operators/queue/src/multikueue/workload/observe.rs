@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use quintet_api::conditions;
+use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::ACTIVE;
-use quintet_api::kueue::metadata::MULTIKUEUE_CONTROLLER;
+use quintet_api::kueue::metadata::{IS_GROUP_WORKLOAD, MULTIKUEUE_CONTROLLER};
 use quintet_api::kueue::v1beta2::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig, Workload};
 use quintet_controller::cache::{Cache, Entry, Knowledge, WatchSpec};
 use quintet_controller::{ApiKind, Error, ObjectKey};
@@ -14,6 +17,7 @@ use serde_json::Value;
 
 use super::super::check::config_of;
 use super::super::connections::{Connection, ConnectionState, Connections};
+use super::copies;
 use crate::Context;
 use crate::jobs::{JobFacts, RemoteKind};
 use crate::settings::Settings;
@@ -53,8 +57,8 @@ pub(super) enum Job {
     Unsupported(Option<String>),
     /// It is gone, or not seen yet.
     Missing,
-    /// It exists.
-    Found(Box<LocalJob>),
+    /// It exists: one, or the pods of a group.
+    Found(Vec<LocalJob>),
 }
 
 /// A job on this cluster.
@@ -76,6 +80,18 @@ pub(super) struct Copies {
     pub(super) reach: Reach,
     pub(super) workload: Option<Arc<Entry<Workload>>>,
     pub(super) jobs: Vec<RemoteJob>,
+}
+
+fn local_job(kind: &RemoteKind, entry: Entry<Value>) -> LocalJob {
+    let (facts, _) = kind.read(&entry.object);
+    let managed_by = kind.managed_by.to_owned();
+    LocalJob { kind: kind.kind.clone(), entry: Arc::new(entry), managed_by, facts }
+}
+
+/// Whether pods of a group own a Workload together.
+fn is_group(workload: &Workload) -> bool {
+    let annotations = workload.metadata.annotations.as_ref();
+    annotations.is_some_and(|own| own.get(IS_GROUP_WORKLOAD).is_some_and(|value| value == "true"))
 }
 
 impl Copies {
@@ -120,6 +136,8 @@ pub(super) struct WorkloadCaches {
     pub(super) connections: Arc<Connections>,
     pub(super) kinds: Arc<Vec<RemoteKind>>,
     context: Context,
+    /// When this process began to look.
+    started: Timestamp,
 }
 
 impl WorkloadCaches {
@@ -137,6 +155,7 @@ impl WorkloadCaches {
             connections: Arc::clone(connections),
             kinds: Arc::new(kinds),
             context: context.clone(),
+            started: context.clock.now(),
         })
     }
 
@@ -159,8 +178,35 @@ impl WorkloadCaches {
                 copies.push(self.copies(&cluster, Some(connection), key));
             }
         }
+        let object = &workload.object;
+        let runs = object.has_quota_reservation() && !object.is_finished() && !object.is_evicted();
+        if runs && !workload.deleting && copies::is_elastic(object) {
+            self.find_resized(&workload, &job, &mut copies);
+        }
         let settings = Arc::clone(settings);
         Some(Observed::Present(Box::new(Present { workload, check, configured, job, copies, settings, now })))
+    }
+
+    /// The job of an elastic Workload on its cluster runs for the slice before this one, until it is resized.
+    fn find_resized(&self, workload: &Entry<Workload>, job: &Job, copies: &mut [Copies]) {
+        let chosen = workload.object.status.as_ref().and_then(|status| status.cluster_name.as_deref());
+        let Job::Found(jobs) = job else { return };
+        for copies in
+            copies.iter_mut().filter(|own| Some(own.cluster.as_str()) == chosen && own.jobs.is_empty())
+        {
+            let Some(connection) = self.connections.get(&copies.cluster) else { continue };
+            for job in jobs {
+                let found = connection.job(&job.kind, &job.entry.key);
+                copies.jobs.extend(found.map(|entry| self.remote_job(job.kind.clone(), entry)));
+            }
+        }
+    }
+
+    fn remote_job(&self, kind: ApiKind, entry: Arc<Entry<Value>>) -> RemoteJob {
+        let known = self.kinds.iter().find(|own| own.kind == kind);
+        let (facts, object) =
+            known.map_or_else(|| (JobFacts::default(), entry.object.clone()), |own| own.read(&entry.object));
+        RemoteJob { kind, entry, status: object["status"].clone(), facts }
     }
 
     /// What is left of a Workload that is certainly gone, rather than out of sight.
@@ -196,6 +242,9 @@ impl WorkloadCaches {
 
     fn job(&self, workload: &Entry<Workload>) -> Job {
         let owners = workload.object.metadata.owner_references.as_deref().unwrap_or_default();
+        if is_group(&workload.object) {
+            return self.pods(workload, owners);
+        }
         let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
             return Job::Unsupported(None);
         };
@@ -206,24 +255,27 @@ impl WorkloadCaches {
         };
         let key = ObjectKey::new(workload.key.namespace().unwrap_or_default(), &owner.name);
         let entry = kind.get(&key).filter(|entry| entry.uid.as_str() == owner.uid);
-        entry.map_or(Job::Missing, |entry| {
-            let (facts, _) = kind.read(&entry.object);
-            Job::Found(Box::new(LocalJob {
-                kind: kind.kind.clone(),
-                entry: Arc::new(entry),
-                managed_by: kind.managed_by.to_owned(),
-                facts,
-            }))
-        })
+        entry.map_or(Job::Missing, |entry| Job::Found(vec![local_job(kind, entry)]))
+    }
+
+    /// The pods of a group.
+    fn pods(&self, workload: &Entry<Workload>, owners: &[OwnerReference]) -> Job {
+        let Some(kind) = self.kinds.iter().find(|kind| kind.kind == ApiKind::of::<Pod>()) else {
+            return Job::Unsupported(Some("v1, Kind=Pod".to_owned()));
+        };
+        let namespace = workload.key.namespace().unwrap_or_default();
+        let pods = owners.iter().filter(|owner| owner.kind == "Pod").filter_map(|owner| {
+            let entry = kind.get(&ObjectKey::new(namespace, &owner.name))?;
+            let is_it = entry.uid.as_str() == owner.uid && !entry.deleting;
+            is_it.then(|| local_job(kind, entry))
+        });
+        let pods: Vec<LocalJob> = pods.collect();
+        if pods.is_empty() { Job::Missing } else { Job::Found(pods) }
     }
 
     fn copies(&self, cluster: &str, connection: Option<Arc<Connection>>, key: &ObjectKey) -> Copies {
-        let jobs = connection.iter().flat_map(|own| own.jobs(key)).map(|(kind, entry)| {
-            let known = self.kinds.iter().find(|own| own.kind == kind);
-            let (facts, object) = known
-                .map_or_else(|| (JobFacts::default(), entry.object.clone()), |own| own.read(&entry.object));
-            RemoteJob { kind, entry, status: object["status"].clone(), facts }
-        });
+        let jobs = connection.iter().flat_map(|own| own.jobs(key));
+        let jobs = jobs.map(|(kind, entry)| self.remote_job(kind, entry));
         Copies {
             cluster: cluster.to_owned(),
             reach: self.reach(cluster, connection.as_deref()),
@@ -240,7 +292,9 @@ impl WorkloadCaches {
         let conditions = cluster.object.status.as_ref().and_then(|status| status.conditions.as_deref());
         let active = conditions::find(conditions.unwrap_or_default(), ACTIVE);
         let inactive = active.filter(|own| own.status != "True");
-        inactive.map_or(Reach::Connecting, |own| Reach::LostSince(own.last_transition_time.0))
+        // What was lost before a start may come back as if it were lost then.
+        inactive
+            .map_or(Reach::Connecting, |own| Reach::LostSince(own.last_transition_time.0.max(self.started)))
     }
 
     /// Workloads that checks decide about.

@@ -1,6 +1,7 @@
 //! Tables of the plan: a Workload, what three clusters have of it, and what follows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use quintet_api::config::kueue::IncrementalDispatcher;
@@ -100,7 +101,7 @@ fn present(workload: &Value, job: LocalJob, copies: Vec<Copies>) -> Present {
         workload: entry(workload),
         check: CHECK.to_owned(),
         configured: ["b", "a", "c"].map(str::to_owned).to_vec(),
-        job: Job::Found(Box::new(job)),
+        job: Job::Found(vec![job]),
         copies,
         settings: Arc::new(Settings::default()),
         now: at(NOW),
@@ -276,9 +277,11 @@ fn a_workload_that_cannot_stay_is_tried_again() {
     // A start of the operator is no loss of its clusters.
     let connecting = Copies { reach: Reach::Connecting, ..nothing("a") };
     let lost_message = "Retry: Reserving remote lost";
+    let out_of_sync_message = "Retry: Remote workload on worker cluster \"a\" is out of sync with its user job, \
+        resetting for re-dispatch, Previously: \"Ready\"";
     let evicted_message = "Retry: Workload evicted on worker cluster: \"a\", resetting for re-admission";
     let table = [
-        ("out of sync", out_of_sync(), "Retry: why"),
+        ("out of sync", out_of_sync(), out_of_sync_message),
         ("evicted there", evicted, evicted_message),
         ("gone there", nothing("a"), lost_message),
         ("no longer admitted there", copy("a", &[]), lost_message),
@@ -352,8 +355,9 @@ fn jobs_that_cannot_run_elsewhere_are_rejected() {
     let mut other = suspended();
     other.entry = job(&json!({}), &json!({}));
     let message = "Rejected: Expecting spec.managedBy to be \"kueue.x-k8s.io/multikueue\" not \"\"";
-    assert_eq!(of(Job::Found(Box::new(other))), message);
-    assert_eq!(of(Job::Unsupported(None)), "Rejected: No multikueue adapter found");
+    assert_eq!(of(Job::Found(vec![other])), message);
+    let message = "Rejected: No multikueue adapter found, Previously: \"Pending\"";
+    assert_eq!(of(Job::Unsupported(None)), message);
     assert_eq!(of(Job::Missing), ": ");
 }
 
@@ -378,4 +382,109 @@ fn a_cluster_that_takes_no_writes_delays_no_others() {
     assert_eq!(slow.requeue, Some(Next::After(std::time::Duration::from_secs(10))));
     assert_eq!(slow.events[0].note, "cannot write: no response");
     assert_eq!(of(Class::Invalid).requeue, None, "it is reported as any other error");
+}
+
+fn pod(name: &str, phase: &str, scheduled: &str) -> Arc<Entry<Value>> {
+    entry(&json!({ "kind": "Pod", "metadata": { "name": name, "namespace": "ns", "uid": name },
+        "spec": { "schedulingGates": [{ "name": "kueue.x-k8s.io/admission" }] },
+        "status": { "phase": phase, "conditions": [{ "type": "PodScheduled", "status": scheduled }] } }))
+}
+
+fn pod_kind() -> ApiKind {
+    ApiKind::of::<k8s_openapi::api::core::v1::Pod>()
+}
+
+fn local_pod(name: &str) -> LocalJob {
+    let managed_by = String::new();
+    LocalJob {
+        kind: pod_kind(),
+        entry: pod(name, "Pending", "False"),
+        managed_by,
+        facts: JobFacts::default(),
+    }
+}
+
+fn with_pods(copies: Copies, pods: &[(&str, &str, &str)]) -> Copies {
+    let jobs = pods.iter().map(|(name, phase, scheduled)| {
+        let entry = pod(name, phase, scheduled);
+        let facts = JobFacts { has_ended: *phase == "Succeeded", ..JobFacts::default() };
+        RemoteJob { kind: pod_kind(), status: entry.object["status"].clone(), entry, facts }
+    });
+    Copies { jobs: jobs.collect(), ..copies }
+}
+
+#[test]
+fn the_pods_of_a_group_run_elsewhere_and_have_their_state_here() {
+    let group = || Job::Found(vec![local_pod("p0"), local_pod("p1")]);
+    let of = |copies: Copies| {
+        let mut present = present(&placed("a", &[]), suspended(), vec![copies]);
+        present.job = group();
+        planned(present)
+    };
+    let create = |name: &str| format!("create Pod ns/{name}");
+    let plan = of(copy("a", &["QuotaReserved", "Admitted"]));
+    assert_eq!(steps(&plan), [format!("{}, {} on cluster a", create("p0"), create("p1"))]);
+    let pods = [("p0", "Running", "True"), ("p1", "Pending", "False")];
+    let plan = of(with_pods(copy("a", &["QuotaReserved", "Admitted"]), &pods));
+    assert_eq!(steps(&plan), ["patch Pod ns/p0"], "p1 is not scheduled there yet");
+}
+
+#[test]
+fn one_copy_at_a_time_may_preempt() {
+    let blocked = |cluster: &str, since: &str, gates: Value| {
+        let mut object = workload(&[], json!({ "preemptionGates": gates }));
+        object["spec"]["preemptionGates"] = json!([{ "name": "kueue.x-k8s.io/multikueue" }]);
+        object["status"]["conditions"] = json!([{ "type": "BlockedOnPreemptionGates", "status": "True",
+            "reason": "PreemptionGated", "message": "", "lastTransitionTime": since }]);
+        Copies { workload: Some(entry(&object)), ..nothing(cluster) }
+    };
+    let of = |copies: Vec<Copies>, is_orchestrated: bool| {
+        let mut present = present(&pending(&["a", "b"]), suspended(), copies);
+        let mut settings = Settings::default();
+        settings.scheduling.orchestrated_preemption = is_orchestrated;
+        present.settings = Arc::new(settings);
+        present.configured = ["a", "b"].map(str::to_owned).to_vec();
+        planned(present)
+    };
+    let both = || vec![blocked("a", NOW, json!([])), blocked("b", EARLIER, json!([]))];
+    let plan = of(both(), true);
+    let open = "patch Workload.kueue.x-k8s.io ns/w on cluster b";
+    assert_eq!(steps(&plan), [open], "the one that waits longest");
+    assert!(steps(&of(both(), false)).is_empty());
+
+    let opened =
+        json!([{ "name": "kueue.x-k8s.io/multikueue", "position": "Open", "lastTransitionTime": NOW }]);
+    let plan = of(vec![blocked("a", NOW, json!([])), blocked("b", EARLIER, opened)], true);
+    assert!(steps(&plan).is_empty(), "{:?}", steps(&plan));
+    assert_eq!(plan.next, Next::After(Duration::from_mins(5)));
+}
+
+#[test]
+fn a_slice_runs_where_the_one_before_it_runs() {
+    let elastic = |mut object: Value| {
+        object["metadata"]["annotations"] = json!({ "kueue.x-k8s.io/elastic-job": "true" });
+        object
+    };
+    let mut waiting = elastic(pending(&[]));
+    waiting["status"]["clusterName"] = json!("a");
+    let job = || {
+        let spec = json!({ "managedBy": MULTIKUEUE_CONTROLLER, "suspend": false, "parallelism": 2 });
+        LocalJob { entry: job(&spec, &json!({})), ..local_job(false, &json!({})) }
+    };
+    let running = |copies: Copies| with_job(copies, json!({ "active": 1 }), false);
+    let plan = planned(present(&waiting, job(), vec![running(nothing("a")), nothing("b")]));
+    assert_eq!(steps(&plan), ["create Workload.kueue.x-k8s.io ns/w on cluster a"]);
+    assert!(status(&plan)["nominatedClusterNames"].is_null());
+
+    let mut copies = running(copy("a", &["QuotaReserved", "Admitted"]));
+    copies.jobs[0].entry = super::tests::job(&json!({ "parallelism": 1 }), &json!({ "active": 1 }));
+    let plan = planned(present(&elastic(placed("a", &[])), job(), vec![copies]));
+    let resized = plan.steps.iter().any(|step| step.action.to_string().contains("patch Job"));
+    assert!(resized, "{:?}", steps(&plan));
+
+    let mut replaced = elastic(placed("a", &[]));
+    let finished = condition("Finished", "WorkloadSliceReplaced", EARLIER);
+    replaced["status"]["conditions"].as_array_mut().unwrap().push(finished);
+    let plan = planned(present(&replaced, job(), vec![copy("a", &["QuotaReserved"])]));
+    assert!(plan.steps.is_empty(), "its job goes on: {:?}", steps(&plan));
 }

@@ -356,6 +356,10 @@ impl ManagedJob for Group<'_> {
         Ok(steps)
     }
 
+    fn waits_while_elsewhere(&self) -> bool {
+        true
+    }
+
     fn stop(&self, _: Option<&Workload>, stop: &Stop<'_>) -> Vec<Step> {
         // Nothing waits for the pods of a Workload that is deleted.
         let mut steps = if stop.reason == StopReason::WorkloadDeleted { self.finalize() } else { Vec::new() };
