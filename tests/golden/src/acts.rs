@@ -54,10 +54,11 @@ async fn job_complete(world: &World, clause: &str) -> Result<bool, String> {
 async fn job_failed(world: &World, step: &Step, clause: &str) -> Result<bool, String> {
     let pattern = concat!(
         r"^the Job controller reports Job (\S+) as failed: (\w+)",
+        r"(?:,? (\d+) (second|minute)s? ago)?",
         r"(?:; its pod ended with code (\d+), reason (\w+)(?:, message '(.*)')?)?$"
     );
     let Some(found) = captures(pattern, clause)? else { return Ok(false) };
-    let [job, reason, code, pod_reason, message] = &found[..] else { return Ok(false) };
+    let [job, reason, ago, unit, code, pod_reason, message] = &found[..] else { return Ok(false) };
     if let Ok(code) = code.parse::<i32>() {
         let mut ended = json!({"exitCode": code});
         if pod_reason != "None" {
@@ -73,7 +74,8 @@ async fn job_failed(world: &World, step: &Step, clause: &str) -> Result<bool, St
         "DeadlineExceeded" => "Job was active longer than specified deadline",
         _ => "",
     };
-    let now = world.now();
+    let seconds = ago.parse::<i64>().unwrap_or_default() * if unit == "minute" { 60 } else { 1 };
+    let now = world.now() - jiff::SignedDuration::from_secs(seconds);
     let condition = |type_: &str| {
         json!({"type": type_, "status": "True", "reason": reason, "message": message,
                "lastTransitionTime": now, "lastProbeTime": now})

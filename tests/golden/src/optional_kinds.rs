@@ -18,6 +18,11 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", true),
     ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets", true),
     ("dscinitialization.opendatahub.io", "v1", "DSCInitialization", "dscinitializations", false),
+    ("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", true),
+    ("kubeflow.org", "v2beta1", "MPIJob", "mpijobs", true),
+    ("gateway.networking.k8s.io", "v1", "Gateway", "gateways", true),
+    ("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors", true),
+    ("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules", true),
 ];
 
 /// The definition of a kind.

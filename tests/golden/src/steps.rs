@@ -29,6 +29,7 @@ pub(crate) async fn compare(profile: &Profile, template: &Api, case: &Case) -> R
         case,
         before: world.objects().await?,
         known: BTreeSet::new(),
+        created: BTreeSet::new(),
         events: world.events().await?.len(),
         users: BTreeSet::new(),
         found: Vec::new(),
@@ -52,6 +53,8 @@ struct Run<'a> {
     before: BTreeMap<ObjectId, Value>,
     /// All objects that existed after a step.
     known: BTreeSet<ObjectId>,
+    /// What users have created in this step.
+    created: BTreeSet<ObjectId>,
     /// The number of events after the last step.
     events: usize,
     /// Objects of others that users have created or changed.
@@ -64,9 +67,17 @@ impl Run<'_> {
     async fn step(&mut self, step: &Step) -> Result<Result<(), String>, String> {
         let mut answers = Vec::new();
         let mut touched = BTreeSet::new();
+        self.created.clear();
         for object in &step.create {
             touched.insert(ObjectId::of(object));
-            answers.push(self.world.create(object).await?);
+            let (answer, stored) = self.world.create_and_read(object).await?;
+            // One that is refused never was there; the API names others.
+            if answer.code < 400 {
+                let metadata = &stored["metadata"];
+                let name = metadata["name"].as_str().unwrap_or_default().to_owned();
+                self.created.insert(ObjectId { name, ..ObjectId::of(object) });
+            }
+            answers.push(answer);
         }
         if let Some(patch) = &step.patch {
             let id = ObjectId::parse(&patch.object)?;
@@ -87,6 +98,7 @@ impl Run<'_> {
             }
         }
         let own = self.own_kinds();
+        touched.extend(self.created.iter().cloned());
         self.users.extend(touched.into_iter().filter(|id| !own.contains(&id.kind)));
         let mut found = if self.profile.awaits_states {
             self.await_state(step, &own).await?
@@ -166,7 +178,7 @@ impl Run<'_> {
             }
             listed.insert(id);
         }
-        let (gone, recreated) = self.replaced(&after, step);
+        let (gone, recreated) = self.replaced(&after);
         found.extend(compare_lists("gone", &step.gone, &gone));
         found.extend(compare_lists("recreated", &step.recreated, &recreated));
         after.retain(|id, _| !listed.contains(id) && !self.users.contains(id) && self.is_compared(id));
@@ -185,13 +197,8 @@ impl Run<'_> {
     }
 
     /// Objects that are gone, also those that users created in this step, and objects that were made again.
-    fn replaced(
-        &self,
-        after: &BTreeMap<ObjectId, Value>,
-        step: &Step,
-    ) -> (BTreeSet<String>, BTreeSet<String>) {
-        let created = step.create.iter().map(ObjectId::of);
-        let known: BTreeSet<_> = self.before.keys().cloned().chain(created).collect();
+    fn replaced(&self, after: &BTreeMap<ObjectId, Value>) -> (BTreeSet<String>, BTreeSet<String>) {
+        let known: BTreeSet<_> = self.before.keys().chain(&self.created).cloned().collect();
         let compared = |id: &&ObjectId| self.is_compared(id);
         let gone = known.iter().filter(compared).filter(|id| !after.contains_key(*id));
         let uid = |object: Option<&Value>| object.map(|object| object["metadata"]["uid"].clone());

@@ -54,7 +54,8 @@ async fn decide_by_api(
     recorded: &Decision,
 ) -> Result<Vec<String>, String> {
     let (answer, stored) = match &recorded.old {
-        Some(old) => change(world, old, &recorded.input).await?,
+        Some(old) => change(world, recorded, old).await?,
+        None if recorded.operation == "DELETE" => change(world, recorded, &recorded.input).await?,
         None => world.create_as(caller(recorded), &recorded.input).await?,
     };
     let mut found = compare_answer(&recorded.answer, &answer);
@@ -66,14 +67,28 @@ async fn decide_by_api(
 
 /// Who sends a request.
 fn caller(recorded: &Decision) -> Caller {
-    let text = |header: &str| recorded.as_user.as_ref().and_then(|user| user[header].as_str());
-    match text("Impersonate-User") {
-        None => Caller::known("kubernetes-admin", ["system:masters".to_owned()]),
-        Some(name) => {
-            let uid = text("Impersonate-Uid").unwrap_or_default().to_owned();
-            Caller { uid, ..Caller::known(name, []) }
-        }
+    let user = user_of(recorded);
+    let text = |field: &str| user[field].as_str().unwrap_or_default().to_owned();
+    let groups = user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    Caller { uid: text("uid"), ..Caller::known(text("username"), groups.map(str::to_owned)) }
+}
+
+/// The same as webhooks learn of it: the administrator, unless the recording names headers of impersonation.
+fn user_of(recorded: &Decision) -> Value {
+    let Some(headers) = &recorded.as_user else {
+        return json!({"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]});
+    };
+    let text = |header: &str| headers[header].as_str().unwrap_or_default();
+    // One group is a text, several are a list.
+    let mut groups: Vec<Value> = match &headers["Impersonate-Group"] {
+        Value::Array(groups) => groups.clone(),
+        Value::String(group) => group.split(',').map(|group| group.trim().into()).collect(),
+        _ => Vec::new(),
+    };
+    if !groups.iter().any(|group| group == "system:authenticated") {
+        groups.push("system:authenticated".into());
     }
+    json!({"username": text("Impersonate-User"), "uid": text("Impersonate-Uid"), "groups": groups})
 }
 
 /// Asks the webhooks one after the other: there is neither a schema nor a default.
@@ -170,15 +185,19 @@ async fn store(world: &World, recorded: &Decision, object: &Value) -> Result<(An
     }
 }
 
-/// Creates an object, and changes it when the operator has done its part.
-async fn change(world: &World, old: &Value, input: &Value) -> Result<(Answer, Value), String> {
+/// Creates an object, and changes or deletes it when the operator has done its part.
+async fn change(world: &World, recorded: &Decision, old: &Value) -> Result<(Answer, Value), String> {
     let answer = world.create(old).await?;
     if answer.code >= 400 {
         return Err(format!("cannot create the object that is changed: {answer:?}"));
     }
     world.settle().await?;
     let live = world.get(&ObjectId::of(old)).await?.unwrap_or_default();
-    let mut object = input.clone();
+    let world = world.of_user(caller(recorded));
+    if recorded.operation == "DELETE" {
+        return world.delete(&ObjectId::of(old)).await.map(|answer| (answer, Value::Null));
+    }
+    let mut object = recorded.input.clone();
     object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     world.replace(&object).await
 }
@@ -221,7 +240,7 @@ fn request(recorded: &Decision, object: &Value) -> Value {
         "uid": "00000000-0000-0000-0000-000000000000",
         "kind": {"group": group, "version": version, "kind": id.kind},
         "name": id.name, "namespace": id.namespace, "operation": recorded.operation,
-        "userInfo": {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]},
+        "userInfo": user_of(recorded),
         "object": object, "oldObject": recorded.old, "dryRun": false,
     })
 }
@@ -242,5 +261,25 @@ fn denied(hook: &Hook, response: &Value) -> Answer {
         code: status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(403),
         reason: Some(reason.to_owned()),
         message: Some(format!("admission webhook {:?} denied the request: {}", hook.name, text("message"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_the_groups_that_the_recording_names() {
+        let user = |headers: Value| {
+            let decision = json!({"operation": "CREATE", "input": {}, "as": headers, "allowed": true});
+            caller(&serde_json::from_value(decision).unwrap())
+        };
+        let alice =
+            user(json!({"Impersonate-User": "alice", "Impersonate-Uid": "u", "Impersonate-Group": "a, b"}));
+        assert_eq!((alice.name.as_str(), alice.uid.as_str()), ("alice", "u"));
+        assert_eq!(alice.groups, ["a", "b", "system:authenticated"]);
+        let bob = user(json!({"Impersonate-User": "bob", "Impersonate-Group": ["c"]}));
+        assert_eq!(bob.groups, ["c", "system:authenticated"]);
+        assert!(user(Value::Null).groups.contains(&"system:masters".to_owned()), "the administrator");
     }
 }

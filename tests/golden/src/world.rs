@@ -555,8 +555,12 @@ impl World {
 
     /// Creates an object in the name of a user, and returns it as it is stored.
     pub async fn create_as(&self, caller: Caller, object: &Value) -> Result<(Answer, Value), String> {
-        let of_user = Self { client: self.client(caller), ..self.borrowed() };
-        of_user.create_and_read(object).await
+        self.of_user(caller).create_and_read(object).await
+    }
+
+    /// The same world without its operator, as a user sees it.
+    pub(crate) fn of_user(&self, caller: Caller) -> Self {
+        Self { client: self.client(caller), ..self.borrowed() }
     }
 
     /// The same world without its operator.

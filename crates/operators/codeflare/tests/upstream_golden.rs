@@ -54,12 +54,12 @@ fn prepare<'a>(world: &'a mut World, case: &'a Case) -> BoxFuture<'a, Result<(),
         allow(world, "appwrappers", json!([{"kind": "Group", "name": "system:authenticated"}])).await?;
         let users = ["alice", "system:serviceaccount:ns:some-account"];
         allow(world, "pods", json!(users.map(|user| json!({"kind": "User", "name": user})))).await?;
-        if case.about.as_deref() == Some("a ResourceQuota allows no pods") {
+        if let Some((amount, resource)) = quota(case) {
             let first = case.steps.first().and_then(|step| step.create.first());
             let namespace = first.map(|object| object["metadata"]["namespace"].clone());
             let quota = json!({
                 "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace},
-                "spec": {"hard": {"pods": "0"}},
+                "spec": {"hard": {resource: amount.to_string()}},
             });
             created(world, &quota).await?;
         }
@@ -71,14 +71,26 @@ fn prepare<'a>(world: &'a mut World, case: &'a Case) -> BoxFuture<'a, Result<(),
     .boxed()
 }
 
-/// Lets users create a resource.
+/// What a quota allows: `a ResourceQuota allows no pods`.
+fn quota(case: &Case) -> Option<(u32, &str)> {
+    let (amount, resource) =
+        case.about.as_deref()?.strip_prefix("a ResourceQuota allows ")?.split_once(' ')?;
+    let amount = match amount {
+        "no" => 0,
+        "one" => 1,
+        amount => amount.parse().ok()?,
+    };
+    Some((amount, if resource == "pod" { "pods" } else { resource }))
+}
+
+/// Lets users write a resource.
 async fn allow(world: &World, resource: &str, mut subjects: Value) -> Result<(), String> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     for subject in subjects.as_array_mut().into_iter().flatten() {
         subject["apiGroup"] = GROUP.into();
     }
     let metadata = json!({"name": format!("create-{resource}")});
-    let rules = json!([{"apiGroups": ["*"], "resources": [resource], "verbs": ["create"]}]);
+    let rules = json!([{"apiGroups": ["*"], "resources": [resource], "verbs": ["create", "update", "patch", "delete"]}]);
     let api_version = format!("{GROUP}/v1");
     created(
         world,

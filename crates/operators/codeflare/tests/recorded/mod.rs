@@ -2,35 +2,12 @@
 
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use quintet_golden::{Case, ObjectId, Step, World};
 use serde_json::{Value, json};
 
-/// Carries out a sentence; `false` if it is not understood.
-pub(crate) fn act<'a>(
-    world: &'a World,
-    step: &'a Step,
-    clause: &'a str,
-) -> BoxFuture<'a, Result<bool, String>> {
-    async move {
-        if let Some(pods) = clause.strip_prefix("the controllers of the components make pods: ") {
-            make_pods(world, step, pods).await?;
-        } else if clause == "the failed pod is replaced" {
-            replace_failed_pod(world, step).await?;
-        } else if clause == "the finalizer is removed" {
-            remove_finalizers(world).await?;
-        } else if clause == "the PyTorchJob gets condition Failed=True" {
-            fail_pytorch_job(world).await?;
-        } else if let Some(label) = clause.strip_prefix("the node of the pod gets label ") {
-            label_node(world, label).await?;
-        } else {
-            return Ok(false);
-        }
-        Ok(true)
-    }
-    .boxed()
-}
+mod acts;
+
+pub(crate) use acts::act;
 
 /// Makes pods as they were recorded.
 async fn make_pods(world: &World, step: &Step, sentence: &str) -> Result<(), String> {
@@ -96,35 +73,6 @@ async fn replace_failed_pod(world: &World, step: &Step) -> Result<(), String> {
         }
         let recorded = step.objects.iter().find(|object| ObjectId::of(object) == id);
         make_pod(world, recorded.ok_or_else(|| format!("the recording does not show {id}"))?).await?;
-    }
-    Ok(())
-}
-
-async fn remove_finalizers(world: &World) -> Result<(), String> {
-    for (id, object) in world.objects().await? {
-        if id.kind == "Pod" && object["metadata"]["finalizers"].is_array() {
-            world.patch(&id, None, &json!({"metadata": {"finalizers": null}})).await?;
-        }
-    }
-    Ok(())
-}
-
-async fn fail_pytorch_job(world: &World) -> Result<(), String> {
-    let condition = json!({"type": "Failed", "status": "True", "reason": "Failed", "message": "failed",
-                           "lastTransitionTime": world.now()});
-    for id in world.objects().await?.into_keys().filter(|id| id.kind == "PyTorchJob") {
-        world.patch(&id, None, &json!({"status": {"conditions": [condition]}})).await?;
-    }
-    Ok(())
-}
-
-async fn label_node(world: &World, label: &str) -> Result<(), String> {
-    let (key, value) = label.split_once('=').ok_or_else(|| format!("{label} is not a label"))?;
-    let objects = world.objects().await?;
-    let pods = objects.values().filter(|object| object["kind"] == "Pod");
-    for node in pods.filter_map(|pod| pod["spec"]["nodeName"].as_str()) {
-        let id = ObjectId::parse(&format!("Node {node}"))?;
-        world.patch(&id, None, &json!({"metadata": {"labels": {key: value}}})).await?;
     }
     Ok(())
 }
