@@ -37,7 +37,9 @@ kind: Configuration
 components: [ray, codeflare, mlflow, registry]
 watchNamespaces: [opendatahub, installed-team]
 mlflow: {namespace: opendatahub}
-codeflare: {appwrapper: {enabled: true}}
+codeflare:
+  appwrapper: {enabled: true}
+  kuberay: {rayDashboardOAuthEnabled: false, ingressDomain: example.com}
 ";
 
 /// Group, version, kind, plural and scope.
@@ -53,6 +55,9 @@ pub(crate) const HTTP_ROUTE: Definition =
     ("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes", "Namespaced");
 pub(crate) const SERVICE_MONITOR: Definition =
     ("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors", "Namespaced");
+
+pub(crate) const CONSOLE_LINK: Definition =
+    ("console.openshift.io", "v1", "ConsoleLink", "consolelinks", "Cluster");
 
 /// A process that ends with the test.
 struct Running(Child);
@@ -203,8 +208,10 @@ async fn get(api: &Api<DynamicObject>, name: &str) -> Option<DynamicObject> {
 fn objects(client: &kube::Client, api_version: &str, kind: &str, namespace: &str) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    if kind == "NetworkPolicy" {
-        "networkpolicies".clone_into(&mut resource.plural);
+    match kind {
+        "NetworkPolicy" => "networkpolicies".clone_into(&mut resource.plural),
+        "Ingress" => "ingresses".clone_into(&mut resource.plural),
+        _ => {}
     }
     match namespace {
         "" => Api::all_with(client.clone(), &resource),

@@ -9,6 +9,7 @@
 
 mod appwrapper;
 mod bed;
+mod hardening;
 mod mlflow;
 mod registry;
 
@@ -19,6 +20,7 @@ async fn operators_need_no_more_rights_than_they_are_installed_with() {
     let bed = Bed::new().await;
     Box::pin(mlflow::check(&bed)).await;
     Box::pin(appwrapper::check(&bed)).await;
+    Box::pin(hardening::check(&bed)).await;
     Box::pin(registry::check(&bed)).await;
     bed.end().await;
 }

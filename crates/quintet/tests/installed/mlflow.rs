@@ -3,7 +3,7 @@
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, HTTP_ROUTE, MLFLOW, SERVICE_MONITOR};
+use crate::bed::{Bed, CONSOLE_LINK, HTTP_ROUTE, MLFLOW, SERVICE_MONITOR};
 
 const API: &str = "mlflow.opendatahub.io/v1";
 const OBJECT: (&str, &str, &str, &str) = (API, "MLflow", "", "mlflow");
@@ -15,6 +15,7 @@ pub(crate) async fn check(bed: &Bed) {
     migrates_and_serves(bed).await;
     repairs_what_is_changed(bed).await;
     takes_up_kinds_that_appear(bed).await;
+    reports_a_failed_migration_and_recovers(bed).await;
     has_tasks_while_they_are_wanted(bed).await;
     waits_for_a_bundle(bed).await;
     binds_groups_in_workspaces(bed).await;
@@ -47,15 +48,23 @@ async fn patch(bed: &Bed, patch: &Value) {
     mlflows.patch("mlflow", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
+/// The name of the migration Job that a condition tells of.
+fn job_of(mlflow: &Value) -> String {
+    let message = condition(mlflow, "Migration")["message"].as_str().unwrap().to_owned();
+    message.split_whitespace().find(|word| word.starts_with("mlflow-mg-")).unwrap().to_owned()
+}
+
+async fn succeeds(bed: &Bed, job: &str) {
+    let success = json!({ "node.quintet.dev/run-for": "1s" });
+    bed.end_pods(MLFLOW, &format!("job-name={job}"), &success).await;
+}
+
 /// A Deployment of none until the Job has ended, then the server.
 async fn migrates_and_serves(bed: &Bed) {
     let mlflow = bed.until(OBJECT, has("Migration", "Unknown", "MigrationRunning")).await;
-    let message = condition(&mlflow, "Migration")["message"].as_str().unwrap().to_owned();
-    let job = message.split_whitespace().find(|word| word.starts_with("mlflow-mg-")).unwrap().to_owned();
     let deployment = ("apps/v1", "Deployment", MLFLOW, "mlflow");
     bed.until(deployment, |deployment| deployment["spec"]["replicas"] == 0).await;
-    let success = json!({ "node.quintet.dev/run-for": "1s" });
-    bed.end_pods(MLFLOW, &format!("job-name={job}"), &success).await;
+    succeeds(bed, &job_of(&mlflow)).await;
     let mlflow = bed.until(OBJECT, has("Available", "True", "DeploymentReady")).await;
     assert_eq!(mlflow["status"]["version"], "3.14.0", "{mlflow:#}");
     assert_eq!(condition(&mlflow, "Migration")["reason"], "MigrationSucceeded");
@@ -86,10 +95,36 @@ async fn takes_up_kinds_that_appear(bed: &Bed) {
     for (kind, object) in [
         (HTTP_ROUTE, ("gateway.networking.k8s.io/v1", "HTTPRoute", MLFLOW, "mlflow")),
         (SERVICE_MONITOR, ("monitoring.coreos.com/v1", "ServiceMonitor", MLFLOW, "mlflow-metrics-monitor")),
+        (CONSOLE_LINK, ("console.openshift.io/v1", "ConsoleLink", "", "mlflow")),
     ] {
         bed.serve(kind).await;
         bed.until(object, |_| true).await;
     }
+}
+
+/// A Job that runs out of time is repeated later, or at once when the user asks for it.
+async fn reports_a_failed_migration_and_recovers(bed: &Bed) {
+    patch(bed, &json!({ "spec": { "migration": { "mode": "Always" } } })).await;
+    let mlflow = bed.until(OBJECT, has("Migration", "Unknown", "MigrationRunning")).await;
+    let job = job_of(&mlflow);
+    let deadline = json!({ "spec": { "activeDeadlineSeconds": 1 } });
+    let jobs = bed.objects("batch/v1", "Job", MLFLOW);
+    bed.until(("batch/v1", "Job", MLFLOW, &job), |_| true).await;
+    jobs.patch(&job, &PatchParams::default(), &Patch::Merge(&deadline)).await.unwrap();
+    let mlflow = bed.until(OBJECT, has("Migration", "Unknown", "MigrationRetrying")).await;
+    let message = condition(&mlflow, "Available")["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("Job was active longer than specified deadline Retrying automatically after "),
+        "{message}"
+    );
+    patch(bed, &json!({ "metadata": { "annotations": { "mlflow.opendatahub.io/force-migrate": "" } } }))
+        .await;
+    let mlflow = bed.until(OBJECT, has("Migration", "Unknown", "ForceMigrationRunning")).await;
+    succeeds(bed, &job_of(&mlflow)).await;
+    bed.until(OBJECT, has("Migration", "True", "MigrationSucceeded")).await;
+    let mlflow = bed.until(OBJECT, has("Available", "True", "DeploymentReady")).await;
+    assert!(mlflow["metadata"]["annotations"].is_null(), "{mlflow:#}");
+    patch(bed, &json!({ "spec": { "migration": null } })).await;
 }
 
 async fn has_tasks_while_they_are_wanted(bed: &Bed) {
@@ -176,67 +211,163 @@ async fn keeps_a_volume(bed: &Bed) {
     bed.gone(OBJECT).await;
 }
 
-/// Changes of a valid spec that are rejected, and a part of the reason.
+/// Changes of a valid spec that are rejected, and why: the message of the rule, or the field whose schema it breaks.
 fn rejected() -> Vec<(Value, &'static str)> {
     let sqlite = "sqlite:////mlflow/mlflow.db";
     let from = |name: &str, key: &str| json!({ "name": name, "key": key });
+    let variable = |name: &str| json!({ "env": [{ "name": name, "value": "true" }] });
+    let archival = |archival: Value| json!({ "traceArchival": archival });
     vec![
-        (json!({ "defaultArtifactRoot": null }), "defaultArtifactRoot"),
-        (json!({ "defaultArtifactRoot": "file:///a" }), "serveArtifacts"),
-        (json!({ "backendStoreUri": null }), "backendStoreUri"),
-        (json!({ "backendStoreUri": null, "backendStoreUriFrom": from("", "") }), "backendStoreUri"),
-        (json!({ "backendStoreUriFrom": from("s", "k") }), "mutually exclusive"),
+        (
+            json!({ "defaultArtifactRoot": null }),
+            "spec: Invalid value: defaultArtifactRoot must be set when serveArtifacts is not true",
+        ),
+        (
+            json!({ "defaultArtifactRoot": "file:///a" }),
+            "serveArtifacts must be enabled when defaultArtifactRoot uses file-based storage (file:// prefix)",
+        ),
+        (json!({ "backendStoreUri": null }), "backendStoreUri or backendStoreUriFrom must be set"),
+        (
+            json!({ "backendStoreUri": null, "backendStoreUriFrom": from("", "") }),
+            "backendStoreUri or backendStoreUriFrom must be set",
+        ),
+        (
+            json!({ "backendStoreUriFrom": from("s", "k") }),
+            "backendStoreUri and backendStoreUriFrom are mutually exclusive",
+        ),
         (
             json!({ "registryStoreUri": "mysql://r", "registryStoreUriFrom": from("s", "k") }),
-            "mutually exclusive",
+            "registryStoreUri and registryStoreUriFrom are mutually exclusive",
         ),
         (
             json!({ "readReplicaBackendStoreUri": "mysql://r", "readReplicaBackendStoreUriFrom": from("s", "k") }),
-            "mutually exclusive",
-        ),
-        (json!({ "registryStoreUriFrom": from("s", "") }), "registryStoreUriFrom"),
-        (json!({ "readReplicaBackendStoreUriFrom": from("", "k") }), "readReplicaBackendStoreUriFrom"),
-        (json!({ "backendStoreUri": "http://db" }), "backendStoreUri"),
-        (json!({ "registryStoreUri": "http://db" }), "registryStoreUri"),
-        (json!({ "readReplicaBackendStoreUri": "http://db" }), "readReplicaBackendStoreUri"),
-        (json!({ "backendStoreUri": sqlite }), "storage"),
-        (json!({ "registryStoreUri": sqlite }), "storage"),
-        (json!({ "readReplicaBackendStoreUri": sqlite }), "storage"),
-        (json!({ "artifactsDestination": "file:///a", "serveArtifacts": true }), "storage"),
-        (json!({ "artifactsDestination": "file:///a", "storage": {} }), "serveArtifacts"),
-        (
-            json!({ "env": [{ "name": "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE", "value": "true" }] }),
-            "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE",
+            "readReplicaBackendStoreUri and readReplicaBackendStoreUriFrom are mutually exclusive",
         ),
         (
-            json!({ "env": [{ "name": "MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "value": "true" }] }),
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION",
+            json!({ "registryStoreUriFrom": from("s", "") }),
+            "registryStoreUriFrom.name and registryStoreUriFrom.key must be non-empty when registryStoreUriFrom is set",
         ),
-        (json!({ "networkPolicyEgressRules": [{}] }), "networkPolicyEgressRules"),
-        (json!({ "networkPolicyAdditionalEgressRules": [{}] }), "networkPolicyAdditionalEgressRules"),
-        (json!({ "resourceClaims": [{ "name": "c" }] }), "resourceClaim"),
+        (
+            json!({ "readReplicaBackendStoreUriFrom": from("", "k") }),
+            "readReplicaBackendStoreUriFrom.name and readReplicaBackendStoreUriFrom.key must be non-empty when \
+             readReplicaBackendStoreUriFrom is set",
+        ),
+        (
+            json!({ "backendStoreUri": "http://db" }),
+            "backendStoreUri must use a supported SQL metadata store URI scheme",
+        ),
+        (
+            json!({ "registryStoreUri": "http://db" }),
+            "registryStoreUri must use a supported SQL metadata store URI scheme",
+        ),
+        (
+            json!({ "readReplicaBackendStoreUri": "postgres://db" }),
+            "readReplicaBackendStoreUri must use a supported SQL metadata store URI scheme",
+        ),
+        (
+            json!({ "backendStoreUri": sqlite }),
+            "storage must be configured when using file-based backend store (sqlite:// or file:// prefix)",
+        ),
+        (
+            json!({ "registryStoreUri": sqlite }),
+            "storage must be configured when using file-based registry store (sqlite:// or file:// prefix)",
+        ),
+        (
+            json!({ "readReplicaBackendStoreUri": sqlite }),
+            "storage must be configured when using a file-based read-replica backend store (sqlite:// prefix)",
+        ),
+        (
+            json!({ "artifactsDestination": "file:///a", "serveArtifacts": true }),
+            "storage must be configured when artifactsDestination uses file-based storage (file:// prefix)",
+        ),
+        (
+            json!({ "artifactsDestination": "file:///a", "storage": {} }),
+            "serveArtifacts must be enabled when artifactsDestination uses file-based storage (file:// prefix)",
+        ),
+        (
+            variable("MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE"),
+            "setting the MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE environment variable is not allowed",
+        ),
+        (
+            variable("MLFLOW_SERVER_ENABLE_JOB_EXECUTION"),
+            "setting the MLFLOW_SERVER_ENABLE_JOB_EXECUTION environment variable is not allowed; the operator manages job \
+             execution lifecycle",
+        ),
+        (
+            json!({ "networkPolicyEgressRules": [{}] }),
+            "each networkPolicyEgressRules entry must specify at least one port or one destination",
+        ),
+        (
+            json!({ "networkPolicyAdditionalEgressRules": [{}] }),
+            "each networkPolicyAdditionalEgressRules entry must specify at least one port or one destination",
+        ),
+        (
+            json!({ "resourceClaims": [{ "name": "c" }] }),
+            "each resourceClaims entry must set exactly one non-empty value: resourceClaimName or resourceClaimTemplateName",
+        ),
         (
             json!({ "resourceClaims": [{ "name": "c", "resourceClaimName": "a", "resourceClaimTemplateName": "b" }] }),
-            "resourceClaim",
+            "each resourceClaims entry must set exactly one non-empty value",
         ),
         (
-            json!({ "traceArchival": { "location": "file:///t" } }),
-            "storage must be configured when traceArchival.location uses file-based storage",
+            archival(json!({ "location": "file:///t" })),
+            "storage must be configured when traceArchival.location uses file-based storage (file:// prefix)",
         ),
-        (json!({ "traceArchival": { "enabled": true, "location": "s3://t" } }), "traceArchival"),
-        (json!({ "traceArchival": { "enabled": true, "retention": "7d" } }), "traceArchival"),
-        (json!({ "traceArchival": { "retention": "7w" } }), "retention"),
-        (json!({ "garbageCollection": { "schedule": "" } }), "garbageCollection.schedule"),
-        (json!({ "garbageCollection": { "schedule": "0 1 * * *", "olderThan": "" } }), "olderThan"),
-        (json!({ "garbageCollection": { "schedule": "0 1 * * *", "olderThan": "1h2d" } }), "olderThan"),
-        (json!({ "caBundleConfigMap": { "name": "" } }), "caBundleConfigMap.name"),
-        (json!({ "replicas": 0 }), "replicas"),
-        (json!({ "workers": 0 }), "workers"),
-        (json!({ "migration": { "mode": "Never" } }), "migration.mode"),
-        (json!({ "migration": { "ttlSecondsAfterFinished": 60 } }), "ttlSecondsAfterFinished"),
-        (json!({ "image": { "imagePullPolicy": "Sometimes" } }), "imagePullPolicy"),
-        (json!({ "podLabels": { "a": "x".repeat(64) } }), "podLabels"),
-        (json!({ "nodeSelector": { "a": "x".repeat(64) } }), "nodeSelector"),
+        (
+            archival(json!({ "enabled": true, "location": "s3://t" })),
+            "traceArchival.retention is required when traceArchival.enabled is true",
+        ),
+        (
+            archival(json!({ "enabled": true, "retention": "7d" })),
+            "traceArchival.location is required when traceArchival.enabled is true",
+        ),
+        (
+            archival(json!({ "enabled": true, "location": "s3://t", "retention": "7d", "schedule": "" })),
+            "traceArchival.schedule is required when traceArchival.enabled is true",
+        ),
+        (archival(json!({ "retention": "7w" })), "spec.traceArchival.retention in body should match"),
+        (
+            archival(json!({ "maxTracesPerPass": 0 })),
+            "spec.traceArchival.maxTracesPerPass in body should be greater than or equal to 1",
+        ),
+        (
+            json!({ "garbageCollection": { "schedule": "" } }),
+            "spec.garbageCollection.schedule in body should be at least 1 chars long",
+        ),
+        (
+            json!({ "garbageCollection": { "schedule": "0 1 * * *", "olderThan": "" } }),
+            "spec.garbageCollection.olderThan in body should be at least 1 chars long",
+        ),
+        (
+            json!({ "garbageCollection": { "schedule": "0 1 * * *", "olderThan": "1h2d" } }),
+            "spec.garbageCollection.olderThan in body should match",
+        ),
+        (
+            json!({ "caBundleConfigMap": { "name": "" } }),
+            "spec.caBundleConfigMap.name in body should be at least 1 chars long",
+        ),
+        (json!({ "replicas": 0 }), "spec.replicas in body should be greater than or equal to 1"),
+        (json!({ "workers": 0 }), "spec.workers in body should be greater than or equal to 1"),
+        (
+            json!({ "migration": { "mode": "Never" } }),
+            "Unsupported value: \"Never\": supported values: \"Automatic\", \"Always\"",
+        ),
+        (
+            json!({ "migration": { "ttlSecondsAfterFinished": 60 } }),
+            "spec.migration.ttlSecondsAfterFinished in body should be greater than or equal to 3600",
+        ),
+        (
+            json!({ "image": { "imagePullPolicy": "Sometimes" } }),
+            "Unsupported value: \"Sometimes\": supported values: \"Always\", \"IfNotPresent\", \"Never\"",
+        ),
+        (
+            json!({ "podLabels": { "a": "x".repeat(64) } }),
+            "spec.podLabels: Invalid value: label values must be 63 characters or less",
+        ),
+        (
+            json!({ "nodeSelector": { "a": "x".repeat(64) } }),
+            "spec.nodeSelector: Invalid value: label values must be 63 characters or less",
+        ),
     ]
 }
 
