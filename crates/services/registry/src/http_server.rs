@@ -40,7 +40,7 @@ impl Origins {
 
     /// What an answer says of the origin of a request, if it is allowed.
     fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let origin = headers.get(header::ORIGIN).filter(|origin| !origin.is_empty())?;
+        let origin = headers.get(header::ORIGIN)?;
         if self.0.iter().any(|it| it == "*") {
             return Some(HeaderValue::from_static("*"));
         }
@@ -129,6 +129,7 @@ where
     let origin = if concern { origins.allowed(&parts.headers) } else { None };
     if concern
         && parts.method == Method::OPTIONS
+        && parts.headers.contains_key(header::ORIGIN)
         && let Some(method) = parts.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)
     {
         return encode(preflight(origin, method, parts.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS)));
