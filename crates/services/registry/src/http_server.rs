@@ -32,11 +32,28 @@ impl Origins {
         Self(origins.into())
     }
 
-    /// The origin of a request, if it is allowed.
+    /// What an answer says of the origin of a request, if it is allowed.
     fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
-        let is_allowed = |it: &String| it == "*" || origin.to_str().is_ok_and(|origin| it == origin);
+        if self.0.iter().any(|it| it == "*") {
+            return Some(HeaderValue::from_static("*"));
+        }
+        let text = origin.to_str().ok()?;
+        let is_allowed = |it: &String| match it.split_once('*') {
+            None => it.eq_ignore_ascii_case(text),
+            Some((start, end)) => {
+                let text = text.to_ascii_lowercase();
+                text.len() >= it.len() - 1
+                    && text.starts_with(&start.to_ascii_lowercase())
+                    && text.ends_with(&end.to_ascii_lowercase())
+            }
+        };
         self.0.iter().any(is_allowed).then(|| origin.clone())
+    }
+
+    /// Whether requests of other origins are looked at. Health checks are not.
+    fn concern(&self, path: &str) -> bool {
+        !self.0.is_empty() && !path.ends_with("/readyz/isDirty") && !path.ends_with("/readyz/health")
     }
 }
 
@@ -70,9 +87,11 @@ where
     F: Future<Output = Response>,
 {
     let (parts, body) = request.into_parts();
-    let origin = origins.allowed(&parts.headers);
-    if let Some(origin) = &origin
+    let concern = origins.concern(parts.uri.path());
+    let origin = if concern { origins.allowed(&parts.headers) } else { None };
+    if concern
         && parts.method == Method::OPTIONS
+        && parts.headers.contains_key(header::ORIGIN)
         && let Some(method) = parts.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)
     {
         return encode(preflight(origin, method, parts.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS)));
@@ -99,28 +118,43 @@ where
     if let Some(origin) = origin {
         response.headers.extend([
             (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
-            (header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Link")),
-            (header::VARY, HeaderValue::from_static("Origin")),
+            (header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Link, Deprecation, Sunset")),
         ]);
+    }
+    if concern {
+        response.headers.push((header::VARY, HeaderValue::from_static("Origin")));
     }
     encode(response)
 }
 
-/// Tells a browser what a page may send.
-fn preflight(origin: &HeaderValue, method: &HeaderValue, headers: Option<&HeaderValue>) -> Response {
+/// Tells a browser what a page may send; nothing if it may not.
+fn preflight(origin: Option<HeaderValue>, method: &HeaderValue, headers: Option<&HeaderValue>) -> Response {
+    const VARY: &str = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
+    let vary = (header::VARY, HeaderValue::from_static(VARY));
+    let mut response = Response { status: StatusCode::OK, headers: vec![vary], body: String::new() };
     let known = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    let is_known = method.to_str().is_ok_and(|it| known.contains(&it));
-    let mut response = Response { status: StatusCode::OK, headers: Vec::new(), body: String::new() };
-    if is_known {
-        response.headers = vec![
-            (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()),
-            (header::ACCESS_CONTROL_ALLOW_METHODS, method.clone()),
-            (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("300")),
-            (header::VARY, HeaderValue::from_static("Origin")),
-        ];
-        response.headers.extend(headers.map(|it| (header::ACCESS_CONTROL_ALLOW_HEADERS, it.clone())));
+    let method = method.to_str().unwrap_or_default().to_ascii_uppercase();
+    let headers = requested_headers(headers);
+    let (Some(origin), Some(headers), true) = (origin, headers, known.contains(&method.as_str())) else {
+        return response;
+    };
+    let method = HeaderValue::from_str(&method).map(|it| (header::ACCESS_CONTROL_ALLOW_METHODS, it));
+    response.headers.push((header::ACCESS_CONTROL_ALLOW_ORIGIN, origin));
+    response.headers.extend(method);
+    if !headers.is_empty() {
+        let headers = HeaderValue::from_str(&headers.join(", "));
+        response.headers.extend(headers.map(|it| (header::ACCESS_CONTROL_ALLOW_HEADERS, it)));
     }
+    response.headers.push((header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("300")));
     response
+}
+
+/// The headers that a page wants to send, as they are usually spelled; `None` if one of them is not for pages to send.
+fn requested_headers(headers: Option<&HeaderValue>) -> Option<Vec<&'static str>> {
+    const KNOWN: [&str; 5] = ["Accept", "Authorization", "Content-Type", "X-CSRF-Token", "Origin"];
+    let text = headers.and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    names.map(|name| KNOWN.into_iter().find(|it| it.eq_ignore_ascii_case(name))).collect()
 }
 
 fn encode(response: Response) -> http::Response<Full<Bytes>> {
