@@ -33,8 +33,6 @@ const ALPHA_OF_TOPOLOGIES: [&str; 2] = ["TASBalancedPlacement", "TASRespectNodeA
 const DEPRECATED: [&str; 1] = ["TASReplaceNodeDueToNotReadyOverFixedTime"];
 /// In beta, and off by default all the same.
 const OFF_IN_BETA: [&str; 1] = ["UnadmittedWorkloadsExplicitStatus"];
-/// Gates of parts that do not exist here.
-const UNSUPPORTED: [&str; 2] = ["MultiKueueManagerQuotaAutomation", "MultiKueueOrchestratedPreemption"];
 
 const TOPOLOGY: &str = "TopologyAwareScheduling";
 const REPLACEMENT: &str = "TASFailedNodeReplacement";
@@ -72,15 +70,14 @@ fn default(name: &str) -> bool {
     !is_alpha(name) && !DEPRECATED.contains(&name) && !OFF_IN_BETA.contains(&name)
 }
 
-/// The switches of single gates, with those of whole stages carried out. Gates of parts that do not exist here keep
-/// their defaults: whoever switches a stage does not mean them.
+/// The switches of single gates, with those of whole stages carried out.
 pub(crate) fn resolved(switches: &BTreeMap<String, bool>) -> BTreeMap<String, bool> {
     let mut all = switches.clone();
     for (stage, is_in_stage) in
         [(ALL_ALPHA, is_alpha as fn(&str) -> bool), (ALL_BETA, is_beta as fn(&str) -> bool)]
     {
         let Some(on) = all.remove(stage) else { continue };
-        for name in QUEUE.iter().filter(|name| is_in_stage(name) && !UNSUPPORTED.contains(name)) {
+        for name in QUEUE.iter().filter(|name| is_in_stage(name)) {
             all.entry((*name).to_owned()).or_insert(on);
         }
     }
@@ -92,9 +89,6 @@ pub(super) fn check(gates: &BTreeMap<String, bool>) -> Result<(), String> {
     let is_on = |name: &str| gates.get(name).copied().unwrap_or_else(|| default(name));
     if let Some(name) = LOCKED.iter().find(|name| !is_on(name)) {
         return Err(format!("{PATH}.{name}: it cannot be switched off"));
-    }
-    if let Some(name) = UNSUPPORTED.iter().find(|name| is_on(name)) {
-        return Err(format!("{PATH}.{name}: it is not supported; leave it off"));
     }
     for (name, needed) in NEEDS.iter().filter(|(name, _)| is_on(name)) {
         if let Some(missing) = needed.iter().find(|own| !is_on(own)) {
@@ -121,11 +115,7 @@ mod tests {
             (&[], None),
             (&[("TLSOptions", true)], None),
             (&[("TLSOptions", false)], Some("featureGates.TLSOptions: it cannot")),
-            (
-                &[("MultiKueueManagerQuotaAutomation", true)],
-                Some("featureGates.MultiKueueManagerQuotaAutomation:"),
-            ),
-            (&[("MultiKueueManagerQuotaAutomation", false)], None),
+            (&[("MultiKueueManagerQuotaAutomation", true)], None),
             (
                 &[("TopologyAwareScheduling", false)],
                 Some("featureGates.TASFailedNodeReplacement: it needs Topology"),
@@ -162,13 +152,12 @@ mod tests {
         assert_eq!(gates.get("ConcurrentAdmission"), Some(&true));
         assert_eq!(gates.get("PartialAdmission"), Some(&false));
         assert_eq!(gates.get("TLSOptions"), None);
-        assert_eq!(gates.get("MultiKueueManagerQuotaAutomation"), None);
         assert_eq!(gates.get("AllAlpha"), None);
     }
 
     #[test]
     fn every_gate_in_the_tables_exists() {
-        let tables = [&LOCKED[..], &ALPHA, &ALPHA_OF_TOPOLOGIES, &DEPRECATED, &OFF_IN_BETA, &UNSUPPORTED];
+        let tables = [&LOCKED[..], &ALPHA, &ALPHA_OF_TOPOLOGIES, &DEPRECATED, &OFF_IN_BETA];
         let mut names = tables.concat();
         for (name, needed) in NEEDS {
             names.push(name);
