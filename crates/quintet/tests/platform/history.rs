@@ -267,6 +267,7 @@ pub(crate) async fn a_job_is_read_back_from_a_directory(platform: &Platform) {
             { "name": "POD_IP", "valueFrom": field("status.podIP") },
             { "name": "RAY_CLUSTER_NAME", "valueFrom": field("metadata.labels['ray.io/cluster']") },
             { "name": "RAY_CLUSTER_NAMESPACE", "valueFrom": field("metadata.namespace") },
+            { "name": "FQ_RAY_IP", "value": "$(RAY_CLUSTER_NAME)-head-svc" },
             { "name": "OWNER_KIND", "value": "RayJob" }, { "name": "OWNER_NAME", "value": "remembered" },
             { "name": "RAY_ROLE", "value": if is_head { "Head" } else { "Worker" } },
             { "name": "STORAGE_BACKEND", "value": "local" }, { "name": "STORAGE_DIR", "value": "/history" },
