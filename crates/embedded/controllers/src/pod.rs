@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use quintet_api::Quantity;
 use quintet_api::requests::PodRequests;
 use quintet_controller::ApiKind;
-use quintet_controller::cache::WatchSpec;
+use quintet_controller::cache::{Entry, WatchSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{self, Claimable};
@@ -216,6 +216,18 @@ impl Claimable for PodView {
 
     fn owner_references(&self) -> &[OwnerReference] {
         &self.metadata.owner_references
+    }
+}
+
+/// The owner reference by which a pod controls its claims.
+pub(crate) fn owner_pod(pod: &Entry<PodView>) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: pod.key.name().to_owned(),
+        uid: pod.uid.to_string(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::objects::{claim_name, claim_templates, ordinal_of};
 use crate::claim::patch_metadata;
-use crate::pod::PodView;
+use crate::pod::{PodView, owner_pod};
 
 /// Reason of the event about a claim that another controller owns.
 const CONFLICTING_CONTROLLER: &str = "ConflictingController";
@@ -72,17 +72,6 @@ pub(super) fn retain(
         steps.extend(change_owner(claim, owner.as_ref(), is_ours));
     }
     (steps, events)
-}
-
-fn owner_pod(pod: &Entry<PodView>) -> OwnerReference {
-    OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-        name: pod.key.name().to_owned(),
-        uid: pod.uid.to_string(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
 }
 
 /// Replaces those owners of a claim that are ours.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quintet_api::owners::is_controlled_by;
 use quintet_controller::cache::{Cache, Entry};
 use quintet_controller::{Action, ApiKind, Controller, Error, Event, NoCall, ObjectKey, Plan, Runtime, Step};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::claims::FAILED_BINDING;
 use crate::Context;
 use crate::claim::BY_NAMESPACE;
-use crate::pod::{PodView, Volume};
+use crate::pod::{PodView, Volume, owner_pod};
 
 /// Everything that a decision about the ephemeral volumes of a pod needs.
 #[derive(Serialize, Deserialize)]
@@ -103,21 +103,13 @@ pub(crate) fn is_for_pod(claim: &Entry<PersistentVolumeClaim>, pod: &Entry<PodVi
 fn create(pod: &Entry<PodView>, volume: &Volume, name: String) -> Option<Step> {
     let template = volume.ephemeral.as_ref()?.volume_claim_template.as_ref()?;
     let metadata = template.metadata.clone().unwrap_or_default();
-    let owner = OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-        name: pod.key.name().to_owned(),
-        uid: pod.uid.to_string(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    };
     let claim = PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: pod.key.namespace().map(str::to_owned),
             labels: metadata.labels,
             annotations: metadata.annotations,
-            owner_references: Some(vec![owner]),
+            owner_references: Some(vec![owner_pod(pod)]),
             ..ObjectMeta::default()
         },
         spec: Some(template.spec.clone()),
