@@ -241,7 +241,11 @@ impl<'o> Decision<'o> {
 
     /// A Workload that runs on another cluster.
     fn follow(&self, jobs: &[LocalJob]) -> Plan<Call> {
-        let chosen = self.chosen().unwrap_or_default();
+        // Before Kueue recorded the cluster, only the copy that was admitted told which it is.
+        let recorded = self.chosen();
+        let chosen =
+            recorded.or_else(|| Some(self.first_admitted(&self.present.configured)?.cluster.as_str()));
+        let chosen = chosen.unwrap_or_default();
         let known = self.present.copies.iter().find(|own| own.cluster == chosen);
         let Some(copies) = known.filter(|own| own.is_connected()) else {
             return self.await_return(known.map_or(Reach::Unknown, |own| own.reach));

@@ -246,6 +246,17 @@ fn the_others_are_removed_once_a_cluster_is_chosen_and_the_status_follows() {
 }
 
 #[test]
+fn a_workload_without_a_recorded_cluster_runs_where_its_copy_is_admitted() {
+    let mut unrecorded = placed("", &[]);
+    unrecorded["status"]["clusterName"].take();
+    let copies = || vec![nothing("b"), copy("a", &["QuotaReserved", "Admitted"]), copy("c", &[])];
+    let plan = planned(present(&unrecorded, suspended(), copies()));
+    let expected = ["create Job.batch ns/j on cluster a; delete Workload.kueue.x-k8s.io ns/w on cluster c"];
+    assert_eq!(steps(&plan), expected);
+    assert_eq!(checked(&plan), ": ", "its check stays");
+}
+
+#[test]
 fn a_workload_ends_as_its_copy_does_after_the_last_status() {
     let finished = || {
         let mut object = workload(&["QuotaReserved", "Admitted"], json!({}));
