@@ -1,3 +1,4 @@
+use quintet_api::config::kueue::WaitForPodsReady;
 use quintet_controller::Action;
 use quintet_controller::index::Refusal;
 use serde_json::{Value, json};
@@ -149,6 +150,30 @@ fn a_newer_state_wins_over_what_was_assumed() {
     let second = decide(&mut scheduler, NOW);
     assert_eq!(admitted(&second), ["a"]);
     assert_eq!(decision(&second[0]).base, ResourceVersion(2));
+}
+
+#[test]
+fn while_others_wait_for_its_pods_an_overtaken_admission_is_made_again_first() {
+    let ready = WaitForPodsReady { block_admission: true, ..WaitForPodsReady::default() };
+    let configuration =
+        QueueConfiguration { wait_for_pods_ready: Some(ready), ..QueueConfiguration::default() };
+    let mut scheduler = Scheduler::new(Arc::new(configuration), Gates::default());
+    let created = |name: &str, second: u32| {
+        let mut object = workload(name, "1", 0);
+        object["metadata"]["creationTimestamp"] = format!("1970-01-01T00:00:0{second}Z").into();
+        object
+    };
+    let (first, second) = (created("first", 1), created("second", 2));
+    for object in queue().iter().chain([&first, &second]) {
+        scheduler.apply(event(object, 1), NOW);
+    }
+    let writes = decide(&mut scheduler, NOW);
+    assert_eq!(admitted(&writes), ["first"]);
+    let mut changed = first;
+    changed["metadata"]["labels"] = json!({ "changed": "meanwhile" });
+    scheduler.apply(event(&changed, 2), NOW);
+    scheduler.outcome(writes[0].decision.clone(), WriteOutcome::Conflict, NOW);
+    assert_eq!(admitted(&decide(&mut scheduler, NOW)), ["first"]);
 }
 
 #[test]
