@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use quintet_controller::{
     Action, ApiKind, Event, ObjectKey,
     cache::{Cache, WatchSpec},
+    events::Regarding,
     index::{Audit, Index, IndexHandle, IndexSettings, IndexSetup, Update, Write, WriteOutcome},
 };
 use serde_json::{Value, json};
@@ -32,6 +33,8 @@ struct Stamps {
     deadline: Option<Timestamp>,
     panics: bool,
     forgets: bool,
+    /// What is recorded about objects that need no stamp.
+    told: Vec<(Regarding, Event)>,
 }
 
 impl Index for Stamps {
@@ -44,10 +47,13 @@ impl Index for Stamps {
         assert!(!self.panics, "on purpose");
         self.events += 1;
         self.unstamped.retain(|key| key != event.key());
-        if let Update::Applied(entry) = event
-            && !entry.object
-            && !self.forgets
-        {
+        let Update::Applied(entry) = event else { return };
+        if entry.object && self.events == 1 {
+            let kind = ApiKind::of::<ConfigMap>();
+            let regarding = Regarding { kind, key: entry.key.clone(), uid: entry.uid.clone() };
+            self.told.push((regarding, Event::normal("Known", "Stamp", "it had a stamp")));
+        }
+        if !entry.object && !self.forgets {
             self.unstamped.push(entry.key.clone());
         }
     }
@@ -67,6 +73,10 @@ impl Index for Stamps {
 
     fn outcome(&mut self, key: ObjectKey, outcome: WriteOutcome, _: Timestamp) {
         self.outcomes.push((key, outcome.label()));
+    }
+
+    fn take_events(&mut self) -> Vec<(Regarding, Event)> {
+        std::mem::take(&mut self.told)
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {
@@ -111,6 +121,28 @@ fn start(
 
 async fn stamped(server: &Server, name: &str) {
     server.until("stamped", |store| store.objects[&place(name)]["data"]["stamp"] == "yes").await;
+}
+
+#[test]
+fn events_need_no_write() {
+    simulate(async {
+        let server = Server::new(1);
+        create(&server, "a", &json!({"stamp": "yes"}));
+        let (process, _) = start(&server, None, Stamps::default(), 10);
+        let is_event = |place: &Place| place.0.ends_with("events");
+        server.until("an event", |store| store.objects.keys().any(is_event)).await;
+        pause().await;
+        let (events, uid) = server.store(|store| {
+            let events = store.objects.iter().filter(|(place, _)| is_event(place));
+            let events: Vec<Value> = events.map(|(_, event)| event.clone()).collect();
+            (events, store.objects[&place("a")]["metadata"]["uid"].clone())
+        });
+        assert_eq!(events.len(), 1, "{events:?}");
+        let event = &events[0];
+        assert_eq!((&event["reason"], &event["reportingController"]), (&json!("Known"), &json!("stamps")));
+        assert_eq!((&event["regarding"]["name"], &event["regarding"]["uid"]), (&json!("a"), &uid));
+        process.stop().await;
+    });
 }
 
 async fn pause() {

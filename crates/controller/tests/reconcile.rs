@@ -12,9 +12,10 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::api::core::v1::Secret;
 use quintet_controller::{
-    Action, Controller, Error, Event, Next, ObjectKey, OnError, Plan, StatusPatch,
-    cache::{Cache, WatchSpec},
+    Action, ApiKind, Controller, Error, Event, Next, ObjectKey, OnError, Plan, StatusPatch,
+    cache::{Cache, Change, ObjectMetadata, WatchSpec},
     object::Uid,
 };
 use serde::{Deserialize, Serialize};
@@ -286,6 +287,45 @@ fn a_plan_can_ask_to_be_requeued() {
         tokio::time::sleep(Duration::from_secs(630)).await;
         let metrics = process.registry.encode();
         assert!(metrics.contains("{controller=\"puppet\",result=\"requeue_after\"} 11"), "{metrics}");
+        process.stop().await;
+    });
+}
+
+#[test]
+fn a_batch_of_changes_is_one_reconcile() {
+    simulate(async {
+        let server = Server::new(1);
+        let process = Process::bare(&server, 1, None);
+        let caches = process.runtime.caches();
+        let strings =
+            caches.watch(WatchSpec::projected(config_map_kind(), |text| serde_json::from_str(text)));
+        let strings = strings.unwrap();
+        let secrets = caches.watch(WatchSpec::metadata(ApiKind::of::<Secret>())).unwrap();
+        let puppet = Puppet { strings: strings.clone(), called: Arc::default(), calling: Arc::default() };
+        let root = |_: &Change<ObjectMetadata>| vec![ObjectKey::new("default", "root")];
+        process
+            .runtime
+            .add(puppet, &strings, 2)
+            .watches_batches(&secrets, Duration::from_secs(10), root)
+            .done();
+        process.runtime.start();
+        tell(&server, "root", &json!({}));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let reconciles = || {
+            let metrics = process.registry.encode();
+            let line =
+                metrics.lines().find(|line| line.contains("{controller=\"puppet\",result=\"success\"}"));
+            line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u32>().ok()).unwrap_or_default()
+        };
+        let before = reconciles();
+        for number in 0..5 {
+            let place = ("v1/secrets".to_owned(), "default".to_owned(), format!("s{number}"));
+            server.store(|store| store.create(&place, json!({"metadata": {}})).unwrap());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(reconciles(), before, "the batch is not complete");
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(reconciles(), before + 1);
         process.stop().await;
     });
 }

@@ -27,6 +27,13 @@ pub fn is_write(met: &Met<'_>) -> bool {
     !matches!(met.verb, "get" | "list" | "watch")
 }
 
+/// Lets caches that start from now on show a resource as it is listed: its watches fail.
+pub fn fail_watches(world: &World, resource: &'static str) {
+    world.faults().decide(move |met| {
+        (met.verb == "watch" && met.resource == resource).then(|| Fault::Fail(unavailable("simulated")))
+    });
+}
+
 /// What goes wrong with a request: it fails, is late, or is carried out without a response.
 pub fn random_fault(met: &Met<'_>, rng: &Rng) -> Fault {
     let unavailable = || unavailable("simulated");

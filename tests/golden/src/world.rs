@@ -585,7 +585,7 @@ impl World {
     }
 
     /// Creates an object, and returns it as it is stored.
-    pub(crate) async fn create_and_read(&self, object: &Value) -> Result<(Answer, Value), String> {
+    pub async fn create_and_read(&self, object: &Value) -> Result<(Answer, Value), String> {
         let id = ObjectId::of(object);
         let kind = self.kind_of(object)?;
         let (code, body) = self

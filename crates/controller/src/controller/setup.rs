@@ -1,6 +1,6 @@
 //! Setting up a controller: what enqueues its roots, and when it may begin.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
@@ -47,8 +47,19 @@ impl Setup {
 
     /// Like [`Setup::watches`], for those who want to compare the old state with the new one.
     pub fn watches_changes<T: Send + Sync + 'static>(
+        self,
+        cache: &Cache<T>,
+        roots_of: impl Fn(&Change<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.watches_batches(cache, Duration::ZERO, roots_of)
+    }
+
+    /// Like [`Setup::watches_changes`], but a root is enqueued so long after the first change: those that follow are of the
+    /// same reconcile.
+    pub fn watches_batches<T: Send + Sync + 'static>(
         mut self,
         cache: &Cache<T>,
+        period: Duration,
         roots_of: impl Fn(&Change<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         let trigger = self.trigger.clone();
@@ -62,8 +73,13 @@ impl Setup {
                 Cause::Relist => Reason::Resync,
                 Cause::Watch | Cause::Write => Reason::Changed(kind),
             };
+            let is_batched = !period.is_zero() && matches!(reason, Reason::Changed(_));
             for root in roots_of(change) {
-                trigger.queue.add(trigger.lane, root, reason);
+                if is_batched {
+                    trigger.queue.add_after(trigger.lane, root, period);
+                } else {
+                    trigger.queue.add(trigger.lane, root, reason);
+                }
             }
         });
         let (first, again) = (cache.clone(), cache.clone());

@@ -103,7 +103,7 @@ use crate::{
     cache::Entry,
     error::Error,
     object::{ApiKind, ObjectKey, ResourceVersion},
-    plan::{Action, Event, PatchKind, StatusPatch},
+    plan::{Action, Event, PatchKind, Regarding, StatusPatch},
 };
 
 pub use assumptions::Assumptions;
@@ -138,6 +138,12 @@ pub trait Index: Send + 'static {
 
     /// Takes the outcome of a write in. Every write has exactly one.
     fn outcome(&mut self, decision: Self::Decision, outcome: WriteOutcome, now: Timestamp);
+
+    /// Takes the events about objects of which nothing is written: those of a write are recorded once it has succeeded.
+    /// Called after every decision.
+    fn take_events(&mut self) -> Vec<(Regarding, Event)> {
+        Vec::new()
+    }
 
     /// When to decide even if nothing changes.
     fn next_deadline(&self) -> Option<Timestamp> {

@@ -126,6 +126,9 @@ impl<I: Index> Owner<I> {
         for write in writes {
             self.writer.submit(write);
         }
+        for (regarding, event) in self.index.take_events() {
+            self.writer.recorder.record(I::NAME, regarding, event);
+        }
     }
 
     /// When to wake up though nothing arrives. Room in the writer comes with an outcome, which arrives.

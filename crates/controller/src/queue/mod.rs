@@ -116,6 +116,11 @@ impl Queue {
         self.inner.add(lane, key, reason);
     }
 
+    /// Queues an object after a delay, unless it is reconciled earlier.
+    pub fn add_after(&self, lane: LaneId, key: ObjectKey, delay: Duration) {
+        self.inner.add_after(lane, key, delay);
+    }
+
     /// The next object to reconcile; `None` when the queue is closed.
     pub async fn next(&self) -> Option<Job> {
         self.inner.next().await

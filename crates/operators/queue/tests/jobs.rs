@@ -12,6 +12,7 @@ mod bed;
 
 use bed::{Bed, condition, job, job_set, kueue_template, pass, pod, setting};
 use quintet_golden::simulate;
+use quintet_golden::simulation::fail_watches;
 use serde_json::{Value, json};
 
 fn on_a_cluster(test: impl AsyncFnOnce(Bed)) {
@@ -80,6 +81,35 @@ fn a_job_of_higher_priority_takes_the_quota_and_gives_it_back() {
         pass(15).await;
         assert!(bed.is_running("low").await, "{:#}", bed.workload("low").await);
         assert_eq!(condition(&bed.workload("low").await, "Evicted"), "False QuotaReserved");
+    });
+}
+
+#[test]
+fn a_pod_may_be_created_right_after_its_job() {
+    on_a_cluster(async |mut bed| {
+        bed.add_queue(2, json!({})).await;
+        bed.world.kill();
+        fail_watches(&bed.world, "jobs");
+        bed.start().await;
+        let owned = |name: &str, uid: &Value| {
+            let mut owned = pod(name, None, "");
+            owned["metadata"]["ownerReferences"] = json!([
+                { "apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": uid, "controller": true }]);
+            owned
+        };
+        let refused = bed.world.create(&owned("early", &json!("other"))).await.unwrap();
+        assert_eq!(refused.code, 403);
+        assert!(refused.message.is_some_and(|why| why.contains("Job.batch \"a\" not found")));
+        bed.create(&job("a", 1, "", &[])).await;
+        let uid = bed.get("Job", "a").await.unwrap()["metadata"]["uid"].clone();
+        let gates = async |pod: &Value| {
+            let (answer, created) = bed.world.create_and_read(pod).await.unwrap();
+            assert_eq!(answer.code, 201, "{:?}", answer.message);
+            created["spec"]["schedulingGates"].clone()
+        };
+        assert!(gates(&owned("of-the-job", &uid)).await.is_null(), "it waits with the Job");
+        let of_another = owned("of-another", &json!("other"));
+        assert!(gates(&of_another).await.is_array(), "its owner is not this Job");
     });
 }
 

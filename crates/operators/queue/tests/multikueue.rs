@@ -211,6 +211,36 @@ fn a_job_runs_on_the_cluster_that_admits_it_and_its_end_is_reported() {
 }
 
 #[test]
+fn an_elastic_job_grows_and_shrinks_on_the_cluster_that_runs_it() {
+    run(async || {
+        let clusters = Clusters::new([1, 6]).await;
+        let (manager, worker) = (&clusters.manager, clusters.worker(1));
+        clusters.await_check("True Active").await;
+        let mut elastic = job("a", 2, "", &[]);
+        elastic["metadata"]["annotations"] = json!({ "kueue.x-k8s.io/elastic-job": "true" });
+        elastic["spec"]["completions"] = 9.into();
+        manager.create(&elastic).await;
+        until("the Job runs on the second worker", async || worker.is_running("a").await).await;
+        until("its status is reported", async || manager.is_running("a").await).await;
+        for size in [3, 1, 2] {
+            manager.patch("Job", "a", &json!({ "spec": { "parallelism": size } })).await;
+            until("it has its new size there, and so many pods", async || {
+                let job = worker.get("Job", "a").await.unwrap();
+                job["spec"]["parallelism"] == size && job["status"]["ready"] == size
+            })
+            .await;
+        }
+        for bed in [manager, worker] {
+            for (id, workload) in bed.world.objects().await.unwrap() {
+                let finished = condition(&workload, "Finished");
+                let is_fine = finished.is_empty() || finished == "True WorkloadSliceReplaced";
+                assert!(id.kind != "Workload" || is_fine, "{finished}: {workload:#}");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_job_on_a_lost_cluster_is_sent_to_another_and_left_overs_are_removed() {
     run(async || {
         let mut clusters = Clusters::new([1, 4]).await;

@@ -12,6 +12,7 @@
 mod bed;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bed::{Bed, condition, kueue_template, nodes, pass, setting};
 use quintet_golden::simulate;
@@ -123,6 +124,28 @@ fn without_a_replacement_the_workload_is_evicted_and_placed_elsewhere() {
         let evictions = &workload["status"]["schedulingStats"]["evictions"];
         assert_eq!((&evictions[0]["reason"], &evictions[0]["count"]), (&json!("NodeFailures"), &json!(1)));
         assert_eq!(condition(&workload, "Requeued"), "True NodeFailures");
+    });
+}
+
+#[test]
+fn a_pod_for_a_node_that_its_workload_has_not_is_failed_but_not_before_its_creator_may_write_its_status() {
+    on_racks("", async |bed| {
+        bed.create(&job("a", 2, "podset-required-topology")).await;
+        pass(5).await;
+        let workload = bed.workload("a").await["metadata"]["name"].clone();
+        bed.create(&json!({ "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "late", "namespace": bed::NAMESPACE, "annotations": {
+                "kueue.x-k8s.io/workload": workload, "kueue.x-k8s.io/podset-required-topology": RACK } },
+            "spec": { "nodeSelector": { HOST: "gone" },
+                "containers": [{ "name": "c", "image": "example.com/image:1" }] } }))
+            .await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let phase = async || bed.get("Pod", "late").await.unwrap()["status"]["phase"].clone();
+        assert_eq!(phase().await, "Pending");
+        pass(1).await;
+        assert_eq!(phase().await, "Failed");
+        let late = bed.get("Pod", "late").await.unwrap();
+        assert_eq!(condition(&late, "TerminatedByKueue"), "True UnschedulableOnAssignedNode");
     });
 }
 

@@ -3,7 +3,7 @@
 use quintet_api::kueue::metadata::QUEUE_NAME;
 use quintet_controller::cache::{Cache, Caches, ObjectMetadata, Owner, WatchSpec};
 use quintet_controller::object::Uid;
-use quintet_controller::{ApiKind, Error, ObjectKey};
+use quintet_controller::{ApiKind, Error, ObjectKey, Runtime};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
@@ -150,6 +150,18 @@ impl Ancestor {
     }
 }
 
+/// An owner of a known kind that the caches do not show.
+struct Unseen {
+    kind: ApiKind,
+    key: ObjectKey,
+}
+
+impl From<Unseen> for Ancestor {
+    fn from(Unseen { kind, key }: Unseen) -> Self {
+        Self::Missing(format!("{kind} {:?}", key.name()))
+    }
+}
+
 /// Whose objects of a kind are managed.
 #[derive(Clone, Copy, Debug)]
 enum Manager {
@@ -175,18 +187,54 @@ impl Ancestors {
         known.chain(external).map(watch).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Follows the controllers of an object upwards.
+    /// Follows the controllers of an object upwards, as far as the caches show them.
     pub(crate) fn of(&self, namespace: &str, controller: Option<&Owner>, settings: &Settings) -> Ancestor {
+        self.follow(namespace, controller, settings).unwrap_or_else(Into::into)
+    }
+
+    /// The same for webhooks. They are asked once, and an owner may be newer than the caches: then it is read.
+    pub(crate) async fn read(
+        &self,
+        runtime: &Runtime,
+        namespace: &str,
+        controller: Option<&Owner>,
+        settings: &Settings,
+    ) -> Ancestor {
+        for _ in 0..LIMIT {
+            let unseen = match self.follow(namespace, controller, settings) {
+                Ok(ancestor) => return ancestor,
+                Err(unseen) => unseen,
+            };
+            match runtime.api().get(&unseen.kind, &unseen.key).await {
+                Ok(Some(text)) => runtime.caches().written(&unseen.kind, &text),
+                Ok(None) => return unseen.into(),
+                Err(error) => {
+                    // Whether that matters is not decided here: an object without a queue is let through.
+                    tracing::warn!("an owner cannot be read: {error}");
+                    return unseen.into();
+                }
+            }
+        }
+        self.of(namespace, controller, settings)
+    }
+
+    fn follow(
+        &self,
+        namespace: &str,
+        controller: Option<&Owner>,
+        settings: &Settings,
+    ) -> Result<Ancestor, Unseen> {
         let mut next = controller.cloned();
         let mut managed = Ancestor::None;
         for _ in 0..LIMIT {
-            let Some(owner) = next else { return managed };
-            let Some((manager, cache)) = self.known(&owner) else { return managed };
-            let Some(entry) = cache.get(&ObjectKey::new(namespace, &owner.name)) else {
-                return Ancestor::Missing(format!("{} {:?}", cache.kind(), &*owner.name));
+            let Some(owner) = next else { return Ok(managed) };
+            let Some((manager, cache)) = self.known(&owner) else { return Ok(managed) };
+            let key = ObjectKey::new(namespace, &owner.name);
+            let Some(entry) = cache.get(&key) else {
+                return Err(Unseen { kind: cache.kind().clone(), key });
             };
             if entry.uid.as_str() != &*owner.uid {
-                return managed;
+                return Ok(managed);
             }
             let has_queue = entry.object.labels.contains_key(QUEUE_NAME);
             let counts = has_queue || settings.configuration.manage_jobs_without_queue_name;
@@ -199,7 +247,7 @@ impl Ancestors {
             }
             next = entry.object.controller().cloned();
         }
-        if next.is_some() { Ancestor::TooDeep } else { managed }
+        Ok(if next.is_some() { Ancestor::TooDeep } else { managed })
     }
 
     fn known(&self, owner: &Owner) -> Option<&(Manager, Cache<ObjectMetadata>)> {

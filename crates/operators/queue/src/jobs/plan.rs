@@ -291,7 +291,7 @@ impl<J: JobKind> Decision<'_, J> {
             Some(_) => {}
             None => return Found::First(one(self.adopt(workload))),
         }
-        if !workload.object.is_finished() && !self.is_equivalent(&workload.object, sets) {
+        if !workload.object.is_finished() && !self.is_in_sync(&workload.object, sets) {
             let message = "The prebuilt workload is out of sync with its user job";
             let action = conclude(workload, FinishedReason::OutOfSync, message, self.observed.now);
             return Found::First(action.map_or_else(Plan::default, one));
@@ -305,6 +305,16 @@ impl<J: JobKind> Decision<'_, J> {
         owners.push(compose::owner_reference(self.job(), uid));
         let patch = json!({ "metadata": { "ownerReferences": owners, "labels": { JOB_UID: uid } } });
         Action::merge_exactly(ApiKind::of::<Workload>(), workload, patch)
+    }
+
+    /// Whether a prebuilt Workload stands for its job. Whoever changes the size of an elastic job changes that of its slice with
+    /// another write, and the slices that follow the first are checked by nobody else. As `ensureOneWorkload` of Kueue.
+    fn is_in_sync(&self, workload: &Workload, of_job: &[PodSet]) -> bool {
+        if !self.observed.is_elastic() {
+            return self.is_equivalent(workload, of_job);
+        }
+        let is_covered = slices::is_replacement(workload) || !slices::is_outgrown(workload, of_job);
+        is_covered && self.is_equivalent(&slices::resized(workload, of_job), of_job)
     }
 
     fn is_equivalent(&self, workload: &Workload, of_job: &[PodSet]) -> bool {

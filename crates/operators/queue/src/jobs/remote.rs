@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::ancestors::kind_of_framework;
 use super::json::{self as kinds, JsonJob, JsonKind};
+use super::slices::{self, Counts};
 use super::{JobKind, observe};
 use crate::Context;
 use crate::settings::{BATCH_JOB, POD, Settings};
@@ -49,6 +50,11 @@ trait Jobs: Send + Sync {
     fn get(&self, key: &ObjectKey) -> Option<Entry<Value>>;
     /// What matters of a job, and the job with the fields that this program knows.
     fn read(&self, job: &Value) -> (JobFacts, Value);
+    /// How many pods of each pod set a job asks for, if it is elastic.
+    fn counts(&self, job: &Value, settings: &Settings) -> Option<Counts> {
+        let _ = (job, settings);
+        None
+    }
     fn watched(&self, setup: Setup, workloads: Cache<Workload>) -> Setup;
 }
 
@@ -96,6 +102,11 @@ impl<J: JobKind> Jobs for OfKind<J> {
             has_ended: typed.end().is_some(),
         };
         (facts, serde_json::to_value(&typed).unwrap_or_default())
+    }
+
+    fn counts(&self, job: &Value, settings: &Settings) -> Option<Counts> {
+        let typed = serde_json::from_value::<J>(job.clone()).ok()?;
+        slices::counts_of(&typed, settings)
     }
 
     fn watched(&self, setup: Setup, workloads: Cache<Workload>) -> Setup {
@@ -163,6 +174,11 @@ impl RemoteKind {
     /// What matters of a job, and the job with the fields that this program knows.
     pub(crate) fn read(&self, job: &Value) -> (JobFacts, Value) {
         self.jobs.read(job)
+    }
+
+    /// How many pods of each pod set a job asks for, if it is elastic.
+    pub(crate) fn counts(&self, job: &Value, settings: &Settings) -> Option<Counts> {
+        self.jobs.counts(job, settings)
     }
 
     /// Lets a controller of Workloads reconcile those whose jobs change.

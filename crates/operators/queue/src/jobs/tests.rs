@@ -279,6 +279,30 @@ fn prebuilt_workloads_are_adopted_unless_they_are_missing_taken_or_differ() {
 }
 
 #[test]
+fn an_elastic_job_may_differ_in_size_from_its_prebuilt_slice_while_both_are_changed() {
+    let out_of_sync = |parallelism: i32, replaces: Option<&str>, image: &str| {
+        let mut own = elastic(1, 2);
+        own["metadata"]["annotations"]["kueue.x-k8s.io/prebuilt-workload-name"] = "w".into();
+        let mut slice = workload(&own);
+        slice["metadata"]["annotations"] = json!({ "kueue.x-k8s.io/elastic-job": "true" });
+        if let Some(replaced) = replaces {
+            slice["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"] =
+                replaced.into();
+        }
+        admit(&mut slice, 2);
+        own["spec"]["parallelism"] = parallelism.into();
+        own["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
+        let case = Case { prebuilt: Some(slice), names_prebuilt: true, ..Case::of(own, &[]) };
+        case.plan().steps.iter().any(|step| format!("{:?}", step.action).contains("OutOfSync"))
+    };
+    assert!(!out_of_sync(2, None, "i"));
+    assert!(!out_of_sync(1, None, "i"), "its slice will be smaller");
+    assert!(out_of_sync(3, None, "i"), "another slice has to replace the first");
+    assert!(!out_of_sync(3, Some("ns/first"), "i"));
+    assert!(out_of_sync(2, Some("ns/first"), "other"), "more than the size differs");
+}
+
+#[test]
 fn the_end_of_a_job_finishes_its_workload_which_is_then_let_go() {
     let mut ended = job();
     ended["spec"]["suspend"] = json!(false);

@@ -12,6 +12,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -25,6 +26,10 @@ use crate::topology::{self, PODS_BY_AWAITED_NODE, PodView};
 use crate::watches::{self, BY_NODE};
 use crate::{Context, jobs};
 use health::ObservedNode;
+
+/// How long changes of pods are collected. All pods on a node end together, and whoever has created one may write its status
+/// before it is found to wait in vain. As `reconcileBatchPeriod` of Kueue.
+const BATCH_PERIOD: Duration = Duration::from_millis(100);
 
 /// The controller.
 struct NodeFailures {
@@ -70,7 +75,7 @@ pub(crate) fn add(context: &Context) -> Result<(), Error> {
     context
         .runtime
         .add(NodeFailures { settings, clock, caches }, &workloads, context.concurrency)
-        .watches_changes(&pods, move |change| of_pod.workloads_of_pod(change))
+        .watches_batches(&pods, BATCH_PERIOD, move |change| of_pod.workloads_of_pod(change))
         .watches_changes(&nodes, move |change| of_node.workloads_of_node(change))
         .done();
     Ok(())

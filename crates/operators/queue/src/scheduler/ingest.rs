@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use quintet_api::conditions;
+use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::reasons::QuotaReservedReason;
 use quintet_api::kueue::v1beta2::Workload;
@@ -113,6 +114,7 @@ impl Scheduler {
 
     fn ingest_workload(&mut self, update: Update<Workload>, now: Time) {
         let settled = self.assumed.observe(&update);
+        let was_admission = settled.as_ref().is_some_and(|settled| settled.effect == Effect::Admission);
         if let Some(report) = settled.filter(|settled| settled.effect == Effect::Report) {
             self.overtaken.insert(update.key().clone(), report);
         }
@@ -130,12 +132,22 @@ impl Scheduler {
                 if !self.is_admission_assumed(&entry.key) {
                     self.read_workload(&entry, now);
                 }
+                // Others were faster to write it.
+                if was_admission && !entry.object.has_quota_reservation() {
+                    self.keep_turn(&entry.key);
+                }
             }
             Update::Deleted(key) => {
                 self.workloads.remove(&key);
                 self.untold.remove(&key);
                 self.engine.delete_workload(namespace_of(&key), key.name(), now);
             }
+        }
+    }
+
+    fn keep_turn(&mut self, key: &ObjectKey) {
+        if let Some(id) = self.engine.workload_id(namespace_of(key), key.name()) {
+            self.engine.keep_turn(id);
         }
     }
 

@@ -33,6 +33,7 @@ use quintet_api::kueue::v1beta2::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload, WorkloadStatus,
 };
 use quintet_controller::cache::Entry;
+use quintet_controller::events::Regarding;
 use quintet_controller::index::{Assumptions, Index, Update, Write, WriteOutcome};
 use quintet_controller::object::ResourceVersion;
 use quintet_controller::{ApiKind, Event, ObjectKey, StatusPatch};
@@ -162,8 +163,10 @@ pub struct Scheduler {
     /// When the usage of LocalQueues was sampled last, for admission fair sharing.
     sampled: Option<Timestamp>,
     statuses: QueueStatuses,
-    /// Events about Workloads of which nothing was written when they happened.
+    /// Events about Workloads of which nothing was written when they happened, for the next write.
     untold: BTreeMap<ObjectKey, Vec<Event>>,
+    /// Events about Workloads that nothing is written for.
+    events: Vec<(Regarding, Event)>,
     /// Workloads whose report is outdated.
     outdated: BTreeSet<ObjectKey>,
     /// Reports on Workloads that have changed before these were written.
@@ -192,6 +195,7 @@ impl Scheduler {
             sampled: None,
             statuses: QueueStatuses::default(),
             untold: BTreeMap::new(),
+            events: Vec::new(),
             outdated: BTreeSet::new(),
             overtaken: BTreeMap::new(),
             replaced: Vec::new(),
@@ -230,6 +234,7 @@ impl Scheduler {
             self.count_cycle(&report, started.elapsed());
             for decision in &report.decisions {
                 self.write(decision, now, writes);
+                self.report_second_pass(decision);
             }
             // Where a head became inadmissible, the next is tried.
             let is_idle = !report.made_progress() && self.engine.active() >= active;
@@ -309,6 +314,17 @@ impl Scheduler {
             let assumed = Assumed { patch, status: object.status, events, number: self.written, effect };
             writes.push(assumed.write(&key, entry.version));
             self.assumed.assume(key, entry.version, assumed);
+        }
+    }
+
+    /// Says that a second pass found no place. The Workload keeps its quota, and its status says nothing new.
+    fn report_second_pass(&mut self, decision: &Decision) {
+        let Some(event) = status::second_pass_event(decision, false) else { return };
+        let entry = self.key_of(decision.workload).and_then(|key| self.workloads.get(&key));
+        if let Some(entry) = entry {
+            let kind = ApiKind::of::<Workload>();
+            let regarding = Regarding { kind, key: entry.key.clone(), uid: entry.uid.clone() };
+            self.events.push((regarding, recorded(event)));
         }
     }
 
@@ -534,6 +550,10 @@ impl Index for Scheduler {
                 _ => self.statuses.written(&of, now),
             },
         }
+    }
+
+    fn take_events(&mut self) -> Vec<(Regarding, Event)> {
+        std::mem::take(&mut self.events)
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {

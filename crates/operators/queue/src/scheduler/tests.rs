@@ -1,5 +1,7 @@
+use quintet_api::config::kueue::WaitForPodsReady;
 use quintet_controller::Action;
 use quintet_controller::index::Refusal;
+use quintet_controller::plan::EventKind;
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,6 +21,7 @@ fn event(object: &Value, version: u64) -> SchedulerEvent {
         "LocalQueue" => SchedulerEvent::LocalQueue(Update::Applied(entry_at(object, version))),
         "Namespace" => SchedulerEvent::Namespace(Update::Applied(entry_at(object, version))),
         "ResourceFlavor" => SchedulerEvent::ResourceFlavor(Update::Applied(entry_at(object, version))),
+        "Topology" => SchedulerEvent::Topology(Update::Applied(entry_at(object, version))),
         "Workload" => SchedulerEvent::Workload(Update::Applied(entry_at(object, version))),
         other => panic!("{other} is not fed"),
     }
@@ -152,6 +155,30 @@ fn a_newer_state_wins_over_what_was_assumed() {
 }
 
 #[test]
+fn while_others_wait_for_its_pods_an_overtaken_admission_is_made_again_first() {
+    let ready = WaitForPodsReady { block_admission: true, ..WaitForPodsReady::default() };
+    let configuration =
+        QueueConfiguration { wait_for_pods_ready: Some(ready), ..QueueConfiguration::default() };
+    let mut scheduler = Scheduler::new(Arc::new(configuration), Gates::default());
+    let created = |name: &str, second: u32| {
+        let mut object = workload(name, "1", 0);
+        object["metadata"]["creationTimestamp"] = format!("1970-01-01T00:00:0{second}Z").into();
+        object
+    };
+    let (first, second) = (created("first", 1), created("second", 2));
+    for object in queue().iter().chain([&first, &second]) {
+        scheduler.apply(event(object, 1), NOW);
+    }
+    let writes = decide(&mut scheduler, NOW);
+    assert_eq!(admitted(&writes), ["first"]);
+    let mut changed = first;
+    changed["metadata"]["labels"] = json!({ "changed": "meanwhile" });
+    scheduler.apply(event(&changed, 2), NOW);
+    scheduler.outcome(writes[0].decision.clone(), WriteOutcome::Conflict, NOW);
+    assert_eq!(admitted(&decide(&mut scheduler, NOW)), ["first"]);
+}
+
+#[test]
 fn a_lost_write_keeps_its_quota_and_is_sent_again_as_it_was() {
     let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
     let first = decide(&mut scheduler, NOW);
@@ -240,6 +267,36 @@ fn a_workload_whose_obstacle_is_gone_says_why_it_waits_although_it_is_not_evalua
     let writes = decide(&mut scheduler, NOW);
     let of_b = writes.iter().find(|write| patched(write).0 == "b").expect("a report");
     assert_eq!(patched(of_b).1["conditions"][0]["reason"], "ExceedsMaxQuota");
+}
+
+#[test]
+fn a_second_pass_that_finds_no_place_is_told_each_time() {
+    const HOST: &str = "kubernetes.io/hostname";
+    let [_, mut flavor, ..] = queue();
+    flavor["spec"] = json!({ "nodeLabels": { "pool": "tas" }, "topologyName": "hosts" });
+    let topology = json!({ "kind": "Topology", "metadata": { "name": "hosts" },
+        "spec": { "levels": [{ "nodeLabel": HOST }] } });
+    let mut provisioned = workload("a", "1", 0);
+    provisioned["spec"]["podSets"][0]["topologyRequest"] = json!({ "required": HOST });
+    let time = "1970-01-01T00:00:00Z";
+    provisioned["status"] = json!({
+        "admission": { "clusterQueue": "cq", "podSetAssignments": [{ "name": "main", "count": 1,
+            "flavors": { "cpu": "default" }, "resourceUsage": { "cpu": "1" }, "delayedTopologyRequest": "Pending" }] },
+        "admissionChecks": [{ "name": "provisioning", "state": "Ready", "message": "", "lastTransitionTime": time }],
+        "conditions": [{ "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+            "lastTransitionTime": time }] });
+    let mut scheduler = fed(&[flavor, topology, provisioned]);
+    for (seconds, expected) in [(0, 0), (1, 1), (2, 0), (3, 1), (6, 0), (7, 1)] {
+        let writes = decide(&mut scheduler, NOW + SignedDuration::from_secs(seconds));
+        assert!(writes.is_empty(), "it keeps its quota: {writes:?}");
+        let events = scheduler.take_events();
+        assert_eq!(events.len(), expected, "after {seconds} seconds: {events:?}");
+        for (regarding, event) in events {
+            assert_eq!((regarding.key.name(), regarding.uid.as_str()), ("a", "a"));
+            assert_eq!((event.kind, event.reason.as_str()), (EventKind::Warning, "SecondPassFailed"));
+            assert!(!event.note.is_empty());
+        }
+    }
 }
 
 #[test]

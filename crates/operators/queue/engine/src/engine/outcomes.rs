@@ -105,6 +105,15 @@ impl Engine {
             }
         } else {
             self.push(id, now);
+            self.keep_turn(id);
+        }
+    }
+
+    /// A workload that is pending again, because its admission did not take effect, goes before the one that waited for its
+    /// pods, as it did before.
+    pub fn keep_turn(&mut self, id: WorkloadId) {
+        if self.state.settings.block_admission {
+            self.awaits_pods = Some(id);
         }
     }
 }

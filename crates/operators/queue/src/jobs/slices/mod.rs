@@ -53,6 +53,24 @@ pub(crate) fn is_slice(workload: &Workload) -> bool {
     annotation(&workload.metadata, SLICE_NAME).is_some()
 }
 
+/// Whether a slice replaces another one.
+pub(super) fn is_replacement(workload: &Workload) -> bool {
+    annotation(&workload.metadata, SLICE_REPLACEMENT_FOR).is_some()
+}
+
+/// Whether a job asks for more pods than its slice does.
+pub(super) fn is_outgrown(slice: &Workload, job: &[PodSet]) -> bool {
+    let asked = asked(slice);
+    counts(job).iter().any(|(name, count)| asked.get(name).is_some_and(|own| own < count))
+}
+
+/// How many pods of each pod set a job asks for, if it is elastic.
+pub(super) fn counts_of<J: JobKind>(job: &J, settings: &Settings) -> Option<Counts> {
+    let is_elastic = J::TAKES_SLICES && is_elastic(job.meta(), settings);
+    let sets = is_elastic.then(|| job.pod_sets(&settings.scheduling, &[]).ok())?;
+    sets.map(|sets| counts(&sets))
+}
+
 /// The unfinished slices of a job.
 #[derive(Default)]
 pub(super) struct Slices<'w> {

@@ -28,7 +28,7 @@ use quintet_api::kueue::v1beta2::{
     AdmissionCheck, ClusterQueue, LocalQueue, Workload, WorkloadPriorityClass,
 };
 use quintet_component::Webhook;
-use quintet_controller::cache::{Cache, Caches, Owner, WatchSpec};
+use quintet_controller::cache::{Cache, Owner, WatchSpec};
 use quintet_controller::webhook::{Admission, AdmissionRequest, Mutation, Operation, Routes, Verdict};
 use quintet_controller::{ApiKind, Error, ObjectKey, Runtime};
 use serde_json::Value;
@@ -133,6 +133,7 @@ pub(super) struct Facts {
 /// The caches that facts are read from.
 #[derive(Clone)]
 pub(super) struct FactCaches {
+    runtime: Runtime,
     local_queues: Cache<LocalQueue>,
     classes: Cache<WorkloadPriorityClass>,
     namespaces: Cache<Namespace>,
@@ -145,8 +146,10 @@ pub(super) struct FactCaches {
 }
 
 impl FactCaches {
-    pub(super) fn watch(caches: &Caches, kind: &Kind, settings: &Settings) -> Result<Self, Error> {
+    pub(super) fn watch(runtime: &Runtime, kind: &Kind, settings: &Settings) -> Result<Self, Error> {
+        let caches = runtime.caches();
         Ok(Self {
+            runtime: runtime.clone(),
             local_queues: caches.watch(watches::local_queues())?,
             classes: caches.watch(WatchSpec::typed())?,
             namespaces: caches.watch(WatchSpec::typed())?,
@@ -160,7 +163,7 @@ impl FactCaches {
     }
 
     /// The facts about an object in a request.
-    pub(super) fn read(
+    pub(super) async fn read(
         &self,
         request: &AdmissionRequest,
         object: &Value,
@@ -179,7 +182,7 @@ impl FactCaches {
             has_default_class: settings.gates.priority_class_defaulting
                 && self.classes.get(&ObjectKey::cluster(DEFAULT)).is_some(),
             is_namespace_managed: labels.is_some_and(|labels| settings.manages_namespace(&labels)),
-            ancestor: self.ancestors.of(namespace, controller, settings),
+            ancestor: self.ancestors.read(&self.runtime, namespace, controller, settings).await,
             has_workload: self.has_workload(namespace, object, settings),
             runs_elsewhere: settings.gates.multikueue && self.runs_elsewhere(namespace, object),
             related: related::referred(&self.related, &(self.references)(object)),
@@ -250,23 +253,26 @@ fn mutate(
     kind: &'static Kind,
     settings: Arc<Settings>,
 ) -> Result<Routes, Error> {
-    let caches = FactCaches::watch(runtime.caches(), kind, &settings)?;
+    let caches = Arc::new(FactCaches::watch(runtime, kind, &settings)?);
     Ok(routes.mutate(kind.mutate_path, move |mut admission: Admission<Value>| {
-        if !(kind.is_enabled)(&settings) {
-            return Mutation::unchanged();
-        }
-        let facts = caches.read(&admission.request, &admission.object, &settings);
-        let defaulted = facts.and_then(|facts| {
-            let job = &mut admission.object;
-            (kind.default)(job, &facts, &settings)?;
-            if facts.runs_elsewhere && defaulting::label(job, QUEUE_NAME).is_some() {
-                remote::send_elsewhere(job, kind.group, kind.name);
+        let (caches, settings) = (Arc::clone(&caches), Arc::clone(&settings));
+        async move {
+            if !(kind.is_enabled)(&settings) {
+                return Mutation::unchanged();
             }
-            Ok(())
-        });
-        match defaulted {
-            Ok(()) => Mutation::to(admission.object),
-            Err(why) => Mutation::deny(why),
+            let facts = caches.read(&admission.request, &admission.object, &settings).await;
+            let defaulted = facts.and_then(|facts| {
+                let job = &mut admission.object;
+                (kind.default)(job, &facts, &settings)?;
+                if facts.runs_elsewhere && defaulting::label(job, QUEUE_NAME).is_some() {
+                    remote::send_elsewhere(job, kind.group, kind.name);
+                }
+                Ok(())
+            });
+            match defaulted {
+                Ok(()) => Mutation::to(admission.object),
+                Err(why) => Mutation::deny(why),
+            }
         }
     }))
 }
@@ -277,19 +283,22 @@ fn validate(
     kind: &'static Kind,
     settings: Arc<Settings>,
 ) -> Result<Routes, Error> {
-    let caches = FactCaches::watch(runtime.caches(), kind, &settings)?;
+    let caches = Arc::new(FactCaches::watch(runtime, kind, &settings)?);
     Ok(routes.validate(kind.validate_path, move |admission: Admission<Value>| {
-        let old = match admission.request.operation {
-            Operation::Create => None,
-            Operation::Update if admission.old.is_some() => admission.old.as_ref(),
-            _ => return Verdict::allow(),
-        };
-        if !(kind.is_enabled)(&settings) {
-            return Verdict::allow();
-        }
-        match caches.read(&admission.request, &admission.object, &settings) {
-            Ok(facts) => (kind.validate)(&admission.object, old, kind, &facts, &settings),
-            Err(why) => Verdict::deny(why),
+        let (caches, settings) = (Arc::clone(&caches), Arc::clone(&settings));
+        async move {
+            let old = match admission.request.operation {
+                Operation::Create => None,
+                Operation::Update if admission.old.is_some() => admission.old.as_ref(),
+                _ => return Verdict::allow(),
+            };
+            if !(kind.is_enabled)(&settings) {
+                return Verdict::allow();
+            }
+            match caches.read(&admission.request, &admission.object, &settings).await {
+                Ok(facts) => (kind.validate)(&admission.object, old, kind, &facts, &settings),
+                Err(why) => Verdict::deny(why),
+            }
         }
     }))
 }

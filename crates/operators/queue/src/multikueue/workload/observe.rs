@@ -1,5 +1,6 @@
 //! Everything a decision about a Workload on other clusters needs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -70,6 +71,9 @@ pub(super) struct LocalJob {
     /// The JSON pointer to the field that says who runs it.
     pub(super) managed_by: String,
     pub(super) facts: JobFacts,
+    /// How many pods of each pod set it asks for, if it is elastic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) counts: Option<BTreeMap<String, i32>>,
 }
 
 /// What a cluster has of a Workload.
@@ -82,10 +86,11 @@ pub(super) struct Copies {
     pub(super) jobs: Vec<RemoteJob>,
 }
 
-fn local_job(kind: &RemoteKind, entry: Entry<Value>) -> LocalJob {
+fn local_job(kind: &RemoteKind, entry: Entry<Value>, settings: &Settings) -> LocalJob {
     let (facts, _) = kind.read(&entry.object);
+    let counts = kind.counts(&entry.object, settings);
     let managed_by = kind.managed_by.to_owned();
-    LocalJob { kind: kind.kind.clone(), entry: Arc::new(entry), managed_by, facts }
+    LocalJob { kind: kind.kind.clone(), entry: Arc::new(entry), managed_by, facts, counts }
 }
 
 /// Whether pods of a group own a Workload together.
@@ -212,9 +217,7 @@ impl WorkloadCaches {
     /// What is left of a Workload that is certainly gone, rather than out of sight.
     fn gone(&self, key: &ObjectKey) -> Option<Observed> {
         let kind = ApiKind::of::<Workload>();
-        if self.context.runtime.caches().knowledge(&kind, key, &std::collections::BTreeMap::new())
-            != Knowledge::Absent
-        {
+        if self.context.runtime.caches().knowledge(&kind, key, &BTreeMap::new()) != Knowledge::Absent {
             return None;
         }
         let connected = self.connections.all().into_iter();
@@ -255,7 +258,7 @@ impl WorkloadCaches {
         };
         let key = ObjectKey::new(workload.key.namespace().unwrap_or_default(), &owner.name);
         let entry = kind.get(&key).filter(|entry| entry.uid.as_str() == owner.uid);
-        entry.map_or(Job::Missing, |entry| Job::Found(vec![local_job(kind, entry)]))
+        entry.map_or(Job::Missing, |entry| Job::Found(vec![local_job(kind, entry, &self.context.settings)]))
     }
 
     /// The pods of a group.
@@ -267,7 +270,7 @@ impl WorkloadCaches {
         let pods = owners.iter().filter(|owner| owner.kind == "Pod").filter_map(|owner| {
             let entry = kind.get(&ObjectKey::new(namespace, &owner.name))?;
             let is_it = entry.uid.as_str() == owner.uid && !entry.deleting;
-            is_it.then(|| local_job(kind, entry))
+            is_it.then(|| local_job(kind, entry, &self.context.settings))
         });
         let pods: Vec<LocalJob> = pods.collect();
         if pods.is_empty() { Job::Missing } else { Job::Found(pods) }

@@ -241,7 +241,11 @@ impl<'o> Decision<'o> {
 
     /// A Workload that runs on another cluster.
     fn follow(&self, jobs: &[LocalJob]) -> Plan<Call> {
-        let chosen = self.chosen().unwrap_or_default();
+        // Before Kueue recorded the cluster, only the copy that was admitted told which it is.
+        let recorded = self.chosen();
+        let chosen =
+            recorded.or_else(|| Some(self.first_admitted(&self.present.configured)?.cluster.as_str()));
+        let chosen = chosen.unwrap_or_default();
         let known = self.present.copies.iter().find(|own| own.cluster == chosen);
         let Some(copies) = known.filter(|own| own.is_connected()) else {
             return self.await_return(known.map_or(Reach::Unknown, |own| own.reach));
@@ -260,9 +264,9 @@ impl<'o> Decision<'o> {
             Comparison::Updated(update) => Some(*update),
             Comparison::Different => return self.write(removal(copies).into_iter()),
         };
-        let changes = self.change_jobs(copies, jobs);
-        let actions = update.into_iter().chain(self.create_jobs(copies, jobs)).chain(changes);
-        let actions: Vec<Action> = actions.collect();
+        // A job that is larger than its slice would be out of sync there.
+        let changes = self.change_jobs(copies, jobs).into_iter().chain(update);
+        let actions: Vec<Action> = self.create_jobs(copies, jobs).into_iter().chain(changes).collect();
         let own = (!actions.is_empty()).then(|| Writes { cluster: chosen.to_owned(), actions });
         let others = self.present.copies.iter().filter(|own| own.cluster != chosen).filter_map(removal);
         let plan = self.write(own.into_iter().chain(others));
@@ -289,10 +293,19 @@ impl<'o> Decision<'o> {
         let is_elastic = is_elastic(self.workload());
         let change = |job: &LocalJob| {
             let remote = job_of(copies, job)?;
-            let resized = is_elastic.then(|| resize_job(job, &remote.entry, name));
+            let follows = is_elastic && !self.is_outgrown_by(job);
+            let resized = follows.then(|| resize_job(job, &remote.entry, name));
             resized.flatten().or_else(|| self.sync_spec(job, remote))
         };
         jobs.iter().filter_map(change).collect()
+    }
+
+    /// Whether a job asks for more pods than this slice has: another one will replace it.
+    fn is_outgrown_by(&self, job: &LocalJob) -> bool {
+        let sets = || self.workload().spec.pod_sets.iter().flatten();
+        let count = |name: &str| sets().find(|set| set.name.as_deref() == Some(name))?.count;
+        let mut wanted = job.counts.iter().flatten();
+        wanted.any(|(name, wanted)| count(name).is_some_and(|count| count < *wanted))
     }
 
     /// What users may change of a job that runs elsewhere: the applications of a RayService.

@@ -74,7 +74,8 @@ fn kind() -> ApiKind {
 fn local_job(is_suspended: bool, status: &Value) -> LocalJob {
     let spec = json!({ "managedBy": MULTIKUEUE_CONTROLLER, "suspend": is_suspended });
     let facts = JobFacts { is_suspended, is_active: status["active"] == 1, has_ended: false };
-    LocalJob { kind: kind(), entry: job(&spec, status), managed_by: "/spec/managedBy".to_owned(), facts }
+    let managed_by = "/spec/managedBy".to_owned();
+    LocalJob { kind: kind(), entry: job(&spec, status), managed_by, facts, counts: None }
 }
 
 fn nothing(cluster: &str) -> Copies {
@@ -245,6 +246,17 @@ fn the_others_are_removed_once_a_cluster_is_chosen_and_the_status_follows() {
 }
 
 #[test]
+fn a_workload_without_a_recorded_cluster_runs_where_its_copy_is_admitted() {
+    let mut unrecorded = placed("", &[]);
+    unrecorded["status"]["clusterName"].take();
+    let copies = || vec![nothing("b"), copy("a", &["QuotaReserved", "Admitted"]), copy("c", &[])];
+    let plan = planned(present(&unrecorded, suspended(), copies()));
+    let expected = ["create Job.batch ns/j on cluster a; delete Workload.kueue.x-k8s.io ns/w on cluster c"];
+    assert_eq!(steps(&plan), expected);
+    assert_eq!(checked(&plan), ": ", "its check stays");
+}
+
+#[test]
 fn a_workload_ends_as_its_copy_does_after_the_last_status() {
     let finished = || {
         let mut object = workload(&["QuotaReserved", "Admitted"], json!({}));
@@ -401,6 +413,7 @@ fn local_pod(name: &str) -> LocalJob {
         entry: pod(name, "Pending", "False"),
         managed_by,
         facts: JobFacts::default(),
+        counts: None,
     }
 }
 
@@ -487,4 +500,42 @@ fn a_slice_runs_where_the_one_before_it_runs() {
     replaced["status"]["conditions"].as_array_mut().unwrap().push(finished);
     let plan = planned(present(&replaced, job(), vec![copy("a", &["QuotaReserved"])]));
     assert!(plan.steps.is_empty(), "its job goes on: {:?}", steps(&plan));
+}
+
+#[test]
+fn a_job_elsewhere_follows_the_size_of_its_slice() {
+    // How many pods the job wants, its slice has and its copies have, and the writes there.
+    let table: [(i32, i64, i64, &[&str]); 4] = [
+        (2, 2, 2, &["patch Job.batch ns/j"]),
+        (2, 1, 1, &[]),
+        (1, 2, 2, &["patch Job.batch ns/j"]),
+        (1, 1, 2, &["patch Job.batch ns/j", "patch Workload.kueue.x-k8s.io ns/w"]),
+    ];
+    for (wanted, of_slice, of_copy, expected) in table {
+        let sized = |mut object: Value, count: i64| {
+            object["metadata"]["annotations"] = json!({ "kueue.x-k8s.io/elastic-job": "true" });
+            object["spec"]["podSets"][0]["count"] = count.into();
+            object
+        };
+        let spec = json!({ "managedBy": MULTIKUEUE_CONTROLLER, "suspend": false, "parallelism": wanted });
+        let local = LocalJob {
+            entry: job(&spec, &json!({})),
+            counts: Some([("main".to_owned(), wanted)].into()),
+            ..local_job(false, &json!({}))
+        };
+        let copy = sized(workload(&["QuotaReserved", "Admitted"], json!({})), of_copy);
+        let mut copies = Copies { workload: Some(entry(&copy)), ..nothing("a") };
+        copies = with_job(copies, json!({}), false);
+        copies.jobs[0].entry = entry(&json!({ "kind": "Job",
+            "metadata": { "name": "j", "namespace": "ns", "uid": "r", "labels": { "kueue.x-k8s.io/prebuilt-workload-name": "w" },
+                "annotations": { "kueue.x-k8s.io/prebuilt-workload-name": "w" } },
+            "spec": { "parallelism": 9 } }));
+        let plan = planned(present(&sized(placed("a", &[]), of_slice), local, vec![copies]));
+        let writes = if expected.is_empty() {
+            Vec::new()
+        } else {
+            vec![format!("{} on cluster a", expected.join(", "))]
+        };
+        assert_eq!(steps(&plan), writes, "{wanted} of {of_slice}, {of_copy} there");
+    }
 }
