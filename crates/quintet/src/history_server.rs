@@ -158,7 +158,7 @@ async fn serve(
     let kubernetes = if arguments.without_kubernetes {
         None
     } else {
-        Some(client(&arguments.kubeconfig).await.context("Failed to create client manager")?)
+        Some(config(&arguments.kubeconfig).await.context("Failed to create client manager")?)
     };
     let store = storage.open().map_err(anyhow::Error::msg)?;
     let history = History::new(store, kubernetes, options)?;
@@ -176,20 +176,18 @@ async fn serve(
     Ok(())
 }
 
-async fn client(kubeconfig: &str) -> anyhow::Result<kube::Client> {
+async fn config(kubeconfig: &str) -> anyhow::Result<kube::Config> {
     if kubeconfig.contains(',') {
         bail!("only one kubeconfig is supported");
     }
-    let config = if kubeconfig.is_empty() {
-        kube::Config::incluster().context(
+    if kubeconfig.is_empty() {
+        return kube::Config::incluster().context(
             "this is no pod of a cluster; give --kubeconfig FILE, or --without-kubernetes to serve stored sessions only",
-        )?
-    } else {
-        let file = kube::config::Kubeconfig::read_from(kubeconfig)
-            .with_context(|| format!("cannot read the kubeconfig {kubeconfig}"))?;
-        kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
-            .await
-            .with_context(|| format!("the kubeconfig {kubeconfig} cannot be used"))?
-    };
-    kube::Client::try_from(config).context("cannot set up a client of the Kubernetes API")
+        );
+    }
+    let file = kube::config::Kubeconfig::read_from(kubeconfig)
+        .with_context(|| format!("cannot read the kubeconfig {kubeconfig}"))?;
+    kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("the kubeconfig {kubeconfig} cannot be used"))
 }

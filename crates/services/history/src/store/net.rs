@@ -103,9 +103,7 @@ impl Http {
             let body = Limited::new(body, limit).collect().await.map_err(|error| error.to_string())?;
             Ok(Response::from_parts(parts, body.to_bytes()))
         };
-        tokio::time::timeout(timeout, fetching)
-            .await
-            .unwrap_or_else(|_| Err(no_answer(timeout)))
+        tokio::time::timeout(timeout, fetching).await.unwrap_or_else(|_| Err(no_answer(timeout)))
     }
 
     /// Sends a request to a store and reads the whole response. A read is sent again when the store is busy or the

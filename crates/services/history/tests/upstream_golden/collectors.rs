@@ -304,6 +304,10 @@ fn content(expected: &Value, (key, object): &(String, Vec<u8>)) -> Option<String
     } else {
         plain.clone_from(object);
     }
+    if let Some(text) = expected["lines"]["no_final_newline"].as_str() {
+        let actual = String::from_utf8_lossy(&plain);
+        return (actual != text).then(|| format!("{actual:?} instead of {text:?}"));
+    }
     let lines: Vec<&[u8]> = plain.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
     match &expected["lines"] {
         Value::Number(count) => (count.as_u64() != Some(lines.len() as u64))
