@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::Args;
+use clap::{ArgAction, Args};
 use quintet_api::config::Log;
 use quintet_api::quantity::Quantity;
 use quintet_history::{CacheLimits, History, HistoryOptions, StorageConfig, parse_duration};
@@ -52,10 +52,30 @@ pub(crate) struct Arguments {
     #[arg(long)]
     without_kubernetes: bool,
     /// Reach running dashboards through the service proxy of the Kubernetes API.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        hide_default_value = true,
+        hide_possible_values = true,
+        action = ArgAction::Set
+    )]
     use_kubernetes_proxy: bool,
     /// Authenticate at running dashboards with the tokens of their clusters.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        hide_default_value = true,
+        hide_possible_values = true,
+        action = ArgAction::Set
+    )]
     use_auth_token_mode: bool,
     /// The front end of an installed Ray: ray/dashboard/client/build of the package ray[default].
     #[arg(long, value_name = "DIR")]
@@ -190,4 +210,29 @@ async fn config(kubeconfig: &str) -> anyhow::Result<kube::Config> {
     kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
         .await
         .with_context(|| format!("the kubeconfig {kubeconfig} cannot be used"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Arguments;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn switches_may_have_values_as_those_of_kuberay() {
+        let read = |flag: &str| {
+            let command = Command::try_parse_from(["history-server", flag]).expect("a flag");
+            (command.arguments.use_kubernetes_proxy, command.arguments.use_auth_token_mode)
+        };
+        assert_eq!(read("--use-kubernetes-proxy"), (true, false));
+        assert_eq!(read("--use-kubernetes-proxy=true"), (true, false));
+        assert_eq!(read("--use-kubernetes-proxy=false"), (false, false));
+        assert_eq!(read("--use-auth-token-mode=true"), (false, true));
+    }
 }

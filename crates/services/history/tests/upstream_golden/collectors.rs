@@ -200,7 +200,8 @@ impl World {
             .as_array()
             .into_iter()
             .flatten()
-            .filter_map(|flag| flag.as_str()?.trim_start_matches('-').split_once('='))
+            .filter_map(|flag| Some(flag.as_str()?.trim_start_matches('-')))
+            .map(|flag| flag.split_once('=').unwrap_or((flag, "true")))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let settings = CollectorSettings::read(
