@@ -164,9 +164,9 @@ impl Failure {
 
 impl Kubernetes {
     /// A client that sends nothing again: what a dashboard answers through the API is the answer, also when it is busy.
-    pub(crate) fn new(config: Config) -> kube::Result<Self> {
-        let client = Client::try_from(Config { default_retry: false, ..config })?;
-        Ok(Self { client })
+    pub(crate) fn new(mut config: Config) -> kube::Result<Self> {
+        config.default_retry = false;
+        Ok(Self { client: Client::try_from(config)? })
     }
 
     pub(crate) fn client(&self) -> &Client {
