@@ -61,10 +61,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PORT")]
     events_port: Option<String>,
     /// Take events [default: true].
-    #[arg(long, value_name = "BOOL")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_event_collector: Option<String>,
     /// Store logs and answers of the dashboard [default: true].
-    #[arg(long, value_name = "BOOL")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_log_collector: Option<String>,
     /// The dashboard, for the head [default: http://localhost:8265].
     #[arg(long, value_name = "URL")]
@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MEGABYTES")]
     event_max_disk_mb: Option<String>,
     /// Compress event files [default: false].
-    #[arg(long, value_name = "BOOL")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     event_compression_enabled: Option<String>,
     /// Has no effect; accepted for compatibility.
     #[arg(long, hide = true)]
@@ -146,4 +146,27 @@ async fn collect(settings: CollectorSettings, storage: &StorageConfig) -> anyhow
         })
         .await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Arguments;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn switches_need_no_value() {
+        let flags =
+            ["collector", "--event-compression-enabled", "--enable-log-collector=false", "--role=Head"];
+        let it = Command::try_parse_from(flags).map(|command| command.arguments).expect("flags");
+        assert_eq!(it.event_compression_enabled.as_deref(), Some("true"));
+        assert_eq!(it.enable_log_collector.as_deref(), Some("false"));
+        assert_eq!((it.enable_event_collector, it.role.as_deref()), (None, Some("Head")));
+    }
 }

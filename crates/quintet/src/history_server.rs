@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::Args;
+use clap::{ArgAction, Args};
 use quintet_api::config::Log;
 use quintet_api::quantity::Quantity;
 use quintet_history::{CacheLimits, History, HistoryOptions, StorageConfig, parse_duration};
@@ -52,10 +52,30 @@ pub(crate) struct Arguments {
     #[arg(long)]
     without_kubernetes: bool,
     /// Reach running dashboards through the service proxy of the Kubernetes API.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        hide_default_value = true,
+        hide_possible_values = true,
+        action = ArgAction::Set
+    )]
     use_kubernetes_proxy: bool,
     /// Authenticate at running dashboards with the tokens of their clusters.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        hide_default_value = true,
+        hide_possible_values = true,
+        action = ArgAction::Set
+    )]
     use_auth_token_mode: bool,
     /// The front end of an installed Ray: ray/dashboard/client/build of the package ray[default].
     #[arg(long, value_name = "DIR")]
@@ -158,7 +178,7 @@ async fn serve(
     let kubernetes = if arguments.without_kubernetes {
         None
     } else {
-        Some(client(&arguments.kubeconfig).await.context("Failed to create client manager")?)
+        Some(config(&arguments.kubeconfig).await.context("Failed to create client manager")?)
     };
     let store = storage.open().map_err(anyhow::Error::msg)?;
     let history = History::new(store, kubernetes, options)?;
@@ -176,20 +196,43 @@ async fn serve(
     Ok(())
 }
 
-async fn client(kubeconfig: &str) -> anyhow::Result<kube::Client> {
+async fn config(kubeconfig: &str) -> anyhow::Result<kube::Config> {
     if kubeconfig.contains(',') {
         bail!("only one kubeconfig is supported");
     }
-    let config = if kubeconfig.is_empty() {
-        kube::Config::incluster().context(
+    if kubeconfig.is_empty() {
+        return kube::Config::incluster().context(
             "this is no pod of a cluster; give --kubeconfig FILE, or --without-kubernetes to serve stored sessions only",
-        )?
-    } else {
-        let file = kube::config::Kubeconfig::read_from(kubeconfig)
-            .with_context(|| format!("cannot read the kubeconfig {kubeconfig}"))?;
-        kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
-            .await
-            .with_context(|| format!("the kubeconfig {kubeconfig} cannot be used"))?
-    };
-    kube::Client::try_from(config).context("cannot set up a client of the Kubernetes API")
+        );
+    }
+    let file = kube::config::Kubeconfig::read_from(kubeconfig)
+        .with_context(|| format!("cannot read the kubeconfig {kubeconfig}"))?;
+    kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("the kubeconfig {kubeconfig} cannot be used"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Arguments;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn switches_may_have_values_as_those_of_kuberay() {
+        let read = |flag: &str| {
+            let command = Command::try_parse_from(["history-server", flag]).expect("a flag");
+            (command.arguments.use_kubernetes_proxy, command.arguments.use_auth_token_mode)
+        };
+        assert_eq!(read("--use-kubernetes-proxy"), (true, false));
+        assert_eq!(read("--use-kubernetes-proxy=true"), (true, false));
+        assert_eq!(read("--use-kubernetes-proxy=false"), (false, false));
+        assert_eq!(read("--use-auth-token-mode=true"), (false, true));
+    }
 }

@@ -1,7 +1,7 @@
 //! What the history server asks Kubernetes: which RayClusters run, where their dashboards are, and their tokens.
 
 use base64::Engine as _;
-use kube::Client;
+use kube::{Client, Config};
 use serde::Deserialize;
 
 use crate::layout::{Kind, Owner};
@@ -163,8 +163,10 @@ impl Failure {
 }
 
 impl Kubernetes {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+    /// A client that sends nothing again: what a dashboard answers through the API is the answer, also when it is busy.
+    pub(crate) fn new(mut config: Config) -> kube::Result<Self> {
+        config.default_retry = false;
+        Ok(Self { client: Client::try_from(config)? })
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -21,7 +21,7 @@ use crate::cache::{Cache, CacheLimits};
 use crate::kubernetes::{Failure, Kubernetes, RayCluster};
 use crate::layout::{Cluster, MARKERS, StoredSession};
 use crate::load;
-use crate::store::{Http, Store, StoreError};
+use crate::store::{Http, Store, StoreError, cause};
 
 /// How long the place of a dashboard is remembered, and how many are.
 const HEAD_AGE: Duration = Duration::from_secs(30);
@@ -92,12 +92,15 @@ impl History {
     /// A server of what is stored, and of the clusters that run if there is a Kubernetes API.
     pub fn new(
         store: Store,
-        kubernetes: Option<kube::Client>,
+        kubernetes: Option<kube::Config>,
         options: HistoryOptions,
     ) -> Result<Self, StoreError> {
+        let kubernetes = kubernetes.map(Kubernetes::new).transpose().map_err(|error| {
+            StoreError(format!("cannot set up a client of the Kubernetes API: {}", cause(&error)))
+        })?;
         let inner = Inner {
             store,
-            kubernetes: kubernetes.map(Kubernetes::new),
+            kubernetes,
             http: Http::new()?,
             sessions: Cache::new(options.cache),
             options,

@@ -140,7 +140,8 @@ async fn actors_and_jobs_are_read_as_far_as_they_can_be() {
                 json!({"actorId": ACTOR, "className": "C", "address": {"ipAddress": "10.0.0.9"}}),
             ),
             actor(json!({"actorId": ACTOR, "stateTransitions": [
-                7, {"state": "ALIVE", "timestamp": "late", "nodeId": NODE, "reprName": 5}]})),
+                7, {"state": "ALIVE", "timestamp": "late", "nodeId": NODE, "reprName": 5},
+                {"state": "ALIVE", "timestamp": time(2)}]})),
             actor(json!({"actorId": ACTOR, "stateTransitions": [
                 dead(5, json!({"pid": 7.9, "errorMessage": "killed"})), dead(6, json!({"pid": "8"}))]})),
             actor(json!({"actorid": "bb", "stateTransitions": [{"state": "ALIVE", "timestamp": time(1)}]})),
@@ -162,6 +163,7 @@ async fn actors_and_jobs_are_read_as_far_as_they_can_be() {
         (&actor["address"]["ipAddress"], &actor["address"]["nodeId"]),
         (&json!("10.0.0.9"), &json!(NODE))
     );
+    // The first time it was alive is not known, so its start is not.
     assert_eq!((&actor["endTime"], actor.get("startTime")), (&json!(6000), None));
     let jobs = read(address, "/api/jobs/");
     let ids: Vec<&Value> = jobs.as_array().expect("jobs").iter().map(|job| &job["job_id"]).collect();
@@ -189,15 +191,18 @@ async fn nodes_keep_their_resources_and_failures() {
     let state = |state: &str, second: u8| json!({"state": state, "timestamp": time(second)});
     let mut alive = state("ALIVE", 1);
     alive["resources"] = json!({"CPU": 2.0});
+    let mut again = state("ALIVE", 3);
+    again["deathInfo"] = json!({"reason": "UNEXPECTED_TERMINATION", "reasonMessage": "earlier"});
     let line = "{\"total\" : {CPU: [20000], GPU_Memory: [10000], odd: [-5], accelerator_type:G: [10000]}, \"available\":{CPU:[10000]}} is_idle: 1";
     let debug = format!("cluster_resource_scheduler state:\n{line}\n");
     let (_directory, address) = start(
-        &[node("b1", &[alive, state("DEAD", 2), state("ALIVE", 3)]), address_of("c1"), address_of("b1")],
+        &[node("b1", &[alive, state("DEAD", 2), again]), address_of("c1"), address_of("b1")],
         &[("logs/raylet.out", "of a1")],
     )
     .await;
     let summary = read(address, "/nodes?view=summary");
     assert_eq!(summary["data"]["nodeLogicalResources"]["b1"], "0.0/2.0 CPU");
+    assert_eq!(summary["data"]["summary"][0]["raylet"]["stateMessage"], "", "only the dead say why");
     let (status, text) = get(address, "/nodes/c1", COOKIES);
     assert_eq!((status, text.as_str()), (404, "node c1 has no state transitions yet"));
     let report = read(address, "/api/cluster_status?format=1");
@@ -323,6 +328,60 @@ async fn cookies_are_read_as_go_reads_them() {
     ] {
         assert_eq!(get(address, file, &format!("x=y\r\nAccept: {accept}")), expected, "{accept}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_element_of_a_path_may_be_encoded_but_not_the_slash_after_it() {
+    let (_directory, address) = start(&[], &[]).await;
+    assert_eq!(get(address, "/%6eodes", COOKIES).0, 200);
+    for path in ["/nodes%2Fx", "/api%2fv0/tasks", "/enter_cluster%2Fdefault/raycluster/demo"] {
+        assert_eq!(get(address, path, COOKIES), (404, "404 page not found\n".to_owned()), "{path}");
+    }
+    // Further on, it is a slash.
+    assert_eq!(get(address, "/logical/actors%2Fx", COOKIES).0, 200);
+}
+
+/// A Kubernetes API with one running cluster, whose dashboard says that it is busy.
+fn busy_kubernetes() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = Vec::new();
+            let mut piece = [0; 4096];
+            while !head.ends_with(b"\r\n\r\n") {
+                match stream.read(&mut piece) {
+                    Ok(0) | Err(_) => break,
+                    Ok(read) => head.extend_from_slice(&piece[..read]),
+                }
+            }
+            let is_proxied = String::from_utf8_lossy(&head).contains("/services/svc:dashboard/proxy/nodes ");
+            let cluster = r#"{"metadata":{"name":"demo","namespace":"default"},"status":{"head":{"serviceName":"svc"}}}"#;
+            let (status, body) = if is_proxied { ("503 Busy", "busy") } else { ("200 OK", cluster) };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+            let _ = write!(stream, "{head}{body}");
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_dashboard_behind_kubernetes_is_not_asked_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let kubernetes = format!("http://{}", busy_kubernetes()).parse().expect("a URL");
+    let options = HistoryOptions { use_kubernetes_proxy: true, ..HistoryOptions::default() };
+    let store = Store::directory(directory.path(), "");
+    let history = History::new(store, Some(kube::Config::new(kubernetes)), options).expect("a server");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    #[expect(clippy::disallowed_methods, reason = "the server ends with the test")]
+    tokio::spawn(history.serve(listener, std::future::pending()));
+    let live = "cluster_name=demo; cluster_namespace=default; session_name=live";
+    let begun = std::time::Instant::now();
+    assert_eq!(get(address, "/nodes", live), (503, "busy".to_owned()));
+    // The client of the Kubernetes API would wait longer and longer.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -149,6 +149,10 @@ impl Forwarder {
         }
         let (mut parts, body) = response.into_parts();
         remove_hop_by_hop(&mut parts.headers);
+        // As Go's server, and RFC 9110: what has not changed is not described again.
+        if parts.status == StatusCode::NOT_MODIFIED {
+            parts.headers.remove(header::CONTENT_TYPE);
+        }
         parts.version = http::Version::HTTP_11;
         parts.extensions.clear();
         Response::from_parts(parts, body.map_err(Into::into).boxed_unsync())

@@ -195,6 +195,16 @@ async fn it_stops_with_idle_connections_open_and_finishes_requests() {
 }
 
 #[tokio::test]
+async fn what_has_not_changed_has_no_content_type() {
+    let (_kubernetes, proxy) = start(Settings::default()).await;
+    for (code, expected) in [(304, None), (404, Some("application/json"))] {
+        let path = format!("/apis/ray.io/v1/namespaces/default/rayjobs/answer-{code}");
+        let response = send(proxy.address, &Request::new("GET", &path)).await.expect("a response");
+        assert_eq!((response.status, response.header("content-type")), (code, expected));
+    }
+}
+
+#[tokio::test]
 async fn an_unreachable_api_is_a_bad_gateway() {
     support::use_tls();
     let unused = {

@@ -51,8 +51,9 @@ pub(crate) async fn answer(history: &History, parts: &Parts) -> Reply {
         _ => {}
     }
     let Some(decoded) = query::decode(path, false) else { return Reply::bad_request("400 Bad Request") };
-    let first = decoded.trim_start_matches('/').split('/').next().unwrap_or_default();
-    if !route::is_root(first) {
+    // A slash that is encoded does not end the first element.
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    if !route::is_root(&query::decode(first, false).unwrap_or_default()) {
         let has_choice = Choice::read(&parts.headers).is_ok();
         let is_reading = parts.method == Method::GET || parts.method == Method::HEAD;
         let page = dashboard::page(history.dashboard_directory(), &decoded, has_choice);

@@ -155,7 +155,9 @@ fn write_raylet(
     writer.raw_member("labels", definition.labels.map_or("null", text));
     writer.text_member("state", text(last.transition.state));
     writer.integer_member("endTimeMs", if is_dead { millis(last.transition.time) } else { 0 });
-    writer.text_member("stateMessage", &death(text(last.death_reason), text(last.death_message)));
+    let message =
+        if is_dead { death(text(last.death_reason), text(last.death_message)) } else { String::new() };
+    writer.text_member("stateMessage", &message);
     writer.raw("}");
 }
 

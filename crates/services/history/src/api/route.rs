@@ -169,7 +169,12 @@ pub(crate) fn redirect(method: &Method, path: &str, query: Option<&str>) -> Repl
         reply.headers.insert(header::CONTENT_TYPE, html);
     }
     if method == Method::GET {
-        let escaped = location.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&#34;");
+        let escaped = location
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+            .replace('"', "&#34;")
+            .replace('\'', "&#39;");
         reply.body = super::response::content(format!("<a href=\"{escaped}\">Temporary Redirect</a>.\n\n"));
     }
     reply

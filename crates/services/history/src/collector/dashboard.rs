@@ -71,31 +71,6 @@ pub(super) struct Dashboard {
 }
 
 #[derive(Deserialize)]
-struct Nodes {
-    data: NodesData,
-}
-
-#[derive(Deserialize)]
-struct NodesData {
-    result: NodesResult,
-}
-
-#[derive(Deserialize)]
-struct NodesResult {
-    result: Vec<NodeRow>,
-}
-
-#[derive(Deserialize)]
-struct NodeRow {
-    #[serde(default)]
-    node_id: String,
-    #[serde(default)]
-    node_ip: String,
-    #[serde(default)]
-    state: String,
-}
-
-#[derive(Deserialize)]
 struct JobRow {
     #[serde(default)]
     job_id: Option<String>,
@@ -159,15 +134,18 @@ impl Dashboard {
         let authority = base.split("://").nth(1).unwrap_or_default();
         let base = if authority.contains(':') { base } else { format!("{base}:{}", self.port) };
         let body = self.get(&format!("{base}/api/v0/nodes?limit=10000"), Duration::from_secs(1)).await?;
-        let nodes: Nodes = serde_json::from_slice(&body).map_err(|error| {
-            Failure::Other(format!("the dashboard's list of nodes cannot be read: {error}"))
-        })?;
-        let is_here =
-            |row: &NodeRow| row.node_ip == pod_ip && row.state == "ALIVE" && !row.node_id.is_empty();
-        let row = nodes.data.result.result.into_iter().find(is_here);
-        row.map(|row| row.node_id)
-            .ok_or_else(|| Failure::Other(format!("no ALIVE Ray node found for Pod IP {pod_ip}")))
+        node_at(&body, pod_ip)
     }
+}
+
+/// The id of the living node with an address, in the dashboard's list of nodes. Of other rows, any member may be null.
+fn node_at(list: &[u8], ip: &str) -> Result<String, Failure> {
+    let list: Value = serde_json::from_slice(list)
+        .map_err(|error| Failure::Other(format!("the dashboard's list of nodes cannot be read: {error}")))?;
+    let rows = list.pointer("/data/result/result").and_then(Value::as_array).into_iter().flatten();
+    let mut here = rows.filter(|row| row["node_ip"] == ip && row["state"] == "ALIVE");
+    let id = here.find_map(|row| row["node_id"].as_str().filter(|id| !id.is_empty()));
+    id.map(str::to_owned).ok_or_else(|| Failure::Other(format!("no ALIVE Ray node found for Pod IP {ip}")))
 }
 
 /// Stores answers of the dashboard.
@@ -305,7 +283,26 @@ fn is_empty(uri: &str, body: &[u8], is_final: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{DATASETS, SERVE, is_empty};
+    use serde_json::json;
+
+    use super::{DATASETS, Failure, SERVE, is_empty, node_at};
+
+    #[test]
+    fn a_node_is_found_beside_rows_of_others() {
+        let list = json!({"data": {"result": {"result": [
+            {"node_id": null, "node_ip": null, "state": "DEAD"},
+            {"node_id": "old", "node_ip": "10.0.0.1", "state": "DEAD"},
+            {"node_id": "", "node_ip": "10.0.0.1", "state": "ALIVE"},
+            {"node_id": "new", "node_ip": "10.0.0.1", "state": "ALIVE"},
+        ]}}});
+        let list = list.to_string();
+        assert_eq!(node_at(list.as_bytes(), "10.0.0.1").ok().as_deref(), Some("new"));
+        for (list, ip) in [(list.as_str(), "10.0.0.2"), ("{}", "10.0.0.1"), ("null", "10.0.0.1")] {
+            let missing = format!("no ALIVE Ray node found for Pod IP {ip}");
+            assert!(matches!(node_at(list.as_bytes(), ip), Err(Failure::Other(why)) if why == missing));
+        }
+        assert!(node_at(b"nothing", "10.0.0.1").is_err());
+    }
 
     #[test]
     fn answers_are_empty_if_they_say_so() {

@@ -133,14 +133,13 @@ impl Actor {
         merge(&mut self.transitions, added, |it| it.transition);
         let restarts = self.transitions.iter().filter(|it| it.transition.state == states.restarting).count();
         self.restarts = i64::try_from(restarts).unwrap_or(i64::MAX);
-        for it in &self.transitions {
-            if it.transition.state == states.alive {
-                self.started = self.started.or_else(|| known(it.transition.time));
-                if !it.node.is_empty() {
-                    self.definition.address.node = it.node;
-                    self.definition.address.worker = it.worker;
-                }
-            }
+        let mut alive = self.transitions.iter().filter(|it| it.transition.state == states.alive);
+        if let Some(placed) = alive.clone().rfind(|it| !it.node.is_empty()) {
+            self.definition.address.node = placed.node;
+            self.definition.address.worker = placed.worker;
+        }
+        if let Some(first) = alive.next() {
+            self.started = self.started.or_else(|| known(first.transition.time));
         }
         let Some(last) = self.transitions.last() else { return };
         if !last.repr.is_empty() {

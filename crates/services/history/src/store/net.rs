@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderValue};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Frame, Incoming, SizeHint};
@@ -24,19 +24,28 @@ use super::StoreError;
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a request to a store may take, besides the time for what it uploads.
-pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Uploads are given up when they are slower than this many bytes a second.
 const SLOWEST_UPLOAD: u64 = 256 * 1024;
 
 /// Larger responses of stores are not read.
-pub(super) const LARGEST: usize = 256 * 1024 * 1024;
+const LARGEST: usize = 256 * 1024 * 1024;
+
+/// Pauses before a read is sent again. A store that is busy asks for fractions of a second.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1600)];
 
 /// How long a request to a store may take that has this body.
-pub(super) fn upload_timeout(body: &Body) -> Duration {
+fn upload_timeout(body: &Body) -> Duration {
     use hyper::body::Body as _;
     let length = body.size_hint().exact().unwrap_or_default();
     TIMEOUT + Duration::from_secs(length / SLOWEST_UPLOAD)
+}
+
+/// Whether a store may do what was asked in a moment.
+fn is_passing(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504)
 }
 
 /// An HTTP client that keeps connections. Clones share them.
@@ -94,10 +103,36 @@ impl Http {
             let body = Limited::new(body, limit).collect().await.map_err(|error| error.to_string())?;
             Ok(Response::from_parts(parts, body.to_bytes()))
         };
-        tokio::time::timeout(timeout, fetching)
-            .await
-            .unwrap_or_else(|_| Err(format!("no answer within {} seconds", timeout.as_secs())))
+        tokio::time::timeout(timeout, fetching).await.unwrap_or_else(|_| Err(no_answer(timeout)))
     }
+
+    /// Sends a request to a store and reads the whole response. A read is sent again when the store is busy or the
+    /// connection breaks: who loads a session skips files that cannot be read. Those who write try again themselves.
+    pub(super) async fn fetch_stored(&self, request: Request<Body>) -> Result<Response<Bytes>, String> {
+        let timeout = upload_timeout(request.body());
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return self.fetch(request, timeout, LARGEST).await;
+        }
+        let (parts, _) = request.into_parts();
+        let fetch = || {
+            let request = Request::from_parts(parts.clone(), content(Bytes::new()));
+            self.fetch(request, timeout, LARGEST)
+        };
+        let reading = async {
+            for pause in PAUSES {
+                match fetch().await {
+                    Ok(response) if !is_passing(response.status()) => return Ok(response),
+                    _ => tokio::time::sleep(pause).await,
+                }
+            }
+            fetch().await
+        };
+        tokio::time::timeout(timeout, reading).await.unwrap_or_else(|_| Err(no_answer(timeout)))
+    }
+}
+
+fn no_answer(timeout: Duration) -> String {
+    format!("no answer within {} seconds", timeout.as_secs())
 }
 
 /// The body of a request.

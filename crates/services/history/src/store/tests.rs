@@ -1,5 +1,7 @@
 //! Clients of cloud storage against servers that respond as told: pages of lists, tokens, errors.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use serde_json::json;
 
@@ -72,6 +74,25 @@ async fn lists_are_read_page_by_page() {
     let access = access("", Some(connection), None).expect("access");
     let azure = Azure::new(access, "c".to_owned(), variables(&[])).expect("a client");
     assert_eq!(azure.list("p/", false).await.expect("a list"), ["a/", "b"]);
+}
+
+#[tokio::test]
+async fn reads_are_sent_again_when_the_store_is_busy() {
+    let keys = [("AWS_ACCESS_KEY_ID", "k".to_owned()), ("AWS_SECRET_ACCESS_KEY", "s".to_owned())];
+    let busy = |times: usize| {
+        let asked = AtomicUsize::new(0);
+        serve(move |_: &Received| {
+            let is_busy = asked.fetch_add(1, Ordering::Relaxed) < times;
+            if is_busy { (503, "<Code>SlowDown</Code>".to_owned()) } else { (200, "text".to_owned()) }
+        })
+    };
+    let read = s3(Issuer::Aws, &busy(2), &keys).read("k", 0, 4).await;
+    assert_eq!(read.expect("an object"), "text");
+    let StoreError(error) = s3(Issuer::Aws, &busy(9), &keys).read("k", 0, 4).await.expect_err("busy");
+    assert!(error.contains("503") && error.contains("SlowDown"), "{error}");
+    // The collector tries a write again itself, when it comes to it.
+    let write = s3(Issuer::Aws, &busy(1), &keys).put("k", Bytes::new()).await;
+    write.expect_err("busy");
 }
 
 #[tokio::test]

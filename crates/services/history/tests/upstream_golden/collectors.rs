@@ -200,7 +200,8 @@ impl World {
             .as_array()
             .into_iter()
             .flatten()
-            .filter_map(|flag| flag.as_str()?.trim_start_matches('-').split_once('='))
+            .filter_map(|flag| Some(flag.as_str()?.trim_start_matches('-')))
+            .map(|flag| flag.split_once('=').unwrap_or((flag, "true")))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let settings = CollectorSettings::read(
@@ -303,6 +304,10 @@ fn content(expected: &Value, (key, object): &(String, Vec<u8>)) -> Option<String
         flate2::read::MultiGzDecoder::new(object.as_slice()).read_to_end(&mut plain).expect("gzip");
     } else {
         plain.clone_from(object);
+    }
+    if let Some(text) = expected["lines"]["no_final_newline"].as_str() {
+        let actual = String::from_utf8_lossy(&plain);
+        return (actual != text).then(|| format!("{actual:?} instead of {text:?}"));
     }
     let lines: Vec<&[u8]> = plain.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
     match &expected["lines"] {

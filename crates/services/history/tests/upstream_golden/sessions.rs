@@ -86,7 +86,6 @@ async fn start(directory: &Path, case: &Value) -> Result<(SocketAddr, Seen), Str
     let url = if is_down { "http://127.0.0.1:1".to_owned() } else { format!("http://{kubernetes}") };
     let mut config = kube::Config::new(url.parse().expect("a URL"));
     config.auth_info.token = Some("server-token".to_owned().into());
-    let client = kube::Client::try_from(config).expect("a client");
     let root = case["server"]["storage_root"].as_str().unwrap_or_default();
     let store = Store::directory(&directory.join("storage"), root);
     let mut options = HistoryOptions::default();
@@ -105,7 +104,7 @@ async fn start(directory: &Path, case: &Value) -> Result<(SocketAddr, Seen), Str
             other => return Err(other.to_owned()),
         }
     }
-    let history = History::new(store, Some(client), options).expect("a server");
+    let history = History::new(store, Some(config), options).expect("a server");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(history.serve(listener, std::future::pending()));

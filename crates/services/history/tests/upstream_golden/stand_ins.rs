@@ -59,12 +59,18 @@ fn answered(status: u16, content_type: &str, body: String) -> Answered {
         .expect("a response")
 }
 
+/// The status that a request asks for: `?st=503`.
+fn wanted_status(request: &Request<Incoming>) -> Option<&str> {
+    let first = request.uri().query()?.split('&').next()?;
+    first.strip_prefix("st=")
+}
+
 /// A dashboard that echoes.
 pub(crate) async fn dashboard(seen: Seen) -> SocketAddr {
     serve(move |request| {
         note(&seen, request);
         let uri = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-        match request.uri().query().and_then(|query| query.strip_prefix("st=")) {
+        match wanted_status(request) {
             Some(status) => {
                 let mut answer =
                     answered(status.parse().expect("a status"), "text/plain", format!("status {status}"));
@@ -85,7 +91,7 @@ pub(crate) async fn kubernetes(objects: Vec<Value>, seen: Seen) -> SocketAddr {
         if elements.get(6).is_some_and(|it| *it == "proxy") {
             note(&seen, request);
             let uri = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-            return match request.uri().query().and_then(|query| query.strip_prefix("st=")) {
+            return match wanted_status(request) {
                 Some(status) => answered(status.parse().expect("a status"), "text/plain", "status".to_owned()),
                 None => answered(200, "application/json", json!({"echo": true, "uri": uri}).to_string()),
             };

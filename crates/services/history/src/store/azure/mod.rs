@@ -11,7 +11,7 @@ use http::{Method, Request, Response};
 use hyper::body::Body as _;
 
 use super::config::Variables;
-use super::net::{Body, Http, LARGEST, content, file_content, percent_encoded, upload_timeout};
+use super::net::{Body, Http, content, file_content, percent_encoded};
 use super::{Objects, Result, StoreError, xml};
 use crate::model::time;
 pub(super) use access::{Access, access};
@@ -100,9 +100,8 @@ impl Azure {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let timeout = upload_timeout(&body);
         let request = request.body(body).map_err(|error| StoreError(format!("Azure: {error}")))?;
-        let response = self.http.fetch(request, timeout, LARGEST).await;
+        let response = self.http.fetch_stored(request).await;
         response.map_err(|error| StoreError(format!("Azure: {error}")))
     }
 

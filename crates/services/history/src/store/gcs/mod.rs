@@ -11,7 +11,7 @@ use http::{Request, Response};
 use serde_json::{Value, json};
 
 use super::config::Variables;
-use super::net::{Body, Http, LARGEST, content, file_content, percent_encoded, upload_timeout};
+use super::net::{Body, Http, content, file_content, percent_encoded};
 use super::{Objects, Result, StoreError};
 use credentials::Provider;
 
@@ -54,9 +54,8 @@ impl Gcs {
             request =
                 request.header("Authorization", format!("Bearer {}", provider.token(&self.http).await?));
         }
-        let timeout = upload_timeout(&body);
         let request = request.body(body).map_err(|error| StoreError(format!("GCS: {error}")))?;
-        let response = self.http.fetch(request, timeout, LARGEST).await;
+        let response = self.http.fetch_stored(request).await;
         response.map_err(|error| StoreError(format!("GCS: {error}")))
     }
 

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 
 use super::config::Variables;
-use super::net::{Body, Http, LARGEST, content, file_content, percent_encoded, upload_timeout};
+use super::net::{Body, Http, content, file_content, percent_encoded};
 use super::{Objects, Result, StoreError, xml};
 use crate::model::time;
 pub(super) use credentials::Issuer;
@@ -103,14 +103,11 @@ impl S3 {
                 request = request.header(name, value);
             }
         }
-        let timeout = upload_timeout(&body);
         let request =
             request.body(body).map_err(|error| StoreError(format!("{key:?} is no key: {error}")))?;
         let name = self.settings.issuer.name();
-        self.http
-            .fetch(request, timeout, LARGEST)
-            .await
-            .map_err(|error| StoreError(format!("{name}: {error}")))
+        let response = self.http.fetch_stored(request).await;
+        response.map_err(|error| StoreError(format!("{name}: {error}")))
     }
 
     fn check(&self, response: &Response<Bytes>, what: &str) -> Result<()> {
