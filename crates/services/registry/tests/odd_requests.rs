@@ -4,13 +4,14 @@
 #[allow(dead_code, unused_imports, reason = "shared with other tests")]
 mod support;
 
-use quintet_registry_server::Location;
-use support::http::{Request, send};
+use quintet_registry_server::{Location, Server};
+use support::http::{Request, Response, send};
 use support::server::Running;
 
 const BASE: &str = "/api/model_registry/v1alpha3";
 
-/// The method, the path (below [`BASE`] unless it starts with `/api`) and the body of a request; the status and a part of the answer.
+/// The method, the path (below [`BASE`] unless it starts with `/api`) and the body of a request; the status and a part of
+/// the answer.
 type Exchange = (&'static str, &'static str, &'static str, u16, &'static str);
 
 fn full(path: &str) -> String {
@@ -135,4 +136,40 @@ async fn missing_ids_go_by_the_names_of_the_version() {
 #[tokio::test]
 async fn methods_of_nobody_are_not_allowed_anywhere() {
     check(&[("FOO", "/nope", "", 405, ""), ("DELETE", "/nope", "", 404, "404 page not found")]).await;
+}
+
+/// The answer of a server to a request of a page of `http://a.example`.
+async fn answer_to_page(origins: &[&str], method: &str, headers: &[(&str, &str)]) -> Response {
+    let directory = tempfile::tempdir().expect("a directory");
+    let location = Location::Sqlite(directory.path().join("registry"));
+    let origins = origins.iter().map(|it| (*it).to_owned()).collect();
+    let server = Running::start_as(Server::default().with_allowed_origins(origins), &location).await;
+    let origin = [("Origin", "http://a.example")];
+    let headers = origin.iter().chain(headers);
+    let headers = headers.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let request =
+        Request { method: method.to_owned(), path: full("/registered_models"), headers, body: None };
+    send(server.address, &request).await.expect("a response")
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_learn_what_they_may_send() {
+    let allowed = ["http://a.example"];
+    let method = ("Access-Control-Request-Method", "POST");
+    let names = ("Access-Control-Request-Headers", "content-type,x-csrf-token");
+    let preflight = answer_to_page(&allowed, "OPTIONS", &[method, names]).await;
+    assert_eq!(preflight.status, 200);
+    assert_eq!(preflight.header("access-control-allow-headers"), Some("Content-Type, X-Csrf-Token"));
+    let no_preflight = answer_to_page(&allowed, "OPTIONS", &[("Access-Control-Request-Method", "")]).await;
+    assert_eq!(no_preflight.status, 405);
+    let read = answer_to_page(&allowed, "GET", &[]).await;
+    assert_eq!(read.header("access-control-allow-origin"), Some("http://a.example"));
+    let head = answer_to_page(&allowed, "HEAD", &[]).await;
+    assert_eq!((head.header("access-control-allow-origin"), head.header("vary")), (None, Some("Origin")));
+}
+
+#[tokio::test]
+async fn an_empty_list_of_origins_names_none() {
+    let preflight = answer_to_page(&[""], "OPTIONS", &[("Access-Control-Request-Method", "GET")]).await;
+    assert_eq!((preflight.status, preflight.header("vary")), (405, None));
 }
