@@ -22,9 +22,7 @@ pub(super) fn up(object: &mut Object) -> Result<(), ConversionError> {
         if let Some(Value::Object(mut istio)) = spec.remove("istio") {
             spec.insert("oauthProxy".into(), proxy_instead_of(&mut istio));
         }
-        if is_empty(spec.get("grpc")) {
-            spec.remove("grpc");
-        }
+        write_required(spec);
         // What the older version's client has set since wins over its rival.
         if !spec.contains_key("oauthProxy") {
             stash.put_back("spec", Some(&mut *spec), NEW_PROXY);
@@ -46,16 +44,28 @@ pub(super) fn down(object: &mut Object) -> Result<(), ConversionError> {
     let mut stash = Stash::default();
     if let Some(spec) = child(object, "spec") {
         stash.take("spec", Some(&mut *spec), NEW_PROXY);
-        // The older version requires these two, if only in name.
+        // The older version requires it, if only in name.
         if let Some(postgres) = child(spec, "postgres") {
             stash.take("spec.postgres", Some(&mut *postgres), GENERATED_POSTGRES);
             stash.take("spec.postgres", Some(&mut *postgres), POSTGRES_IMAGE);
             postgres.entry("database").or_insert_with(|| json!(""));
         }
-        spec.entry("grpc").or_insert_with(|| json!({}));
+        write_required(spec);
     }
     stash.into_annotation(object);
     Ok(())
+}
+
+/// Adds what both of upstream's types write, even if it is empty.
+fn write_required(spec: &mut Object) {
+    for section in ["rest", "grpc"] {
+        spec.entry(section).or_insert_with(|| json!({}));
+    }
+    if let Some(mysql) = child(spec, "mysql") {
+        for field in ["host", "username", "database"] {
+            mysql.entry(field).or_insert_with(|| json!(""));
+        }
+    }
 }
 
 /// The `oauthProxy` that takes the place of an `istio`.

@@ -133,7 +133,7 @@ fn istio_becomes_a_proxy_as_open_as_its_gateway() {
         converted(old, "modelregistry.opendatahub.io/v1beta1")["spec"].clone()
     };
     let proxy = |route: &str| json!({ "port": 8443, "routePort": 443, "serviceRoute": route });
-    assert_eq!(registry(json!({})), json!({ "rest": {}, "oauthProxy": proxy("disabled") }));
+    assert_eq!(registry(json!({})), json!({ "rest": {}, "grpc": {}, "oauthProxy": proxy("disabled") }));
     assert_eq!(registry(json!({ "gateway": { "rest": {}, "grpc": {} } }))["oauthProxy"], proxy("enabled"));
     assert_eq!(
         registry(json!({ "gateway": { "rest": { "gatewayRoute": "disabled" } } }))["oauthProxy"],
@@ -143,6 +143,19 @@ fn istio_becomes_a_proxy_as_open_as_its_gateway() {
         registry(json!({ "gateway": { "domain": "x.y", "rest": { "tls": {}, "port": 8444 } } }))["oauthProxy"],
         json!({ "port": 8443, "routePort": 8444, "serviceRoute": "enabled", "domain": "x.y" })
     );
+}
+
+#[test]
+fn registries_have_what_upstreams_types_always_write() {
+    for (from, to) in [("v1alpha1", "v1beta1"), ("v1beta1", "v1alpha1")] {
+        let registry = json!({
+            "apiVersion": format!("modelregistry.opendatahub.io/{from}"), "kind": "ModelRegistry",
+            "spec": { "mysql": { "host": "db" } },
+        });
+        let spec = converted(registry, &format!("modelregistry.opendatahub.io/{to}"))["spec"].clone();
+        let mysql = json!({ "host": "db", "username": "", "database": "" });
+        assert_eq!(spec, json!({ "rest": {}, "grpc": {}, "mysql": mysql }), "{from}");
+    }
 }
 
 #[test]
@@ -196,7 +209,7 @@ fn what_an_old_client_sets_wins_over_its_newer_rival() {
     let back = converted(old, "modelregistry.opendatahub.io/v1beta1");
     assert_eq!(
         back["spec"],
-        json!({ "rest": {}, "oauthProxy": {}, "postgres": { "host": "db", "image": "pg" } })
+        json!({ "rest": {}, "grpc": {}, "oauthProxy": {}, "postgres": { "host": "db", "image": "pg" } })
     );
 }
 

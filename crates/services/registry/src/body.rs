@@ -212,7 +212,8 @@ impl Decoder {
             Member::Ignored(_) => drop(self.text(name, value)),
             Member::Custom => match value {
                 Value::Null => body.custom = None,
-                Value::Object(members) => body.custom = Some(custom(members)?),
+                // A repeated map adds to what is there, as Go decodes into a map.
+                Value::Object(members) => body.custom.get_or_insert_default().extend(custom(members)?),
                 other => {
                     let error = self.wrong_type(other.kind(), name, "map[string]openapi.MetadataValue");
                     self.note(error);

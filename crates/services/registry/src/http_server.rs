@@ -23,18 +23,23 @@ const MAX_BODY: usize = 64 * 1024 * 1024;
 /// How long requests in progress may take when the server stops: a third of what Kubernetes gives a pod by default.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// The methods that pages of other origins may use.
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
 /// The origins whose pages may read answers; none by default.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Origins(Arc<[String]>);
 
 impl Origins {
-    pub(crate) fn new(origins: Vec<String>) -> Self {
+    /// An empty text, as of an empty variable, names none.
+    pub(crate) fn new(mut origins: Vec<String>) -> Self {
+        origins.retain(|origin| !origin.is_empty());
         Self(origins.into())
     }
 
     /// What an answer says of the origin of a request, if it is allowed.
-    fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let origin = headers.get(header::ORIGIN)?;
+    fn allowed(&self, method: &Method, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(header::ORIGIN).filter(|_| METHODS.contains(&method.as_str()))?;
         if self.0.iter().any(|it| it == "*") {
             return Some(HeaderValue::from_static("*"));
         }
@@ -88,11 +93,12 @@ where
 {
     let (parts, body) = request.into_parts();
     let concern = origins.concern(parts.uri.path());
-    let origin = if concern { origins.allowed(&parts.headers) } else { None };
+    let origin = if concern { origins.allowed(&parts.method, &parts.headers) } else { None };
     if concern
         && parts.method == Method::OPTIONS
         && parts.headers.contains_key(header::ORIGIN)
         && let Some(method) = parts.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)
+        && !method.is_empty()
     {
         return encode(preflight(origin, method, parts.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS)));
     }
@@ -132,10 +138,9 @@ fn preflight(origin: Option<HeaderValue>, method: &HeaderValue, headers: Option<
     const VARY: &str = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
     let vary = (header::VARY, HeaderValue::from_static(VARY));
     let mut response = Response { status: StatusCode::OK, headers: vec![vary], body: String::new() };
-    let known = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     let method = method.to_str().unwrap_or_default().to_ascii_uppercase();
     let headers = requested_headers(headers);
-    let (Some(origin), Some(headers), true) = (origin, headers, known.contains(&method.as_str())) else {
+    let (Some(origin), Some(headers), true) = (origin, headers, METHODS.contains(&method.as_str())) else {
         return response;
     };
     let method = HeaderValue::from_str(&method).map(|it| (header::ACCESS_CONTROL_ALLOW_METHODS, it));
@@ -149,9 +154,9 @@ fn preflight(origin: Option<HeaderValue>, method: &HeaderValue, headers: Option<
     response
 }
 
-/// The headers that a page wants to send, as they are usually spelled; `None` if one of them is not for pages to send.
+/// The headers that a page wants to send, as Go spells them; `None` if one of them is not for pages to send.
 fn requested_headers(headers: Option<&HeaderValue>) -> Option<Vec<&'static str>> {
-    const KNOWN: [&str; 5] = ["Accept", "Authorization", "Content-Type", "X-CSRF-Token", "Origin"];
+    const KNOWN: [&str; 5] = ["Accept", "Authorization", "Content-Type", "X-Csrf-Token", "Origin"];
     let text = headers.and_then(|it| it.to_str().ok()).unwrap_or_default();
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     names.map(|name| KNOWN.into_iter().find(|it| it.eq_ignore_ascii_case(name))).collect()

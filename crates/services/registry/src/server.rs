@@ -14,8 +14,7 @@ use crate::http_server::{self, Origins};
 use crate::service::Registry;
 use crate::store::{Database, Location, StoreError};
 
-/// The paths of the alpha API, and the API that replaces it.
-const ALPHA: &str = "/api/model_registry/v1alpha3/";
+/// The API that replaces the alpha API.
 const SUCCESSOR: &str = "</api/model_registry/v1/>; rel=\"successor-version\"";
 
 /// How often a database that is away is tried before giving up. The pause before each attempt is a second longer than
@@ -87,7 +86,7 @@ impl Server {
 
     async fn answer(&self, request: &Request) -> Response {
         let mut response = api::answer(self.registry.get(), request).await;
-        if let Some(sunset) = self.alpha_sunset.as_ref().filter(|_| request.path.starts_with(ALPHA)) {
+        if let Some(sunset) = self.alpha_sunset.as_ref().filter(|_| api::is_alpha(&request.path)) {
             response.headers.extend([
                 (HeaderName::from_static("deprecation"), HeaderValue::from_static("true")),
                 (HeaderName::from_static("sunset"), sunset.clone()),

@@ -55,11 +55,22 @@ pub(crate) fn quoted(text: &str) -> String {
             '\0'..='\u{1f}' | '\u{7f}' => {
                 let _ = write!(out, "\\x{:02x}", u32::from(character));
             }
-            other => out.push(other),
+            other if is_printable(other) => out.push(other),
+            other => {
+                let code = u32::from(other);
+                let _ =
+                    if code < 0x10000 { write!(out, "\\u{code:04x}") } else { write!(out, "\\U{code:08x}") };
+            }
         }
     }
     out.push('"');
     out
+}
+
+/// Whether Go prints a character as it is: letters, marks, digits, punctuation and symbols, but no blanks other than
+/// that of ASCII. Rust escapes the same ones in texts, unless they come first.
+fn is_printable(character: char) -> bool {
+    character.is_ascii() || format!("a{character}").escape_debug().nth(1) != Some('\\')
 }
 
 /// Decodes standard base64; line breaks are skipped.
@@ -141,6 +152,10 @@ mod tests {
     #[test]
     fn quotes_are_those_of_go() {
         assert_eq!(quoted("a\"\\\n\u{7}\u{8}\u{b}\u{c}\u{1}\u{7f}é"), r#""a\"\\\n\a\b\v\f\x01\x7fé""#);
+        assert_eq!(
+            quoted("e\u{301}\u{80}\u{a0}\u{ad}\u{2028}\u{1f600}\u{e0001}"),
+            "\"e\u{301}\\u0080\\u00a0\\u00ad\\u2028\u{1f600}\\U000e0001\""
+        );
     }
 
     #[test]

@@ -30,12 +30,16 @@ impl Home<'_> {
     }
 }
 
-/// Requests and limits of a container; claims are not rendered. Amounts are written as the API server writes them.
-pub(crate) fn resources(wanted: &ResourceRequirements) -> Value {
-    let canonical = |amount: &Quantity| match amount.0.parse::<quantity::Quantity>() {
+/// An amount as the API server writes it.
+pub(crate) fn canonical(amount: &Quantity) -> String {
+    match amount.0.parse::<quantity::Quantity>() {
         Ok(parsed) => parsed.to_string(),
         Err(_) => amount.0.clone(),
-    };
+    }
+}
+
+/// Requests and limits of a container; claims are not rendered. Amounts are written as the API server writes them.
+pub(crate) fn resources(wanted: &ResourceRequirements) -> Value {
     let mut resources = Map::new();
     for (name, amounts) in [("requests", &wanted.requests), ("limits", &wanted.limits)] {
         let amounts = amounts.iter().flatten().map(|(name, amount)| (name.clone(), canonical(amount).into()));

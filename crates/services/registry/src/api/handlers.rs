@@ -5,12 +5,12 @@ use http::{Method, StatusCode};
 use super::Request;
 use super::query::Query;
 use super::response::Response;
-use super::route::Route;
+use super::route::{self, Route};
 use crate::body::{self, Body, Shape};
 use crate::error::Error;
 use crate::json::{self, Json, Value, object};
 use crate::model::{self, Entity, Hidden, Kind};
-use crate::service::{EntityPage, Find, List, Parent, Registry, type_mismatch, unknown_type};
+use crate::service::{self, EntityPage, Find, List, Parent, Registry, type_mismatch, unknown_type};
 
 /// Carries out a request; its method is one the route has.
 pub(super) async fn handle(
@@ -19,7 +19,8 @@ pub(super) async fn handle(
     id: &str,
     request: &Request,
 ) -> Result<Response, Error> {
-    if let Some(name) = route.id_of_owner().filter(|_| id.is_empty()) {
+    if let Some(owner) = route.owner().filter(|_| id.is_empty()) {
+        let name = id_of(owner, route::is_alpha(&request.path));
         return Err(Error::Unprocessable(format!("required field '{name}' is zero value.")));
     }
     if request.method == Method::GET {
@@ -27,6 +28,12 @@ pub(super) async fn handle(
     } else {
         write(registry, route, id, &request.body).await
     }
+}
+
+/// What upstream calls the id of an entity in the paths of a version of the API.
+fn id_of(owner: Kind, is_alpha: bool) -> String {
+    let words = owner.words();
+    if is_alpha { format!("{}Id", words.replace(' ', "")) } else { format!("{}_id", words.replace(' ', "_")) }
 }
 
 async fn read(registry: &Registry, route: Route, id: &str, query: &Query) -> Result<Response, Error> {
@@ -41,11 +48,24 @@ async fn read(registry: &Registry, route: Route, id: &str, query: &Query) -> Res
             if let Some(why) = query.error() {
                 return Err(Error::BadRequest(why.to_owned()));
             }
-            if query.is_binary(&["name", "externalId", "filterQuery"]) {
+            if query.is_binary(&compared(route, query)) {
                 return Err(type_mismatch(route.words()));
             }
             search(registry, route, id, query).await
         }
+    }
+}
+
+/// The parameters of a search that the database compares with what is stored; a name counts before an external id.
+fn compared(route: Route, query: &Query) -> Vec<&'static str> {
+    let own = if query.get("name").is_empty() { "externalId" } else { "name" };
+    match route {
+        Route::Find(_) | Route::FindArtifact | Route::FindModelArtifact => vec![own],
+        Route::Children(Kind::ModelVersion) | Route::ArtifactsOf(Parent::ModelVersion) => {
+            vec![own, "filterQuery"]
+        }
+        Route::MetricHistory | Route::MetricHistoryOf => vec!["name", "filterQuery"],
+        _ => vec!["filterQuery"],
     }
 }
 
@@ -74,7 +94,7 @@ async fn search(registry: &Registry, route: Route, id: &str, query: &Query) -> R
         }
         Route::Collection(kind) => registry.list(&[kind], None, &list).await?,
         Route::ModelArtifacts => registry.model_artifacts(&list).await?,
-        Route::Artifacts => registry.list(&artifact_kinds(query, &list)?, None, &list).await?,
+        Route::Artifacts => registry.list(&artifact_kinds(query, &list, None)?, None, &list).await?,
         Route::Children(Kind::ModelVersion) => {
             let filter = combined_filter(&list, &find);
             let list = List { filter: &filter, ..list };
@@ -85,10 +105,10 @@ async fn search(registry: &Registry, route: Route, id: &str, query: &Query) -> R
         Route::ArtifactsOf(Parent::ModelVersion) => {
             let filter = combined_filter(&list, &find);
             let list = List { filter: &filter, ..list };
-            registry.list(&artifact_kinds(query, &list)?, Some(id), &list).await?
+            registry.list(&artifact_kinds(query, &list, Some(id))?, Some(id), &list).await?
         }
         Route::ArtifactsOf(Parent::ExperimentRun) => {
-            registry.list(&artifact_kinds(query, &list)?, Some(id), &list).await?
+            registry.list(&artifact_kinds(query, &list, Some(id))?, Some(id), &list).await?
         }
         Route::MetricHistory | Route::MetricHistoryOf => {
             let run = (route == Route::MetricHistoryOf).then_some(id);
@@ -99,9 +119,10 @@ async fn search(registry: &Registry, route: Route, id: &str, query: &Query) -> R
     Ok(many(&page))
 }
 
-/// The kinds of a list of artifacts, whose page is checked first.
-fn artifact_kinds(query: &Query, list: &List<'_>) -> Result<Vec<Kind>, Error> {
+/// The kinds of a list of artifacts, whose page and parent are checked first.
+fn artifact_kinds(query: &Query, list: &List<'_>, parent: Option<&str>) -> Result<Vec<Kind>, Error> {
     list.page()?;
+    parent.map(service::owner_id).transpose()?;
     match query.get("artifactType") {
         "" => Ok(Kind::ARTIFACTS.to_vec()),
         "null" => Err(Error::bad_request("invalid artifact type: empty or null value provided")),

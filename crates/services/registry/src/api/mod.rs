@@ -11,6 +11,7 @@ use http::{HeaderMap, Method};
 
 use self::query::Query;
 use self::response::Response;
+pub(crate) use self::route::is_alpha;
 use crate::service::Registry;
 
 /// A request whose body has been read.
@@ -40,7 +41,7 @@ pub(crate) async fn answer(registry: Option<&Registry>, request: &Request) -> Re
         return refusal;
     }
     match route::find(&request.path) {
-        None => Response::not_found(),
+        None => Response::no_route(&request.method),
         Some((route, _)) if !route.methods().contains(&&request.method) => {
             Response::method_not_allowed(&request.method, route.methods())
         }

@@ -27,6 +27,11 @@ impl Response {
         Self { status, headers: vec![(header::CONTENT_TYPE, TEXT)], body: body.into() }
     }
 
+    /// The refusal of a path that leads nowhere. Methods that are not of HTTP itself are refused whatever the path.
+    pub(crate) fn no_route(method: &Method) -> Self {
+        if is_standard(method) { Self::not_found() } else { Self::method_not_allowed(method, &[]) }
+    }
+
     /// The refusal of a path that leads nowhere.
     pub(crate) fn not_found() -> Self {
         Self::plain_error(StatusCode::NOT_FOUND, "404 page not found\n")
@@ -44,19 +49,7 @@ impl Response {
         names.sort_unstable();
         let allow = HeaderValue::from_str(&names.join(", ")).ok();
         // Methods that are not of HTTP itself get no list.
-        let is_known = [
-            Method::GET,
-            Method::HEAD,
-            Method::POST,
-            Method::PUT,
-            Method::PATCH,
-            Method::DELETE,
-            Method::OPTIONS,
-            Method::TRACE,
-            Method::CONNECT,
-        ]
-        .contains(method);
-        let headers = allow.filter(|_| is_known).map(|allow| (header::ALLOW, allow));
+        let headers = allow.filter(|_| is_standard(method)).map(|allow| (header::ALLOW, allow));
         Self {
             status: StatusCode::METHOD_NOT_ALLOWED,
             headers: headers.into_iter().collect(),
@@ -100,4 +93,20 @@ impl Response {
         let code = code.canonical_reason().unwrap_or_default();
         Self::json(status, &object([("code", code.into()), ("message", message.into())]))
     }
+}
+
+/// Whether a method is one of HTTP itself.
+fn is_standard(method: &Method) -> bool {
+    let standard = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::TRACE,
+        Method::CONNECT,
+    ];
+    standard.contains(method)
 }

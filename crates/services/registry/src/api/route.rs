@@ -58,15 +58,15 @@ impl Route {
         }
     }
 
-    /// What upstream calls the id in a path that leads to something of an entity.
-    pub(crate) fn id_of_owner(self) -> Option<&'static str> {
+    /// What the id in a path belongs to that leads to something of an entity.
+    pub(crate) fn owner(self) -> Option<Kind> {
         Some(match self {
-            Self::Children(Kind::ModelVersion) => "registeredmodelId",
-            Self::Children(Kind::InferenceService) => "servingenvironmentId",
-            Self::Children(Kind::ExperimentRun) => "experimentId",
-            Self::Children(_) | Self::ServedModel | Self::ServedVersion => "inferenceserviceId",
-            Self::ArtifactsOf(Parent::ModelVersion) => "modelversionId",
-            Self::ArtifactsOf(Parent::ExperimentRun) | Self::MetricHistoryOf => "experimentrunId",
+            Self::Children(Kind::ModelVersion) => Kind::RegisteredModel,
+            Self::Children(Kind::InferenceService) => Kind::ServingEnvironment,
+            Self::Children(Kind::ExperimentRun) => Kind::Experiment,
+            Self::Children(_) | Self::ServedModel | Self::ServedVersion => Kind::InferenceService,
+            Self::ArtifactsOf(Parent::ModelVersion) => Kind::ModelVersion,
+            Self::ArtifactsOf(Parent::ExperimentRun) | Self::MetricHistoryOf => Kind::ExperimentRun,
             _ => return None,
         })
     }
@@ -83,15 +83,17 @@ impl Route {
     }
 }
 
+/// The alpha version of the API.
+const ALPHA: &str = "/api/model_registry/v1alpha3/";
+
+/// Whether a path is one of the alpha version.
+pub(crate) fn is_alpha(path: &str) -> bool {
+    path.starts_with(ALPHA)
+}
+
 /// Finds the route of a path, and the id in it.
 pub(crate) fn find(path: &str) -> Option<(Route, String)> {
-    let rest = path.strip_prefix("/api/model_registry/")?;
-    let (version, rest) = rest.split_once('/')?;
-    let is_alpha = match version {
-        "v1alpha3" => true,
-        "v1" => false,
-        _ => return None,
-    };
+    let rest = path.strip_prefix(ALPHA).or_else(|| path.strip_prefix("/api/model_registry/v1/"))?;
     let segments: Vec<&str> = rest.split('/').collect();
     let (route, id) = match segments.as_slice() {
         [name] => (top(name)?, ""),
@@ -100,7 +102,7 @@ pub(crate) fn find(path: &str) -> Option<(Route, String)> {
         [collection, id, children] => (below(collection, children)?, *id),
         _ => return None,
     };
-    if route.is_experimental() && !is_alpha {
+    if route.is_experimental() && !is_alpha(path) {
         return None;
     }
     Some((route, query::segment(id, query::is_plain_path(path)?)))

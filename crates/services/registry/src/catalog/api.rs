@@ -26,7 +26,7 @@ pub(crate) fn answer(catalog: Option<&Catalog>, request: &Request, directory: &P
         return response;
     }
     let Some(route) = route(&request.path) else {
-        return empty_segment(request).unwrap_or_else(Response::not_found);
+        return empty_segment(request).unwrap_or_else(|| Response::no_route(&request.method));
     };
     let allowed: &[&Method] = if route == Route::Preview { &[&Method::POST] } else { &[&Method::GET] };
     if !allowed.contains(&&request.method) {
@@ -319,14 +319,14 @@ fn agents(catalog: &Catalog, query: &Query) -> Result<Json, Error> {
 }
 
 fn agent_artifacts(catalog: &Catalog, id: &str, query: &Query) -> Result<Json, Error> {
-    // As upstream's, this list has no filter.
-    let list = List::filtered(query, ItemKind::TemplateArtifact, "ID", "")?;
-    let agent = by_id(&catalog.agents, id, "agent")?;
     let types = types(query, "artifactType");
     if let Some(unknown) = types.iter().find(|it| *it != "template-artifact") {
         let why = format!("invalid value '{unknown}' for AgentArtifactTypeQueryParam");
         return Err(Error::BadRequest(format!("artifactType: {why}: valid values are [template-artifact]")));
     }
+    // As upstream's, this list has no filter.
+    let list = List::filtered(query, ItemKind::TemplateArtifact, "ID", "")?;
+    let agent = by_id(&catalog.agents, id, "agent")?;
     Ok(encode::page(&list.page(agent.children.iter()), |it| Json::Object(encode::encode(it))))
 }
 

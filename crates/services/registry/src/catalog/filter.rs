@@ -144,6 +144,9 @@ fn comparison(
         && suffix.is_none()
         && matches!(operator, Operator::Equal | Operator::NotEqual | Operator::In)
     {
+        if operator != Operator::In && matches!(value, Literal::List(items) if items.len() > 1) {
+            return Err(FilterError::TypeMismatch);
+        }
         let texts = match filter::check(ColumnType::Text, Operator::In, value)? {
             Test::OneOf(items) => items,
             Test::Compare(_, item) => vec![item],
@@ -239,7 +242,7 @@ fn declared(kind: ItemKind, name: &str) -> Option<PropertyColumn> {
         "tasks",
         "validated_tasks",
     ];
-    const SERVER: [&str; 20] = [
+    const SERVER: [&str; 21] = [
         "source_id",
         "base_name",
         "displayName",
@@ -258,6 +261,7 @@ fn declared(kind: ItemKind, name: &str) -> Option<PropertyColumn> {
         "sourceCode",
         "publishedDate",
         "lastUpdated",
+        "artifacts",
         "endpoints",
         "runtimeMetadata",
     ];

@@ -6,7 +6,7 @@ use super::filter::Filter;
 use super::item::{Item, ItemKind, Value};
 use super::load::Catalog;
 use super::page::{Cursor, List, Page, size};
-use super::recommend::Wish;
+use super::recommend::{Wish, flag};
 use super::sources::AssetType;
 use crate::api::query::Query;
 use crate::error::Error;
@@ -20,6 +20,8 @@ const PERFORMANCE: &str = "performance-metrics";
 
 /// The list of models.
 pub(crate) fn list(catalog: &Catalog, query: &Query) -> Result<Json, Error> {
+    // This one is read before the others here, and after them in the list of measurements.
+    flag(query, "recommendations")?;
     let wish = Wish::read(query)?;
     let is_recommendation = wish.is_recommendation || query.get("orderBy") == "RECOMMENDED";
     let page_size = size(query)?;
@@ -169,8 +171,10 @@ pub(crate) fn performance(catalog: &Catalog, source: &str, name: &str, query: &Q
         "" => String::new(),
         filter => format!("({filter}) AND (metricsType.string_value = '{PERFORMANCE}')"),
     };
+    // What is recommended has tokens of its own, without a value.
+    let order = if wish.is_recommendation { "" } else { "ID" };
     let list =
-        List::filtered(query, ItemKind::MetricsArtifact, "", &filter).map_err(|error| match error {
+        List::filtered(query, ItemKind::MetricsArtifact, order, &filter).map_err(|error| match error {
             Error::BadRequest(why) => Error::BadRequest(format!(
                 "failed to get performance artifacts: failed to list artifacts: {why}"
             )),

@@ -14,6 +14,12 @@ impl Form {
         if !parameters.next().is_some_and(|it| it.eq_ignore_ascii_case("multipart/form-data")) {
             return Err("request Content-Type isn't multipart/form-data".to_owned());
         }
+        if parameters
+            .clone()
+            .any(|it| !it.is_empty() && it.split_once('=').is_none_or(|(_, value)| value.is_empty()))
+        {
+            return Err("request Content-Type isn't multipart/form-data".to_owned());
+        }
         let boundary = parameters.find_map(|it| it.strip_prefix("boundary=")).map(|it| it.trim_matches('"'));
         let Some(boundary) = boundary.filter(|it| !it.is_empty()) else {
             return Err("no multipart boundary param in Content-Type".to_owned());
@@ -31,7 +37,7 @@ impl Form {
         let separator = format!("\r\n{delimiter}");
         while !rest.starts_with(b"--") {
             let Some(end) = find(rest, separator.as_bytes()) else {
-                return Err("multipart: NextPart: EOF".to_owned());
+                return Err("unexpected EOF".to_owned());
             };
             form.0.extend(rest.get(..end).and_then(part));
             rest = rest.get(end + separator.len()..).unwrap_or_default();
@@ -53,6 +59,10 @@ fn part(part: &[u8]) -> Option<(String, Vec<u8>)> {
         let mut values = disposition.split(';').map(str::trim);
         values.find_map(|it| it.strip_prefix(name)?.strip_prefix('=')).map(|it| it.trim_matches('"'))
     };
+    let (_, kind) = disposition.split(';').next()?.split_once(':')?;
+    if !kind.trim().eq_ignore_ascii_case("form-data") {
+        return None;
+    }
     parameter("filename").filter(|it| !it.is_empty())?;
     Some((parameter("name")?.to_owned(), part.get(end + 4..)?.to_vec()))
 }
@@ -83,5 +93,18 @@ mod tests {
         let error = Form::parse(&format!("multipart/form-data; boundary={long}"), b"").unwrap_err();
         assert_eq!(error, "multipart: boundary is too long");
         assert!(Form::parse("multipart/form-data; boundary=b", b"--b\r\nno end").is_err());
+        let no_form = "request Content-Type isn't multipart/form-data";
+        assert_eq!(Form::parse("multipart/form-data; boundary=b; x", b"").unwrap_err(), no_form);
+        assert_eq!(Form::parse("multipart/form-data; boundary=", b"").unwrap_err(), no_form);
+        let cut = b"--b\r\nContent-Disposition: form-data; name=\"config\"; filename=\"c\"\r\n\r\ntype";
+        assert_eq!(Form::parse("multipart/form-data; boundary=b", cut).unwrap_err(), "unexpected EOF");
+    }
+
+    #[test]
+    fn only_fields_of_the_form_count() {
+        let body =
+            b"--b\r\nContent-Disposition: attachment; name=\"config\"; filename=\"c\"\r\n\r\nx\r\n--b--\r\n";
+        let form = Form::parse("multipart/form-data; boundary=b", body).expect("a form");
+        assert_eq!(form.file("config"), None);
     }
 }

@@ -235,10 +235,11 @@ impl List {
         }
     }
 
-    /// Servers are ordered by the name with the version; the others by the name that is shown.
+    /// Servers are ordered by the name with the version, agents by that with the source; the others by the name that
+    /// is shown.
     fn ordered_name<'a>(&self, item: &'a Item) -> Option<&'a str> {
         match self.kind {
-            ItemKind::McpServer => item.stored_name.as_deref(),
+            ItemKind::McpServer | ItemKind::Agent => item.stored_name.as_deref(),
             _ => item.name(),
         }
     }
@@ -267,11 +268,19 @@ impl List {
         if self.is_descending { ordering.reverse() } else { ordering }
     }
 
+    fn is_of_artifacts(&self) -> bool {
+        matches!(self.kind, ItemKind::ModelArtifact | ItemKind::MetricsArtifact)
+    }
+
     fn check_cursor(&self) -> Result<(), Error> {
         let Some(cursor) = &self.cursor else { return Ok(()) };
         let is_number = match self.order {
             Order::Id | Order::Created | Order::Updated => {
                 cursor.value.is_empty() && !self.has_value || cursor.value.parse::<i64>().is_ok()
+            }
+            // In lists of artifacts, the database compares the property with the token; elsewhere, texts with texts.
+            Order::Property(_, PropertyColumn::Int | PropertyColumn::Double) if self.is_of_artifacts() => {
+                cursor.value.is_empty() || cursor.value.parse::<f64>().is_ok()
             }
             _ => true,
         };

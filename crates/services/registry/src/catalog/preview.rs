@@ -98,10 +98,18 @@ fn response(page: &Page<(String, bool)>, is_servers: bool, counts: [usize; 3]) -
     encoded
 }
 
-fn not_a_mapping(kind: &str) -> String {
-    format!(
-        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go value of type modelcatalog.PreviewConfig"
-    )
+/// Refuses anything but a mapping in the words of upstream's decoder, which has made JSON of it.
+fn check_mapping(text: &str, ty: &str) -> Result<(), String> {
+    let kind = match read_yaml::<Yaml>(text) {
+        Ok(Yaml::Array(_)) => "array",
+        Ok(Yaml::String(_)) => "string",
+        Ok(Yaml::Number(_)) => "number",
+        Ok(Yaml::Bool(_)) => "bool",
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go value of type modelcatalog.{ty}"
+    ))
 }
 
 /// Whether it is about servers, all names of the source, and its patterns.
@@ -109,13 +117,9 @@ type Inspected = (bool, Vec<String>, Patterns);
 
 fn inspect(config: &[u8], data: Option<&[u8]>, directory: &Path) -> Result<Inspected, String> {
     let invalid = |why: String| format!("invalid config: {why}");
-    let config = text(config).and_then(|text| match read_yaml::<Yaml>(text) {
-        // Anything but a mapping is refused in the words of upstream's decoder, which has made JSON of it.
-        Ok(Yaml::Array(_)) => Err(not_a_mapping("array")),
-        Ok(Yaml::String(_)) => Err(not_a_mapping("string")),
-        Ok(Yaml::Number(_)) => Err(not_a_mapping("number")),
-        Ok(Yaml::Bool(_)) => Err(not_a_mapping("bool")),
-        _ => read_yaml::<Config>(text),
+    let config = text(config).and_then(|text| {
+        check_mapping(text, "PreviewConfig")?;
+        read_yaml::<Config>(text)
     });
     let config = config.map_err(|why| invalid(format!("failed to parse config: {why}")))?;
     if config.ty.is_empty() {
@@ -156,6 +160,7 @@ fn inspect(config: &[u8], data: Option<&[u8]>, directory: &Path) -> Result<Inspe
         let file: Servers = read_yaml(content).map_err(malformed)?;
         file.mcp_servers.into_iter().map(|it| it.name).collect()
     } else {
+        check_mapping(content, "yamlCatalog").map_err(malformed)?;
         model_names(content).map_err(malformed)?
     };
     Ok((is_servers, names, patterns))

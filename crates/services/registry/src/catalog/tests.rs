@@ -131,6 +131,13 @@ fn refusals_are_told_in_the_words_of_upstream() {
             format!("{of_performance}: error listing catalog artifacts: {mismatch}"),
         ),
         (format!("{MODELS_PATH}?filterQuery=tasks%20ILIKE%20%22x%22"), 400, format!("error listing catalog models: {mismatch}")),
+        (format!("{MODELS_PATH}?filterQuery=tasks%20%3D%20(%22x%22%2C%22y%22)"), 400, format!("error listing catalog models: {mismatch}")),
+        (format!("{SERVERS_PATH}?filterQuery=artifacts%20%3D%205"), 400, format!("error listing MCP servers: {mismatch}")),
+        (
+            format!("{MODELS_PATH}?recommendations=x&targetRPS=y"),
+            400,
+            "recommendations: strconv.ParseBool: parsing \"x\": invalid syntax".to_owned(),
+        ),
         (
             format!("{MODELS_PATH}?recommendations=true&filterQuery=id%20%3D%20%22x%22"),
             400,
@@ -204,6 +211,66 @@ fn pages_of_every_order_hold_each_item_once() {
         seen.sort();
         assert_eq!(seen, ["\"org/one\"", "\"org/two\""], "{order}");
     }
+}
+
+const MEASUREMENTS: &str = "
+models:
+  - name: org/one
+    artifacts:
+      - {artifactType: metrics-artifact, metricsType: performance-metrics, customProperties: {
+          ttft_p90: {metadataType: MetadataDoubleValue, double_value: 10.0},
+          requests_per_second: {metadataType: MetadataDoubleValue, double_value: 1.0},
+          hardware_count: {metadataType: MetadataIntValue, int_value: '4'},
+          hardware_type: {metadataType: MetadataStringValue, string_value: A}}}
+      - {artifactType: metrics-artifact, metricsType: performance-metrics, customProperties: {
+          ttft_p90: {metadataType: MetadataDoubleValue, double_value: 90.0},
+          requests_per_second: {metadataType: MetadataDoubleValue, double_value: 1.0},
+          hardware_count: {metadataType: MetadataIntValue, int_value: '1'},
+          hardware_type: {metadataType: MetadataStringValue, string_value: A}}}
+";
+
+#[test]
+fn tokens_of_measurements_have_a_value_unless_they_are_recommended() {
+    let files = Files::new();
+    files.write("a.yaml", MEASUREMENTS);
+    files.server.load().expect("it loads");
+    let list = "model_catalog/v1alpha1/sources/a/models/org/one/artifacts/performance?pageSize=1";
+    let token = |query: &str| {
+        let (status, page) = files.get(&format!("{list}{query}"));
+        assert_eq!(status, 200, "{page}");
+        let id = page["items"][0]["id"].as_str().expect("an id").to_owned();
+        let token = page["nextPageToken"].as_str().expect("a token");
+        let token = crate::text::base64_decode(token).expect("base64");
+        (id, String::from_utf8(token).expect("text"))
+    };
+    let (id, token_of_all) = token("");
+    assert_eq!(token_of_all, format!("{id}:{id}"));
+    let (id, token_of_recommended) = token("&recommendations=true");
+    assert_eq!(token_of_recommended, format!("{id}:"));
+    // "10:" and "1:now"
+    assert_eq!(files.get(&format!("{list}&nextPageToken=MTA6")).0, 400);
+    assert_eq!(files.get(&format!("{list}&orderBy=ttft_p90.double_value&nextPageToken=MTpub3c%3D")).0, 400);
+}
+
+#[test]
+fn agents_are_ordered_behind_their_source() {
+    let files = Files::new();
+    let agents = "agent_catalogs:
+  - {id: z, type: yaml, properties: {yamlCatalogPath: z.yaml}}
+  - {id: y, type: yaml, properties: {yamlCatalogPath: y.yaml}}
+";
+    files.write("sources.yaml", &format!("{SOURCES}{agents}"));
+    files.write("y.yaml", "agents: [{name: writer}]");
+    files.write("z.yaml", "agents: [{name: planner}]");
+    files.server.load().expect("it loads");
+    let path = "agent_catalog/v1alpha1/agents";
+    assert_eq!(files.names(&format!("{path}?orderBy=NAME")), ["writer", "planner"]);
+    let (_, page) = files.get(&format!("{path}?orderBy=NAME&pageSize=1"));
+    let token = crate::text::base64_decode(page["nextPageToken"].as_str().expect("a token")).expect("base64");
+    assert!(token.ends_with(b":y:writer"), "{token:?}");
+    let (status, body) = files.get(&format!("{path}/x/artifacts?artifactType=bogus&pageSize=y"));
+    let why = "artifactType: invalid value 'bogus' for AgentArtifactTypeQueryParam: valid values are [template-artifact]";
+    assert_eq!((status, body["message"].as_str()), (400, Some(why)));
 }
 
 #[test]

@@ -1,8 +1,23 @@
 //! LIKE patterns as PostgreSQL reads them: `%`, `_`, and a backslash that takes the next
 //! character literally. SQLite's own LIKE ignores case, so its connections use this one.
 
-/// Whether `text` matches `pattern`.
+/// A pattern ends in the midst of an escape. PostgreSQL notices where a text gets that far, and so do we.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("LIKE pattern must not end with escape character")]
+pub(crate) struct DanglingEscape;
+
+/// Whether `text` matches `pattern`; one that ends in an escape matches nothing.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    compare(pattern, text).unwrap_or_default()
+}
+
+/// [`matches`] without regard to case.
+pub(crate) fn matches_ignoring_case(pattern: &str, text: &str) -> bool {
+    compare_ignoring_case(pattern, text).unwrap_or_default()
+}
+
+/// Whether `text` matches `pattern`.
+pub(crate) fn compare(pattern: &str, text: &str) -> Result<bool, DanglingEscape> {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
@@ -16,7 +31,10 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
                 continue;
             }
             Some('_') => Some(1),
-            Some('\\') => (pattern.get(p + 1) == text.get(t)).then_some(2),
+            Some('\\') => {
+                let escaped = pattern.get(p + 1).ok_or(DanglingEscape)?;
+                (Some(escaped) == text.get(t)).then_some(2)
+            }
             Some(character) => (Some(character) == text.get(t)).then_some(1),
             None => None,
         };
@@ -30,15 +48,15 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
                 p = after;
                 t = from + 1;
             }
-            (None, None) => return false,
+            (None, None) => return Ok(false),
         }
     }
-    pattern.iter().skip(p).all(|character| *character == '%')
+    Ok(pattern.iter().skip(p).all(|character| *character == '%'))
 }
 
-/// [`matches`] without regard to case.
-pub(crate) fn matches_ignoring_case(pattern: &str, text: &str) -> bool {
-    matches(&pattern.to_lowercase(), &text.to_lowercase())
+/// [`compare`] without regard to case.
+pub(crate) fn compare_ignoring_case(pattern: &str, text: &str) -> Result<bool, DanglingEscape> {
+    compare(&pattern.to_lowercase(), &text.to_lowercase())
 }
 
 /// The only text a pattern without wildcards matches.

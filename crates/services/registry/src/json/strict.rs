@@ -1,5 +1,5 @@
-//! What the decoder of protobuf's JSON refuses in a text that is JSON: repeated names, text that is not UTF-8, and
-//! halves of surrogate pairs.
+//! What the decoder of protobuf's JSON refuses in a text that is JSON: repeated names, numbers that are too large, text
+//! that is not UTF-8, and halves of surrogate pairs.
 
 use std::collections::HashSet;
 
@@ -16,6 +16,10 @@ pub(crate) fn check(text: &[u8]) -> Result<(), String> {
             b'{' => open.push(Some(HashSet::new())),
             b'[' => open.push(None),
             b'}' | b']' => drop(open.pop()),
+            b'-' | b'0'..=b'9' => {
+                at = end_of_number(text, at);
+                check_number(text, start, at)?;
+            }
             b'"' => {
                 at = end_of_string(text, at);
                 let string = text.get(start + 1..at - 1).unwrap_or_default();
@@ -38,6 +42,20 @@ pub(crate) fn check(text: &[u8]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn end_of_number(text: &[u8], at: usize) -> usize {
+    let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+    at + text.get(at..).unwrap_or_default().iter().take_while(is_part).count()
+}
+
+/// JSON has numbers of any size, and a protobuf value none beyond those of a double.
+fn check_number(text: &[u8], start: usize, end: usize) -> Result<(), String> {
+    let number = String::from_utf8_lossy(text.get(start..end).unwrap_or_default()).into_owned();
+    if number.parse::<f64>().is_ok_and(f64::is_finite) {
+        return Ok(());
+    }
+    Err(format!("proto: ({}): invalid google.protobuf.Value: {number}", position(text, start)))
 }
 
 /// The place behind the quote that ends the string.
@@ -109,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_protobuf_refuses_is_named_with_its_place() {
-        let cases: [(&[u8], Option<&str>); 8] = [
+        let cases: [(&[u8], Option<&str>); 11] = [
             (br#"{"a":1,"b":{"a":2},"c":["a","a"]}"#, None),
             (br#"{"a":1,"a":2}"#, Some(r#"proto: (line 1:8): duplicate map key "a""#)),
             (b"{\"a\":1,\n \"\\u0061\":2}", Some(r#"proto: (line 2:2): duplicate map key "a""#)),
@@ -121,6 +139,9 @@ mod tests {
                 Some(r#"proto: syntax error (line 1:6): invalid escape code "xxxxxx" in string"#),
             ),
             (br#"{"a":"\\ud800"}"#, None),
+            (br#"{"a":1e308,"b":[-0.5,"1e400"]}"#, None),
+            (br#"{"a":1e400}"#, Some("proto: (line 1:6): invalid google.protobuf.Value: 1e400")),
+            (br#"{"a":[0,-1E+999]}"#, Some("proto: (line 1:9): invalid google.protobuf.Value: -1E+999")),
         ];
         for (text, expected) in cases {
             let shown = String::from_utf8_lossy(text);

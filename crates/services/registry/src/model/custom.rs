@@ -61,6 +61,7 @@ fn to_value(name: &str, value: &CustomValue) -> Result<PropertyValue, String> {
 fn to_struct(text: &str) -> Result<String, String> {
     if text.trim_start().starts_with('{')
         && let Ok(Value::Object(members)) = parse_whole(text.as_bytes())
+        && check_strict(text.as_bytes()).is_ok()
     {
         return Ok(structs::encode(&members));
     }

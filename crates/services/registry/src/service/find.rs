@@ -1,9 +1,9 @@
 //! Finding one entity by name or external id.
 
-use super::{Registry, parse_id};
+use super::{Registry, parse_id, type_mismatch};
 use crate::error::Error;
 use crate::model::{Entity, Kind};
-use crate::store::{ByName, Query, Session, Types};
+use crate::store::{ByName, Query, Session, StoreError, Types};
 
 /// The query parameters of a find, as sent; empty means absent.
 #[derive(Debug, Clone, Default)]
@@ -117,13 +117,20 @@ impl Registry {
     async fn find_by(&self, rules: &Rules, find: &Find<'_>) -> Result<Entity, Error> {
         let query = query(rules, find)?;
         let types = self.database.types.clone();
-        only(
-            rules,
-            find,
-            self.database
-                .read(move |session| Box::pin(async move { Ok(session.list(&types, &query).await?) }))
-                .await?,
-        )
+        let found = self
+            .database
+            .read(move |session| Box::pin(async move { Ok(session.list(&types, &query).await?) }))
+            .await;
+        only(rules, find, found.map_err(|error| incomparable(rules, error))?)
+    }
+}
+
+/// The refusal of a name that is no pattern.
+fn incomparable(rules: &Rules, error: Error) -> Error {
+    match (error, rules.kinds) {
+        (Error::Store(StoreError::Data(_)), [kind]) => type_mismatch(kind.words_of_store()),
+        (Error::Store(StoreError::Data(_)), _) => type_mismatch("artifact"),
+        (other, _) => other,
     }
 }
 
@@ -136,7 +143,8 @@ pub(super) async fn artifact_by_name(
 ) -> Result<Option<Entity>, Error> {
     let find = Find { name, parent, external_id: "" };
     let query = query(&ARTIFACT, &find)?;
-    let found = session.list(types, &query).await?;
+    let found = session.list(types, &query).await;
+    let found = found.map_err(|error| incomparable(&ARTIFACT, error.into()))?;
     match only(&ARTIFACT, &find, found) {
         Ok(entity) => Ok(Some(entity)),
         Err(Error::NotFound(_)) => Ok(None),

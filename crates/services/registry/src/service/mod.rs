@@ -109,6 +109,11 @@ impl Registry {
     }
 }
 
+/// Reads the id of what artifacts are listed under.
+pub(crate) fn owner_id(id: &str) -> Result<i32, Error> {
+    parse_id(id, "parent resource")
+}
+
 /// Reads an id; the error calls it the id of `words`.
 fn parse_id(id: &str, words: &str) -> Result<i32, Error> {
     text::int32(id).map_err(|why| Error::bad_request(format!("invalid {words} ID: {why}")))

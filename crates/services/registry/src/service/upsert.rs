@@ -138,7 +138,8 @@ async fn check_parents(
                     Error::bad_request(format!("error setting field CustomProperties: {why}"))
                 })?;
             }
-            let service = get(session, types, Kind::InferenceService, parent.unwrap_or_default()).await?;
+            let id = parse_id(parent.unwrap_or_default(), Kind::InferenceService.words())?;
+            let service = get(session, types, Kind::InferenceService, &id.to_string()).await?;
             Ok(Some(service.id))
         }
         _ => Ok(None),

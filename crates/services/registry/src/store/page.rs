@@ -134,6 +134,6 @@ fn decode(token: &str, order_by: &str) -> Result<(i32, Option<i64>), String> {
     let id = text::int32(id).map_err(malformed)?;
     // The id column has 32 bits, and PostgreSQL refuses to compare it with more.
     let is_time = matches!(order_by, "CREATE_TIME" | "LAST_UPDATE_TIME");
-    let value = value.parse().ok().filter(|value| is_time || i32::try_from(*value).is_ok());
+    let value = value.trim().parse().ok().filter(|value| is_time || i32::try_from(*value).is_ok());
     Ok((id, value))
 }

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::sql::{NullType, Row, Sql, Value};
 use super::{Session, StoreError, Work};
 use crate::error::Error;
-use crate::filter::pattern;
+use crate::filter::pattern::{self, DanglingEscape};
 use crate::model::Table;
 
 /// Threads that answer reads. SQLite reads are short and bound by the processor.
@@ -186,8 +186,8 @@ impl Connection {
              PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;";
         inner.execute_batch(pragmas).map_err(unavailable)?;
         inner.set_prepared_statement_cache_capacity(128);
-        define_like(&inner, "like", pattern::matches).map_err(unavailable)?;
-        define_like(&inner, "ilike", pattern::matches_ignoring_case).map_err(unavailable)?;
+        define_like(&inner, "like", pattern::compare).map_err(unavailable)?;
+        define_like(&inner, "ilike", pattern::compare_ignoring_case).map_err(unavailable)?;
         Ok(Self { inner, ids: BTreeMap::new(), path: path.to_owned() })
     }
 
@@ -248,6 +248,7 @@ impl Connection {
                 _ if text.contains("no such table") => {
                     StoreError::Unavailable(format!("{}: {text}", self.path.display()))
                 }
+                _ if text.contains(&DanglingEscape.to_string()) => StoreError::Data(text),
                 _ => StoreError::Other(text),
             },
             None => StoreError::Other(text),
@@ -259,13 +260,14 @@ impl Connection {
 fn define_like(
     connection: &rusqlite::Connection,
     name: &str,
-    matches: fn(&str, &str) -> bool,
+    matches: fn(&str, &str) -> Result<bool, DanglingEscape>,
 ) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function(name, 2, flags, move |context| {
         let pattern: Option<String> = context.get(0)?;
         let text: Option<String> = context.get(1)?;
-        Ok(pattern.zip(text).map(|(pattern, text)| matches(&pattern, &text)))
+        let matched = pattern.zip(text).map(|(pattern, text)| matches(&pattern, &text)).transpose();
+        matched.map_err(|error| rusqlite::Error::UserFunctionError(Box::new(error)))
     })
 }
 

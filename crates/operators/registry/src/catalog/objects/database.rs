@@ -1,7 +1,7 @@
 //! The catalog's database. It is a cache of the sources, and has no volume that lasts.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{ResourceRequirements, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use quintet_controller::{ApiKind, ObjectKey};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::credentials::CredentialsRequest;
 use crate::managed::Desired;
 use crate::names::{CATALOG, CATALOG_DATABASE, pod_labels};
 use crate::objects::{
-    Home, Timing, database_requirements, ingress_policy, probe, resources, secret_variable,
+    Home, Timing, canonical, database_requirements, ingress_policy, probe, resources, secret_variable,
 };
 use crate::settings::Settings;
 
@@ -72,7 +72,8 @@ fn deployment(inputs: &Inputs<'_>) -> Value {
     let mut pod_labels = selected.clone();
     pod_labels["sidecar.istio.io/inject"] = "false".into();
     let volume = inputs.spec.database.as_ref().and_then(|database| database.volume.as_ref());
-    let limit = volume.and_then(|volume| volume.size_limit.as_ref()).map_or("5Gi", |limit| &limit.0);
+    let limit = volume.and_then(|volume| volume.size_limit.as_ref());
+    let limit = limit.map_or_else(|| "5Gi".to_owned(), canonical);
     json!({
         "metadata": metadata,
         "spec": {
@@ -111,8 +112,56 @@ fn container(inputs: &Inputs<'_>) -> Value {
         "livenessProbe": check("/usr/bin/pg_isready -U $POSTGRESQL_USER -d $POSTGRESQL_DATABASE", 30, 2),
         "readinessProbe":
             check("psql -w -U $POSTGRESQL_USER -d $POSTGRESQL_DATABASE -c 'SELECT 1'", 10, 5),
-        "resources": resources(&wanted.unwrap_or_else(database_requirements)),
+        "resources": resources(&requirements(wanted)),
         "securityContext": { "capabilities": {}, "privileged": false },
         "volumeMounts": [{ "name": DATA, "mountPath": "/var/lib/pgsql/data" }],
     })
+}
+
+/// What users want, if they say any amount.
+fn requirements(wanted: Option<ResourceRequirements>) -> ResourceRequirements {
+    let has_amounts = |it: &ResourceRequirements| {
+        [&it.requests, &it.limits].into_iter().flatten().any(|amounts| !amounts.is_empty())
+    };
+    wanted.filter(has_amounts).unwrap_or_else(database_requirements)
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_api::aihub::Catalog;
+
+    use super::*;
+    use crate::managed::OptionalApis;
+
+    #[test]
+    fn the_database_gets_what_the_spec_says_and_else_the_default() {
+        let of = |spec: Value| {
+            let catalog = json!({
+                "apiVersion": "aihub.opendatahub.io/v1alpha1", "kind": "Catalog",
+                "metadata": {"name": "catalog", "namespace": "n"}, "spec": spec,
+            });
+            let catalog: Catalog = serde_json::from_value(catalog).unwrap();
+            let objects = crate::catalog::preview(
+                &catalog,
+                &Settings::default(),
+                OptionalApis::default(),
+                "",
+                (&[], &[]),
+            );
+            let is_it =
+                |it: &&Value| it["kind"] == "Deployment" && it["metadata"]["name"] == CATALOG_DATABASE;
+            let pod = objects.iter().find(is_it).unwrap()["spec"]["template"]["spec"].clone();
+            let limit = pod["volumes"][0]["emptyDir"]["sizeLimit"].clone();
+            (limit, pod["containers"][0]["resources"]["requests"]["cpu"].clone())
+        };
+        let cases = [
+            (json!({}), ("5Gi", "250m")),
+            (json!({"resources": {"postgres": {}}}), ("5Gi", "250m")),
+            (json!({"resources": {"postgres": {"requests": {"cpu": "1000m"}}}}), ("5Gi", "1")),
+            (json!({"database": {"volume": {"sizeLimit": "1024Mi"}}}), ("1Gi", "250m")),
+        ];
+        for (spec, (limit, cpu)) in cases {
+            assert_eq!(of(spec.clone()), (json!(limit), json!(cpu)), "{spec}");
+        }
+    }
 }
