@@ -11,7 +11,7 @@ use quintet_api::Quantity;
 use serde_json::Value;
 
 use super::kubernetes::{Semver, Url};
-use crate::schema::{JsonType, ListType, Structural};
+use super::schema::{JsonType, ListType, Schema};
 
 /// A value. Objects and lists of JSON are borrowed, with the schema that says what their parts are.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub enum Val<'v> {
     /// Bytes.
     Bytes(Rc<[u8]>),
     /// An object or list of JSON.
-    Json(&'v Value, Option<&'v Structural>),
+    Json(&'v Value, Option<&'v dyn Schema>),
     /// A list made by an expression.
     List(Rc<Vec<Self>>),
     /// A map made by an expression.
@@ -60,12 +60,12 @@ pub enum Val<'v> {
 
 impl<'v> Val<'v> {
     /// A value of JSON, read as its schema says.
-    pub fn from_json(value: &'v Value, schema: Option<&'v Structural>) -> Self {
+    pub fn from_json(value: &'v Value, schema: Option<&'v dyn Schema>) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
             Value::Number(number) => {
-                let kind = schema.and_then(|schema| schema.kind);
+                let kind = schema.and_then(Schema::kind);
                 if kind == Some(JsonType::Number) {
                     return Self::Double(number.as_f64().unwrap_or(f64::NAN));
                 }
@@ -81,8 +81,8 @@ impl<'v> Val<'v> {
             }
             Value::String(text) => {
                 let format = schema
-                    .filter(|schema| schema.kind == Some(JsonType::String))
-                    .and_then(|schema| schema.bounds.format.as_deref());
+                    .filter(|schema| schema.kind() == Some(JsonType::String))
+                    .and_then(Schema::format);
                 let formatted = match format {
                     Some("date-time") => text.parse().ok().map(Self::Timestamp),
                     Some("date") => format!("{text}T00:00:00Z").parse().ok().map(Self::Timestamp),
@@ -168,7 +168,7 @@ impl<'v> Val<'v> {
         match self {
             Self::List(items) => Some(items.clone()),
             Self::Json(Value::Array(items), schema) => {
-                let schema = schema.and_then(|schema| schema.items.as_deref());
+                let schema = schema.and_then(Schema::items);
                 Some(Rc::new(items.iter().map(|item| Self::from_json(item, schema)).collect()))
             }
             _ => None,

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::eval::EvalError;
+use super::schema::Schema;
 use super::value::Val;
 
 /// Words of the language that a field may be called; they are written `__word__`.
@@ -81,7 +82,7 @@ pub(super) fn index<'v>(of: &Val<'v>, at: &Val<'v>) -> Result<Option<Val<'v>>, E
         Val::List(items) => Ok(position.and_then(|at| items.get(at).cloned())),
         Val::Json(Value::Array(items), schema) => Ok(position
             .and_then(|at| items.get(at))
-            .map(|item| Val::from_json(item, schema.and_then(|schema| schema.items.as_deref())))),
+            .map(|item| Val::from_json(item, schema.and_then(Schema::items)))),
         _ => Err(EvalError::no_overload()),
     }
 }
