@@ -87,7 +87,7 @@ pub struct Semver {
 }
 
 impl Semver {
-    fn parse(text: &str, is_lenient: bool) -> Option<Self> {
+    pub(super) fn parse(text: &str, is_lenient: bool) -> Option<Self> {
         let text = if is_lenient { text.strip_prefix('v').unwrap_or(text) } else { text };
         let (text, build) = text.split_once('+').map_or((text, ""), |(text, build)| (text, build));
         let (core, pre) = text.split_once('-').map_or((text, ""), |(core, pre)| (core, pre));

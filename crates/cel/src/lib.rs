@@ -1,5 +1,5 @@
 //! The Common Expression Language, as Kubernetes uses it: validation rules of custom resources, match conditions
-//! of webhooks, admission policies.
+//! of webhooks, admission policies, selectors of devices.
 //!
 //! Expressions are compiled once and evaluated straight on JSON: nothing is copied that an expression does not touch.
 //! Evaluation counts steps and stops at a budget, so that no expression can hold up a request.
@@ -48,7 +48,15 @@ pub struct Program {
 impl Program {
     /// Compiles an expression that may use the variables `names`.
     pub fn compile(text: &str, names: &[&str]) -> Result<Self, CompileError> {
-        let expr = parse::parse(text)?;
+        Self::checked(text, parse::parse(text, false)?, names)
+    }
+
+    /// The same for an expression that may name values, too: `cel.bind(name, value, expression)`.
+    pub fn compile_with_bindings(text: &str, names: &[&str]) -> Result<Self, CompileError> {
+        Self::checked(text, parse::parse(text, true)?, names)
+    }
+
+    fn checked(text: &str, expr: Expr, names: &[&str]) -> Result<Self, CompileError> {
         let used = compile::check(&expr, names)?;
         Ok(Self { text: text.into(), expr, names: used })
     }

@@ -1,4 +1,5 @@
 use std::cell::Cell;
+use std::rc::Rc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -145,6 +146,58 @@ fn evaluation_stops_at_the_budget() {
     let many: Vec<i64> = (0..2000).collect();
     let error = eval("self.all(a, self.all(b, self.all(c, a + b + c >= 0)))", &json!(many)).unwrap_err();
     assert!(error.contains("cost limit exceeded"), "{error}");
+}
+
+/// What an expression with bindings says of a device-like variable.
+fn of_device(expression: &str) -> Result<String, String> {
+    let inner = vec![(Val::text("name"), Val::text("a")), (Val::text("size"), Val::Int(3))];
+    let outer = vec![(Val::text("known"), Val::Map(Rc::new(inner)))];
+    let device = vec![(Val::text("parts"), Val::Maps(Rc::new(outer)))];
+    let fields = [("parts", Type::Map(Box::new(Type::Map(Box::new(Type::Dyn)))))];
+    let program =
+        Program::compile_with_bindings(expression, &["device"]).map_err(|error| error.to_string())?;
+    program.result(&[("device", Type::Object(Fields::Named(&fields)))]).map_err(|error| error.to_string())?;
+    let value = program
+        .eval(&[("device", Val::Map(Rc::new(device)))], &Cell::new(CALL_BUDGET))
+        .map_err(|error| error.to_string())?;
+    Ok(functions::to_text(&value).unwrap_or_else(|| format!("{value:?}")))
+}
+
+#[test]
+fn values_have_names_where_they_may() {
+    for expression in [
+        "cel.bind(known, device.parts['known'], known.name == 'a' && known.size == 3)",
+        "cel.bind(x, 1, cel.bind(y, x + 1, x + y)) == 3",
+        "cel.bind(x, [1, 2], x.all(y, y in x))",
+    ] {
+        assert_eq!(of_device(expression), Ok("true".into()), "{expression}");
+    }
+    for (expression, text) in [
+        ("cel.bind(1, 2, 3) == 3", "variable names must be simple identifiers"),
+        ("cel.bind(x, 2) == 3", "takes a name, a value and an expression"),
+        ("cel.bind(x, 1, x + 'a') == ''", "no matching overload"),
+        ("cel.bind(x, 1, true) && x == 1", "undeclared reference to 'x'"),
+        ("device.other == 1", "undefined field 'other'"),
+    ] {
+        let error = of_device(expression).unwrap_err();
+        assert!(error.contains(text), "{expression}: {error}");
+    }
+    let error = Program::compile("cel.bind(x, 1, x) == 1", &[]).unwrap_err().to_string();
+    assert!(error.contains("undeclared reference to 'bind'"), "{error}");
+}
+
+#[test]
+fn maps_of_maps_have_an_empty_map_under_every_key() {
+    for expression in [
+        "device.parts['known'].name == 'a' && device.parts.known.size == 3",
+        "device.parts['unknown'].size() == 0 && !('name' in device.parts['unknown'])",
+        "!has(device.parts['unknown'].name) && has(device.parts['known'].name)",
+        "'known' in device.parts && !('unknown' in device.parts)",
+        "device.parts.size() == 1 && device.parts.exists_one(key, key == 'known')",
+    ] {
+        assert_eq!(of_device(expression), Ok("true".into()), "{expression}");
+    }
+    assert_eq!(of_device("device.parts['unknown'].name == 'a'"), Err("no such key: name".into()));
 }
 
 proptest! {

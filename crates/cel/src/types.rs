@@ -51,6 +51,8 @@ pub enum Fields<'s> {
     OfResource(&'s dyn Schema),
     /// What rules see of metadata.
     OfMetadata,
+    /// These.
+    Named(&'s [(&'s str, Type<'s>)]),
 }
 
 impl PartialEq for Fields<'_> {
@@ -60,6 +62,7 @@ impl PartialEq for Fields<'_> {
                 std::ptr::addr_eq(*one, *two)
             }
             (Self::OfMetadata, Self::OfMetadata) => true,
+            (Self::Named(one), Self::Named(two)) => one == two,
             _ => false,
         }
     }
@@ -301,6 +304,10 @@ impl<'s> Checker<'_, 's> {
                 "name" | "generateName" => Ok(Type::Text),
                 _ => undefined(),
             },
+            Type::Object(Fields::Named(fields)) => {
+                let known = fields.iter().find(|(known, _)| *known == name);
+                known.map_or_else(undefined, |(_, kind)| Ok(kind.clone()))
+            }
             other => {
                 Err(self
                     .refuse(&format!(".{name}"), format!("type '{other}' does not support field selection")))
@@ -367,6 +374,9 @@ impl<'s> Checker<'_, 's> {
     fn comprehension(&mut self, comprehension: &Loop) -> Checked<'s> {
         let Loop { kind, over, name, second, condition, body } = comprehension;
         let over = self.expr(over)?;
+        if *kind == LoopKind::Bind {
+            return self.within(vec![(name.clone(), over)], body);
+        }
         if matches!(kind, LoopKind::OptMap | LoopKind::OptFlatMap) {
             let inner = if let Type::Optional(inner) = over { *inner } else { Type::Dyn };
             let result = self.within(vec![(name.clone(), inner)], body)?;
@@ -409,7 +419,9 @@ impl<'s> Checker<'_, 's> {
             },
             LoopKind::TransformMap => Type::Map(Box::new(result)),
             LoopKind::SortBy => over,
-            LoopKind::TransformMapEntry | LoopKind::OptMap | LoopKind::OptFlatMap => Type::Dyn,
+            LoopKind::TransformMapEntry | LoopKind::OptMap | LoopKind::OptFlatMap | LoopKind::Bind => {
+                Type::Dyn
+            }
         })
     }
 
