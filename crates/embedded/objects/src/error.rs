@@ -1,7 +1,8 @@
 //! Field errors, and the Status that carries them, worded as Kubernetes clients expect them.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
+pub use quintet_cel::quoted;
 use serde_json::{Value, json};
 
 use crate::path::Path;
@@ -172,32 +173,6 @@ fn printed(value: &Value) -> String {
         Value::String(text) => quoted(text),
         other => other.to_string(),
     }
-}
-
-/// A text in double quotes, with the escapes Go's `%q` uses.
-pub fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            other if u32::from(other) < 0x20 || other == '\u{7f}' => {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\x{:02x}", u32::from(other));
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// All errors in one line: alone as it is, several in brackets; what is said twice is said once.

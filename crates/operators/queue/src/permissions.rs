@@ -77,7 +77,7 @@ pub(crate) fn of(settings: &Settings) -> Permissions {
             rule("scheduling.k8s.io", &["priorityclasses"], READ),
         ]
         .into_iter()
-        .chain(devices.map(|()| rule(DEVICES, &["deviceclasses"], READ)))
+        .chain(devices.map(|()| rule(DEVICES, &["deviceclasses", "resourceslices"], READ)))
         .chain(runtimes.map(|()| rule(TRAINER, &["clustertrainingruntimes"], READ)))
         .collect(),
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
 use k8s_openapi::api::node::v1::RuntimeClass;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate, ResourceSlice};
 use kube::Client;
 use quintet_api::config::kueue::{self, QueueConfiguration};
 use quintet_api::kueue::WorkloadLifecycle as _;
@@ -76,10 +76,15 @@ impl Snapshot {
             engine.apply_runtime_class(&class);
         }
         for template in list_if_served::<ResourceClaimTemplate>(client).await? {
-            engine.apply_resource_claim_template(&template);
+            engine
+                .apply_resource_claim_template(&template)
+                .unwrap_or_else(|error| warn("a ResourceClaimTemplate", &error));
         }
         for class in list_if_served::<DeviceClass>(client).await? {
             engine.apply_device_class(&class);
+        }
+        for slice in list_if_served::<ResourceSlice>(client).await? {
+            engine.apply_resource_slice(&slice).unwrap_or_else(|error| warn("a ResourceSlice", &error));
         }
         for topology in list_all::<Topology>(client).await? {
             engine.apply_topology(&topology, at);

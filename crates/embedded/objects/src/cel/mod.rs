@@ -1,80 +1,15 @@
-//! The Common Expression Language, as Kubernetes uses it: validation rules of custom resources, match conditions
-//! of webhooks, admission policies.
-//!
-//! Expressions are compiled once and evaluated straight on JSON: nothing is copied that an expression does not touch.
-//! Evaluation counts steps and stops at a budget, so that no expression can hold up a request.
+//! Expressions about requests: validation rules of custom resources, match conditions of webhooks, admission policies.
 
-mod access;
-mod compile;
-mod eval;
-mod functions;
-mod kubernetes;
-mod lex;
-mod parse;
 pub mod policy;
 mod rule;
-mod strings;
 #[cfg(test)]
 mod tests;
-mod time;
-mod types;
-mod value;
 
 use std::cell::Cell;
 
-pub use compile::CompileError;
-pub use eval::EvalError;
+use quintet_cel::{CALL_BUDGET, CompileError, Program, Val};
+
 pub use rule::{Failure, Reason, Rule};
-pub use time::duration;
-pub use value::Val;
-
-use parse::Expr;
-
-/// The steps one evaluation may take.
-pub const CALL_BUDGET: u64 = 1_000_000;
-/// The steps all rules of one object may take together.
-pub const OBJECT_BUDGET: u64 = 10_000_000;
-
-/// A compiled expression.
-#[derive(Debug)]
-pub struct Program {
-    text: String,
-    expr: Expr,
-    names: Vec<String>,
-}
-
-impl Program {
-    /// Compiles an expression that may use the variables `names`.
-    pub fn compile(text: &str, names: &[&str]) -> Result<Self, CompileError> {
-        let expr = parse::parse(text)?;
-        let used = compile::check(&expr, names)?;
-        Ok(Self { text: text.into(), expr, names: used })
-    }
-
-    /// The expression as it was written.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// The type of its result, if its variables have these; or why it cannot be evaluated.
-    fn result<'s>(&self, variables: &[(&str, types::Type<'s>)]) -> Result<types::Type<'s>, CompileError> {
-        types::check(&self.text, &self.expr, variables)
-    }
-
-    /// Whether the expression uses a variable.
-    pub fn uses(&self, name: &str) -> bool {
-        self.names.iter().any(|used| used == name)
-    }
-
-    /// Evaluates the expression. `budget` is reduced by the steps taken.
-    pub fn eval<'v>(
-        &'v self,
-        variables: &[(&'v str, Val<'v>)],
-        budget: &Cell<u64>,
-    ) -> Result<Val<'v>, EvalError> {
-        eval::eval(&self.expr, variables, budget)
-    }
-}
 
 /// A condition a request must meet before a webhook is called.
 #[derive(Debug)]

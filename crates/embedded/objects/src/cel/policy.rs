@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use quintet_cel::{Program, Val};
 use serde_json::{Value, json};
 
-use super::{Program, Val};
 use crate::error::FieldError;
 use crate::path::Path;
 

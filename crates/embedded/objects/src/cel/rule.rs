@@ -2,11 +2,9 @@
 
 use std::cell::Cell;
 
+use quintet_cel::{CALL_BUDGET, EvalError, Fields, Program, Type, Val};
 use serde_json::{Value, json};
 
-use super::types::{Fields, Type};
-use super::value::Val;
-use super::{CALL_BUDGET, EvalError, Program};
 use crate::error::{ErrorKind, FieldError};
 use crate::path::Path;
 use crate::schema::Structural;

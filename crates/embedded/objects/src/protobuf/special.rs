@@ -129,7 +129,7 @@ pub(super) fn write(shape: &Shape, value: &Value, depth: usize) -> Result<Vec<u8
             writer.integer(2, if nanos < 0 { nanos + 1_000_000_000 } else { nanos });
         }
         Shape::Duration => {
-            let nanos = value.as_str().and_then(crate::cel::duration).ok_or_else(wrong)?;
+            let nanos = value.as_str().and_then(quintet_cel::duration).ok_or_else(wrong)?;
             writer.integer(1, nanos);
         }
         Shape::Quantity => {

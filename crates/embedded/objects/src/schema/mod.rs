@@ -4,7 +4,6 @@
 //! Nothing here recurses deeper than the schema, and a schema is at most [`MAX_DEPTH`] deep.
 
 mod defaults;
-mod format;
 mod parse;
 mod prune;
 mod rules;
@@ -14,6 +13,8 @@ mod validate;
 
 use std::collections::BTreeMap;
 
+pub use quintet_cel::schema::JsonType;
+use quintet_cel::{Schema, format};
 use regex::Regex;
 use serde_json::Value;
 
@@ -64,23 +65,6 @@ pub struct Structural {
     pub has_rules: bool,
     /// For people.
     pub description: Option<String>,
-}
-
-/// The JSON types a schema can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JsonType {
-    /// An object or map.
-    Object,
-    /// A list.
-    Array,
-    /// Text.
-    String,
-    /// A whole number.
-    Integer,
-    /// A number.
-    Number,
-    /// True or false.
-    Boolean,
 }
 
 /// What a schema asks of values beyond their type.
@@ -217,6 +201,44 @@ impl Structural {
         old.as_array()?
             .iter()
             .find(|item| keys.iter().zip(&wanted).all(|(key, wanted)| key_of(item, key) == *wanted))
+    }
+}
+
+impl Schema for Structural {
+    fn kind(&self) -> Option<JsonType> {
+        self.kind
+    }
+
+    fn format(&self) -> Option<&str> {
+        self.bounds.format.as_deref()
+    }
+
+    fn property(&self, name: &str) -> Option<&dyn Schema> {
+        self.properties.get(name).map(|property| property as &dyn Schema)
+    }
+
+    fn additional(&self) -> Option<&dyn Schema> {
+        self.additional.as_deref().map(|values| values as &dyn Schema)
+    }
+
+    fn items(&self) -> Option<&dyn Schema> {
+        self.items.as_deref().map(|items| items as &dyn Schema)
+    }
+
+    fn list_type(&self) -> &ListType {
+        self.list_type()
+    }
+
+    fn is_int_or_string(&self) -> bool {
+        self.is_int_or_string
+    }
+
+    fn is_embedded(&self) -> bool {
+        self.is_embedded
+    }
+
+    fn is_open(&self) -> bool {
+        self.allows_additional || (self.preserves_unknown && self.properties.is_empty())
     }
 }
 

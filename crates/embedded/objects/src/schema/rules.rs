@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 
+use quintet_cel::OBJECT_BUDGET;
 use serde_json::{Value, json};
 
 use super::{NO_PATH, Structural, Verdict, type_of};
-use crate::cel::{Failure, OBJECT_BUDGET, Rule};
+use crate::cel::{Failure, Rule};
 use crate::error::{ErrorKind, FieldError};
 use crate::path::Path;
 

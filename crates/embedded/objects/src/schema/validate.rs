@@ -1,8 +1,9 @@
 //! Checking values against a schema.
 
+use quintet_cel::format;
 use serde_json::{Value, json};
 
-use super::{JsonType, ListType, NO_PATH, Structural, format, type_of};
+use super::{JsonType, ListType, NO_PATH, Structural, type_of};
 use crate::error::{ErrorKind, FieldError};
 use crate::path::Path;
 

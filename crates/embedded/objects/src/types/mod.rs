@@ -11,6 +11,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+pub use quintet_cel::schema::ListType;
 use serde_json::Value;
 
 pub use decode::{DecodeError, Decoded, decode};
@@ -60,18 +61,6 @@ pub struct Field {
     pub is_replaced: bool,
     /// The value that stands for an absent key of a list map.
     pub default: Option<Value>,
-}
-
-/// How the items of a list belong together.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ListType {
-    /// One writer owns the list as a whole.
-    #[default]
-    Atomic,
-    /// Items are scalars, each there once, each with owners of its own.
-    Set,
-    /// Items are objects, found by these keys.
-    Map(Vec<String>),
 }
 
 /// What a field holds.

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::fmt::Write as _;
 
+use quintet_cel::{CALL_BUDGET, Program, Schema, Val};
 use quintet_objects::Path;
-use quintet_objects::cel::{CALL_BUDGET, Program, Val};
 use quintet_objects::schema::Structural;
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn render(value: &Val<'_>) -> String {
         Val::List(items) => list(items.iter().map(render).collect()),
         Val::Map(entries) => map(entries.iter().map(|(key, value)| (render(key), render(value))).collect()),
         Val::Json(Value::Array(items), schema) => {
-            let schema = schema.and_then(|schema| schema.items.as_deref());
+            let schema = schema.and_then(Schema::items);
             list(items.iter().map(|item| render(&Val::from_json(item, schema))).collect())
         }
         Val::Json(Value::Object(fields), schema) => {
@@ -134,7 +134,7 @@ fn compare(case: &Value, schema: &Structural, differences: &mut Differences) {
 fn check_types(
     text: &str,
     case: &Value,
-    ours: &Result<Val<'_>, quintet_objects::cel::EvalError>,
+    ours: &Result<Val<'_>, quintet_cel::EvalError>,
     schema: &Structural,
     differences: &mut Differences,
 ) {

@@ -1,6 +1,6 @@
 //! Interned names: every name becomes a small integer once, at ingestion.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
@@ -154,6 +154,8 @@ pub struct Names {
     /// (`pkg/resources/slice_requests.go`), and the order decides which failure is reported when several resource
     /// groups fail.
     scan_keys: Vec<u64>,
+    /// Resources that are written as memory is.
+    in_bytes: BTreeSet<String>,
     /// Pod shapes in use.
     pub(crate) pod_shapes: Shared<PodShape>,
 }
@@ -199,6 +201,7 @@ impl Default for Names {
             namespaces: Interner::default(),
             topologies: Interner::default(),
             scan_keys: Vec::new(),
+            in_bytes: BTreeSet::new(),
             pod_shapes: Shared::default(),
         };
         names.resource("cpu");
@@ -257,7 +260,13 @@ impl Names {
 
     /// The canonical text of an integer amount of a resource.
     pub fn format(&self, resource: ResourceId, value: i64) -> String {
-        format_resource(self.resource_name(resource), value, false)
+        let name = self.resource_name(resource);
+        format_resource(name, value, self.in_bytes.contains(name))
+    }
+
+    /// Says which further resources are written as memory is.
+    pub fn write_in_bytes(&mut self, resources: BTreeSet<String>) {
+        self.in_bytes = resources;
     }
 }
 

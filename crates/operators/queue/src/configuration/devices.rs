@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quintet_api::names::problems;
+use quintet_queue_engine::ingest::Selector;
 use serde_json::Value;
 
 use super::unique;
@@ -98,12 +99,19 @@ fn check_sources(path: &str, mapping: &Value, gates: &BTreeMap<String, bool>) ->
             return Err(format!("{path}.{kind}: it needs the feature gate {gate}"));
         }
         check_source(&format!("{path}.{kind}"), &source[kind], kind == "counter")?;
+        check_selector(&format!("{path}.{kind}.deviceSelector.cel.expression"), &source[kind])?;
     }
     let has = |kind: &str| sources().any(|source| !source[kind].is_null());
     if has("counter") && has("capacity") {
         return Err(format!("{path}: counters and capacities cannot be mixed"));
     }
     Ok(())
+}
+
+fn check_selector(path: &str, source: &Value) -> Result<(), String> {
+    let expression = source["deviceSelector"]["cel"]["expression"].as_str().unwrap_or_default();
+    let selector = Selector::new(expression);
+    selector.error().map_or(Ok(()), |error| Err(format!("{path}: {expression:?}: {error}")))
 }
 
 fn check_source(path: &str, source: &Value, is_counter: bool) -> Result<(), String> {

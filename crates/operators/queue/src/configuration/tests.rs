@@ -141,6 +141,11 @@ fn mappings_of_device_classes_are_checked() {
             vec![source(json!({ "counter": { "name": "memory" } }))],
             "resources.deviceClassMappings[0].sources[0].counter.driver:",
         ),
+        (
+            vec![source(json!({ "counter": { "name": "memory", "driver": "gpu.example.com",
+                "deviceSelector": { "cel": { "expression": "device.nope" } } } }))],
+            "resources.deviceClassMappings[0].sources[0].counter.deviceSelector.cel.expression: \"device.nope\": compilation failed",
+        ),
     ] {
         let error = checked(with_mappings(&mappings), &[]).unwrap_err();
         assert!(error.starts_with(expected), "{mappings:?}: {error}");

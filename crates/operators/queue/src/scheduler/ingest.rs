@@ -88,17 +88,36 @@ impl Scheduler {
                     Applied(entry) => engine.apply_device_class(&entry.object),
                     Deleted(key) => engine.delete_device_class(key.name()),
                 }
+                self.devices_changed = true;
                 self.evaluate_again(now, |workload| uses_extended_resources(&workload.object));
             }
             Of::ResourceClaimTemplate(update) => {
                 let key = update.key().clone();
-                match update {
-                    Applied(entry) => engine.apply_resource_claim_template(&entry.object),
-                    Deleted(key) => engine.delete_resource_claim_template(namespace_of(&key), key.name()),
+                let read = match update {
+                    Applied(entry) => {
+                        let read = engine.apply_resource_claim_template(&entry.object);
+                        or_left_out("ResourceClaimTemplate", &key, read)
+                    }
+                    Deleted(_) => None,
+                };
+                if read.is_none() {
+                    engine.delete_resource_claim_template(namespace_of(&key), key.name());
                 }
                 self.evaluate_again(now, |workload| {
-                    workload.key.namespace() == key.namespace() && claims_by(&workload.object, key.name())
+                    workload.key.namespace() == key.namespace()
+                        && templates(&workload.object).any(|template| template == key.name())
                 });
+            }
+            Of::ResourceSlice(Applied(entry)) => {
+                let read = engine.apply_resource_slice(&entry.object);
+                if or_left_out("ResourceSlice", &entry.key, read).is_none() {
+                    engine.delete_resource_slice(entry.key.name());
+                }
+                self.devices_changed = true;
+            }
+            Of::ResourceSlice(Deleted(key)) => {
+                engine.delete_resource_slice(key.name());
+                self.devices_changed = true;
             }
             Of::RuntimeClass(update) => {
                 let class = update.key().name().to_owned();
@@ -178,6 +197,15 @@ impl Scheduler {
         }
     }
 
+    /// Counts the devices again that pending Workloads claim, if there are others.
+    pub(super) fn take_in_devices(&mut self, now: Time) {
+        if std::mem::take(&mut self.devices_changed) {
+            self.evaluate_again(now, |workload| {
+                !workload.object.has_quota_reservation() && templates(&workload.object).next().is_some()
+            });
+        }
+    }
+
     /// Takes in the nodes that changed.
     pub(super) fn take_in_nodes(&mut self, now: Time) {
         let changed = std::mem::take(&mut self.nodes);
@@ -230,12 +258,13 @@ fn uses_class(workload: &Workload, class: &str) -> bool {
     classes.any(|own| own == class)
 }
 
-fn claims_by(workload: &Workload, template: &str) -> bool {
+/// The ResourceClaimTemplates by which the pods of a Workload claim devices.
+fn templates(workload: &Workload) -> impl Iterator<Item = &str> {
     let sets = workload.spec.pod_sets.iter().flatten();
-    let mut claims = sets
+    let claims = sets
         .filter_map(|set| set.template.spec.as_ref())
         .flat_map(|spec| spec.resource_claims.iter().flatten());
-    claims.any(|claim| claim.resource_claim_template_name.as_deref() == Some(template))
+    claims.filter_map(|claim| claim.resource_claim_template_name.as_deref())
 }
 
 fn uses_extended_resources(workload: &Workload) -> bool {

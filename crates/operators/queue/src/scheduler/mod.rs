@@ -23,7 +23,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
 use k8s_openapi::api::node::v1::RuntimeClass;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate, ResourceSlice};
 use quintet_api::config::kueue::QueueConfiguration;
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
@@ -64,7 +64,7 @@ pub enum SchedulerEvent {
     ClusterQueue(Update<ClusterQueue>),
     /// Shared quotas.
     Cohort(Update<Cohort>),
-    /// What extended resources stand for.
+    /// Which devices are of a class, and the extended resource that they stand for.
     DeviceClass(Update<DeviceClass>),
     /// Defaults of requests.
     LimitRange(Update<LimitRange>),
@@ -80,6 +80,8 @@ pub enum SchedulerEvent {
     ResourceClaimTemplate(Update<ResourceClaimTemplate>),
     /// Labels, taints and topology of a flavor.
     ResourceFlavor(Update<ResourceFlavor>),
+    /// The devices that there are.
+    ResourceSlice(Update<ResourceSlice>),
     /// Overhead of pods.
     RuntimeClass(Update<RuntimeClass>),
     /// Levels of a topology.
@@ -156,6 +158,8 @@ pub struct Scheduler {
     refused: BTreeMap<ObjectKey, (Timestamp, Effect)>,
     /// Nodes that changed since the last decision. They are taken in together, as all domains are counted again.
     nodes: BTreeMap<ObjectKey, Option<Arc<Entry<Node>>>>,
+    /// Devices have changed since the last decision. A pool has many slices, which are published one after another.
+    devices_changed: bool,
     /// When queues may be told that pods outside topology aware scheduling have ended; `None` if none have.
     freed_due: Option<Timestamp>,
     /// When they were told last.
@@ -190,6 +194,7 @@ impl Scheduler {
             written: 0,
             refused: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            devices_changed: false,
             freed_due: None,
             freed_told: Timestamp::MIN,
             sampled: None,
@@ -511,6 +516,7 @@ impl Index for Scheduler {
         self.retry_refused(now);
         let (at, now) = (now, engine_time(now));
         self.take_in_nodes(now);
+        self.take_in_devices(now);
         self.take_in_pods(at);
         self.sample_usage(at);
         let lost: Vec<ObjectKey> = self.assumed.take_lost().collect();

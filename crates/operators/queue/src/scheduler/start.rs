@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node};
 use k8s_openapi::api::node::v1::RuntimeClass;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate, ResourceSlice};
 use quintet_api::kueue::v1beta2::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload,
 };
@@ -22,7 +22,7 @@ pub struct SchedulerCaches {
     cluster_queues: Cache<ClusterQueue>,
     cohorts: Cache<Cohort>,
     /// Watched for dynamic resource allocation only.
-    devices: Option<(Cache<ResourceClaimTemplate>, Cache<DeviceClass>)>,
+    devices: Option<DeviceCaches>,
     limit_ranges: Cache<LimitRange>,
     local_queues: Cache<LocalQueue>,
     namespaces: Cache<Namespace>,
@@ -33,6 +33,13 @@ pub struct SchedulerCaches {
     runtime_classes: Cache<RuntimeClass>,
     topologies: Cache<Topology>,
     workloads: Cache<Workload>,
+}
+
+/// What says which devices there are, and which of them pods claim.
+struct DeviceCaches {
+    templates: Cache<ResourceClaimTemplate>,
+    classes: Cache<DeviceClass>,
+    slices: Cache<ResourceSlice>,
 }
 
 impl SchedulerCaches {
@@ -57,9 +64,12 @@ impl SchedulerCaches {
 }
 
 /// Kubernetes before 1.34 does not serve them.
-fn watch_devices(caches: &Caches) -> Result<(Cache<ResourceClaimTemplate>, Cache<DeviceClass>), Error> {
-    let templates = caches.watch(WatchSpec::<ResourceClaimTemplate>::typed().optional())?;
-    Ok((templates, caches.watch(WatchSpec::<DeviceClass>::typed().optional())?))
+fn watch_devices(caches: &Caches) -> Result<DeviceCaches, Error> {
+    Ok(DeviceCaches {
+        templates: caches.watch(WatchSpec::typed().optional())?,
+        classes: caches.watch(WatchSpec::typed().optional())?,
+        slices: caches.watch(WatchSpec::typed().optional())?,
+    })
 }
 
 /// Adds the scheduler to a runtime.
@@ -80,9 +90,10 @@ pub fn start(
         None => setup,
     };
     let setup = match &caches.devices {
-        Some((templates, classes)) => setup
-            .feed(templates, SchedulerEvent::ResourceClaimTemplate)
-            .feed(classes, SchedulerEvent::DeviceClass),
+        Some(devices) => setup
+            .feed(&devices.templates, SchedulerEvent::ResourceClaimTemplate)
+            .feed(&devices.classes, SchedulerEvent::DeviceClass)
+            .feed(&devices.slices, SchedulerEvent::ResourceSlice),
         None => setup,
     };
     setup

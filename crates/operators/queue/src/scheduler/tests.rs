@@ -17,6 +17,7 @@ fn event(object: &Value, version: u64) -> SchedulerEvent {
         "ResourceClaimTemplate" => {
             SchedulerEvent::ResourceClaimTemplate(Update::Applied(entry_at(object, version)))
         }
+        "ResourceSlice" => SchedulerEvent::ResourceSlice(Update::Applied(entry_at(object, version))),
         "LimitRange" => SchedulerEvent::LimitRange(Update::Applied(entry_at(object, version))),
         "LocalQueue" => SchedulerEvent::LocalQueue(Update::Applied(entry_at(object, version))),
         "Namespace" => SchedulerEvent::Namespace(Update::Applied(entry_at(object, version))),
@@ -420,6 +421,51 @@ fn claims_of_devices_count_as_soon_as_their_template_is_there() {
     scheduler.apply(event(&template, 1), NOW);
     let later = NOW + SignedDuration::from_secs(2);
     assert_eq!(admitted(&decide(&mut scheduler, later)), ["a"], "there are devices for one of them");
+}
+
+#[test]
+fn counters_of_devices_count_as_soon_as_their_pool_is_complete() {
+    let mut configuration = QueueConfiguration::default();
+    configuration.resources.device_class_mappings = vec![json!({ "name": "gpu.memory",
+        "deviceClassNames": ["slice.example.com"], "sources": [{ "counter": {
+            "name": "memory", "driver": "gpu.example.com", "deviceSelector": { "cel": { "expression": "true" } } } }] })];
+    let mut scheduler = Scheduler::new(Arc::new(configuration), Gates::default());
+    let mut queue = queue();
+    let group = &mut queue[2]["spec"]["resourceGroups"][0];
+    group["coveredResources"] = json!(["cpu", "gpu.memory"]);
+    group["flavors"][0]["resources"] =
+        json!([{ "name": "cpu", "nominalQuota": "4" }, { "name": "gpu.memory", "nominalQuota": "40Gi" }]);
+    let mut claiming = workload("a", "1", 0);
+    let spec = &mut claiming["spec"]["podSets"][0]["template"]["spec"];
+    spec["resourceClaims"] = json!([{ "name": "c", "resourceClaimTemplateName": "t" }]);
+    let template = json!({ "kind": "ResourceClaimTemplate", "metadata": { "name": "t", "namespace": "ns" },
+        "spec": { "spec": { "devices": { "requests": [
+            { "name": "r", "exactly": { "deviceClassName": "slice.example.com", "count": 2 } }] } } } });
+    let slice = |name: &str| {
+        json!({ "kind": "ResourceSlice", "metadata": { "name": name }, "spec": { "driver": "gpu.example.com",
+            "pool": { "name": "p", "generation": 1, "resourceSliceCount": 2 }, "devices": [
+                { "name": name, "consumesCounters": [
+                    { "counterSet": "s", "counters": { "memory": { "value": "4864Mi" } } }] }] } })
+    };
+    let class = json!({ "kind": "DeviceClass", "metadata": { "name": "slice.example.com" }, "spec": {} });
+    for object in queue.iter().chain(&[template, claiming, slice("one")]) {
+        scheduler.apply(event(object, 1), NOW);
+    }
+    let writes = decide(&mut scheduler, NOW);
+    assert!(
+        patched(&writes[0]).1["conditions"][0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("failed to get DeviceClass")
+    );
+    scheduler.apply(event(&class, 1), NOW);
+    let later = |seconds| NOW + SignedDuration::from_secs(seconds);
+    assert_eq!(admitted(&decide(&mut scheduler, later(2))), [""; 0], "a slice of the pool is missing");
+    scheduler.apply(event(&slice("two"), 1), NOW);
+    let writes = decide(&mut scheduler, later(4));
+    assert_eq!(admitted(&writes), ["a"]);
+    let usage = &patched(&writes[0]).1["admission"]["podSetAssignments"][0]["resourceUsage"];
+    assert_eq!(usage["gpu.memory"], "9728Mi", "{usage}");
 }
 
 #[test]

@@ -266,7 +266,8 @@ fn schedule_problem(schedule: &str) -> Option<String> {
     if let Some(every) = schedule.strip_prefix('@') {
         let is_known =
             matches!(every, "yearly" | "annually" | "monthly" | "weekly" | "daily" | "midnight" | "hourly");
-        let is_period = every.strip_prefix("every ").is_some_and(|span| crate::cel::duration(span).is_some());
+        let is_period =
+            every.strip_prefix("every ").is_some_and(|span| quintet_cel::duration(span).is_some());
         return (!is_known && !is_period).then(|| format!("unrecognized descriptor: {schedule}"));
     }
     let fields: Vec<&str> = schedule.split_whitespace().collect();

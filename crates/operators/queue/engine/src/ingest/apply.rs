@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod};
 use k8s_openapi::api::node::v1::RuntimeClass;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate, ResourceSlice};
 use quintet_api::kueue::v1beta2;
 use serde_json::Value;
 
@@ -154,8 +154,11 @@ impl Engine {
     }
 
     /// A ResourceClaimTemplate was created or changed. Pending Workloads that name it are to be applied again.
-    pub fn apply_resource_claim_template(&mut self, object: &ResourceClaimTemplate) {
-        self.pod_defaults.devices.apply_template(object);
+    pub fn apply_resource_claim_template(
+        &mut self,
+        object: &ResourceClaimTemplate,
+    ) -> Result<(), IngestError> {
+        self.pod_defaults.devices.apply_template(object)
     }
 
     /// A ResourceClaimTemplate was deleted. Pending Workloads that name it are to be applied again.
@@ -171,6 +174,16 @@ impl Engine {
     /// A DeviceClass was deleted. Pending Workloads are to be applied again.
     pub fn delete_device_class(&mut self, name: &str) {
         self.pod_defaults.devices.delete_class(name);
+    }
+
+    /// A ResourceSlice was created or changed. Pending Workloads that claim devices are to be applied again.
+    pub fn apply_resource_slice(&mut self, object: &ResourceSlice) -> Result<(), IngestError> {
+        self.pod_defaults.devices.apply_slice(object)
+    }
+
+    /// A ResourceSlice was deleted. Pending Workloads that claim devices are to be applied again.
+    pub fn delete_resource_slice(&mut self, name: &str) {
+        self.pod_defaults.devices.delete_slice(name);
     }
 
     /// Nodes were created or changed. Takes many at once, because all domains are counted again.
@@ -255,9 +268,10 @@ impl Engine {
             "Node" => self.apply_nodes([&decode("Node", object)?], now)?,
             "Pod" => self.apply_pod(&decode("Pod", object)?)?,
             "ResourceClaimTemplate" => {
-                self.apply_resource_claim_template(&decode("ResourceClaimTemplate", object)?);
+                self.apply_resource_claim_template(&decode("ResourceClaimTemplate", object)?)?;
             }
             "ResourceFlavor" => self.apply_resource_flavor(&decode("ResourceFlavor", object)?, now)?,
+            "ResourceSlice" => self.apply_resource_slice(&decode("ResourceSlice", object)?)?,
             "RuntimeClass" => self.apply_runtime_class(&decode("RuntimeClass", object)?),
             "Topology" => self.apply_topology(&decode("Topology", object)?, now),
             "Workload" => {

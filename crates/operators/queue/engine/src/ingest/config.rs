@@ -7,8 +7,9 @@ use quintet_api::config::kueue::{
     TransformationStrategy,
 };
 use quintet_api::duration::GoDuration;
+use serde_json::Value;
 
-use super::{DeviceQuota, RequestOptions, Transformation};
+use super::{DeviceQuota, DeviceSource, RequestOptions, Selector, Transformation};
 use crate::engine::Engine;
 use crate::names::Names;
 use crate::settings::{AdmissionFairSharing, FairStrategy, Gates, QuotaCheck, RequeuingTimestamp, Settings};
@@ -18,7 +19,9 @@ impl Engine {
     /// An engine without objects, with this configuration.
     pub fn configured(config: &QueueConfiguration, gates: Gates) -> Self {
         let mut engine = Self::default();
-        let settings = settings(config, &mut engine.state.names);
+        let names = &mut engine.state.names;
+        let settings = settings(config, names);
+        names.write_in_bytes(settings.requests.in_bytes());
         engine.state.settings = Settings { gates, ..settings };
         engine
     }
@@ -83,19 +86,38 @@ fn request_options(config: &QueueConfiguration) -> RequestOptions {
     }
 }
 
-/// The first mapping of a class counts.
+/// Devices count as the first mapping of their class says; counters and capacities each as their own.
 fn device_classes(config: &QueueConfiguration) -> BTreeMap<String, DeviceQuota> {
     let mut classes = BTreeMap::new();
     for mapping in &config.resources.device_class_mappings {
-        let sources = || mapping["sources"].as_array().into_iter().flatten();
-        let quota = DeviceQuota {
-            resource: mapping["name"].as_str().unwrap_or_default().to_owned(),
-            by_counters: sources().any(|source| !source["counter"].is_null()),
-            by_capacity: sources().any(|source| !source["capacity"].is_null()),
+        let resource = text(&mapping["name"]);
+        let sources = |kind: &str| -> Vec<DeviceSource> {
+            let sources = mapping["sources"].as_array().into_iter().flatten();
+            let sources = sources.map(|source| &source[kind]).filter(|source| !source.is_null());
+            sources.map(|source| device_source(&resource, source)).collect()
         };
+        let (counters, capacities) = (sources("counter"), sources("capacity"));
         for class in mapping["deviceClassNames"].as_array().into_iter().flatten() {
-            classes.entry(class.as_str().unwrap_or_default().to_owned()).or_insert_with(|| quota.clone());
+            let quota: &mut DeviceQuota = classes.entry(text(class)).or_default();
+            if quota.resource.is_empty() {
+                quota.resource.clone_from(&resource);
+            }
+            quota.counters.extend(counters.iter().cloned());
+            quota.capacities.extend(capacities.iter().cloned());
         }
     }
     classes
+}
+
+fn device_source(resource: &str, source: &Value) -> DeviceSource {
+    DeviceSource {
+        resource: resource.to_owned(),
+        name: text(&source["name"]),
+        driver: text(&source["driver"]),
+        selector: Selector::new(source["deviceSelector"]["cel"]["expression"].as_str().unwrap_or_default()),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }

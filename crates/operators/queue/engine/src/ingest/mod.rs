@@ -20,7 +20,7 @@ mod workload;
 pub use cluster::{PodOnNode, namespace, node, pod_on_node};
 pub use config::settings;
 pub use defaults::PodDefaults;
-pub use devices::{DeviceQuota, Devices};
+pub use devices::{DeviceQuota, DeviceSource, Devices, Selector};
 pub use limits::{
     FieldError, LimitSummary, adjust_resources, limits_into_requests, validate_limits, validate_resources,
 };

@@ -1,6 +1,6 @@
 //! Workloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -61,6 +61,12 @@ pub struct RequestOptions {
 pub type Claims = (String, Quantities, Vec<String>);
 
 impl RequestOptions {
+    /// Resources that are written as memory is: counters and capacities of devices.
+    pub fn in_bytes(&self) -> BTreeSet<String> {
+        let sources = self.device_classes.values().flat_map(DeviceQuota::sources);
+        sources.map(|source| source.resource.clone()).collect()
+    }
+
     /// What one pod costs in quota.
     fn effective(&self, requested: Quantities, pod_set: &str, gates: &Gates) -> Quantities {
         let mut kept = requested;

@@ -151,7 +151,9 @@ pub struct State {
 impl State {
     /// A state without objects.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, ..Self::default() }
+        let mut state = Self { settings, ..Self::default() };
+        state.names.write_in_bytes(state.settings.requests.in_bytes());
+        state
     }
 
     /// Adds or changes a flavor.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::rc::Rc;
 
 use regex::{Regex, RegexBuilder};
@@ -68,7 +69,7 @@ fn of_text<'v>(function: &str, text: &str, args: &[Val<'v>]) -> Option<Outcome<'
         ("lowerAscii", []) => Ok(Val::text(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Val::text(text.to_ascii_uppercase())),
         ("trim", []) => Ok(Val::text(text.trim())),
-        ("strings.quote", []) => Ok(Val::text(crate::error::quoted(text))),
+        ("strings.quote", []) => Ok(Val::text(quoted(text))),
         ("jsonpatch.escapeKey", []) => Ok(Val::text(text.replace('~', "~0").replace('/', "~1"))),
         ("replace", [Val::String(from), Val::String(to)]) => replaced(text, from, to, usize::MAX),
         ("replace", [Val::String(from), Val::String(to), Val::Int(count)]) => {
@@ -415,7 +416,7 @@ fn shown(item: &Val<'_>, depth: usize) -> String {
     if let Val::String(text) = item
         && depth > 0
     {
-        return crate::error::quoted(text);
+        return quoted(text);
     }
     if let Some(text) = to_text(item) {
         return text;
@@ -450,4 +451,30 @@ fn replaced<'v>(text: &str, from: &str, to: &str, count: usize) -> Outcome<'v> {
         return Err(EvalError::over_budget());
     }
     Ok(Val::text(text.replacen(from, to, count)))
+}
+
+/// A text in double quotes, with the escapes Go's `%q` uses.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            other if u32::from(other) < 0x20 || other == '\u{7f}' => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\x{:02x}", u32::from(other));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
 }

@@ -63,6 +63,8 @@ pub(super) enum LoopKind {
     SortBy,
     OptMap,
     OptFlatMap,
+    /// No loop: the body with a name for a value.
+    Bind,
 }
 
 /// A comprehension over a list, a map or an optional.
@@ -121,11 +123,12 @@ const MAX_DEPTH: usize = 100;
 const MAX_CHAIN: usize = 150;
 const MAX_TEXT: usize = 100_000;
 
-pub(super) fn parse(text: &str) -> Result<Expr, CompileError> {
+/// `has_bindings` says whether `cel.bind` is part of the language.
+pub(super) fn parse(text: &str, has_bindings: bool) -> Result<Expr, CompileError> {
     if text.len() > MAX_TEXT {
         return Err(CompileError::syntax(0, "expression code point size exceeds limit"));
     }
-    let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0, end: text.len() };
+    let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0, end: text.len(), has_bindings };
     let expr = parser.ternary()?;
     match parser.tokens.get(parser.at) {
         None => Ok(expr),
@@ -149,6 +152,7 @@ struct Parser {
     at: usize,
     depth: usize,
     end: usize,
+    has_bindings: bool,
 }
 
 impl Parser {
@@ -314,7 +318,14 @@ impl Parser {
                 let field = self.ident()?;
                 expr = if self.eat("(") {
                     let args = self.arguments(")")?;
-                    member_call(expr, field, args, position)?
+                    let is_binding = self.has_bindings
+                        && field == "bind"
+                        && matches!(&expr, Expr::Ident(name) if name == "cel");
+                    if is_binding {
+                        binding(args, position)?
+                    } else {
+                        member_call(expr, field, args, position)?
+                    }
                 } else {
                     selected(expr, field)
                 };
@@ -498,6 +509,22 @@ fn is_message_type(expr: &Expr) -> bool {
             is_message_type(of) && **of != Expr::Ident("JSONPatch".into())
         }
         _ => false,
+    }
+}
+
+/// `cel.bind(name, value, body)`.
+fn binding(args: Vec<Expr>, position: usize) -> Result<Expr, CompileError> {
+    match <[Expr; 3]>::try_from(args) {
+        Ok([Expr::Ident(name), over, body]) => Ok(Expr::Loop(Box::new(Loop {
+            kind: LoopKind::Bind,
+            over,
+            name,
+            second: None,
+            condition: None,
+            body,
+        }))),
+        Ok(_) => Err(CompileError::syntax(position, "cel.bind() variable names must be simple identifiers")),
+        Err(_) => Err(CompileError::syntax(position, "cel.bind() takes a name, a value and an expression")),
     }
 }
 

@@ -227,6 +227,9 @@ impl<'v> Machine<'v, '_> {
 
     fn comprehension(&mut self, comprehension: &'v Loop) -> Outcome<'v> {
         let over = self.expr(&comprehension.over)?;
+        if comprehension.kind == LoopKind::Bind {
+            return self.with(&[(&comprehension.name, over)], &comprehension.body);
+        }
         if matches!(comprehension.kind, LoopKind::OptMap | LoopKind::OptFlatMap) {
             return match over {
                 Val::Optional(None) => Ok(Val::Optional(None)),
@@ -243,7 +246,7 @@ impl<'v> Machine<'v, '_> {
             };
         }
         let pairs = pairs(&over)?;
-        let is_map = matches!(over, Val::Map(_) | Val::Json(Value::Object(_), _));
+        let is_map = matches!(over, Val::Map(_) | Val::Maps(_) | Val::Json(Value::Object(_), _));
         let mut state = State::default();
         for (first, second) in pairs.iter() {
             self.spend(1)?;
@@ -318,7 +321,7 @@ impl<'v> State<'v> {
                 let entries = result?.entries().ok_or_else(EvalError::no_overload)?;
                 self.keyed.extend(entries.iter().cloned());
             }
-            LoopKind::OptMap | LoopKind::OptFlatMap => {}
+            LoopKind::OptMap | LoopKind::OptFlatMap | LoopKind::Bind => {}
         }
         Ok(false)
     }

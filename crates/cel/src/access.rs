@@ -1,8 +1,11 @@
 //! Fields, keys and positions.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 use super::eval::EvalError;
+use super::schema::Schema;
 use super::value::Val;
 
 /// Words of the language that a field may be called; they are written `__word__`.
@@ -39,15 +42,24 @@ pub(super) fn field<'v>(of: &Val<'v>, name: &str) -> Result<Option<Val<'v>>, Eva
             });
             Ok(found.map(|(name, value)| Val::from_json(value, schema.and_then(|schema| schema.child(name)))))
         }
-        Val::Map(entries) => Ok(entries
-            .iter()
-            .find(|(key, _)| matches!(key, Val::String(key) if key == name))
-            .map(|(_, value)| value.clone())),
+        Val::Map(entries) => Ok(named(entries, name)),
+        Val::Maps(entries) => Ok(Some(named(entries, name).unwrap_or_else(empty_map))),
         Val::Optional(None) => Ok(None),
         Val::Optional(Some(inner)) => field(inner, name),
         Val::Null => Err(EvalError::new(format!("no such key: {name}"))),
         _ => Err(EvalError::no_overload()),
     }
+}
+
+/// The value of an entry with a text as its key.
+fn named<'v>(entries: &[(Val<'v>, Val<'v>)], name: &str) -> Option<Val<'v>> {
+    let mut entries = entries.iter();
+    let found = entries.find(|(key, _)| matches!(key, Val::String(key) if key == name));
+    found.map(|(_, value)| value.clone())
+}
+
+fn empty_map<'v>() -> Val<'v> {
+    Val::Map(Rc::default())
 }
 
 /// An item of a list or a value of a map, or nothing if it is not there.
@@ -63,6 +75,12 @@ pub(super) fn index<'v>(of: &Val<'v>, at: &Val<'v>) -> Result<Option<Val<'v>>, E
         }
         Val::Map(entries) => {
             return Ok(entries.iter().find(|(key, _)| key.equals(at)).map(|(_, value)| value.clone()));
+        }
+        Val::Maps(_) => {
+            return match at {
+                Val::String(key) => field(of, key),
+                _ => Ok(Some(empty_map())),
+            };
         }
         _ => {}
     }
@@ -81,7 +99,7 @@ pub(super) fn index<'v>(of: &Val<'v>, at: &Val<'v>) -> Result<Option<Val<'v>>, E
         Val::List(items) => Ok(position.and_then(|at| items.get(at).cloned())),
         Val::Json(Value::Array(items), schema) => Ok(position
             .and_then(|at| items.get(at))
-            .map(|item| Val::from_json(item, schema.and_then(|schema| schema.items.as_deref())))),
+            .map(|item| Val::from_json(item, schema.and_then(Schema::items)))),
         _ => Err(EvalError::no_overload()),
     }
 }

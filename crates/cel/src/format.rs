@@ -4,10 +4,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use base64::Engine as _;
+use quintet_api::names::problems;
 use regex::Regex;
 
 /// The formats that are checked.
-pub(crate) const KNOWN: [&str; 30] = [
+pub const KNOWN: [&str; 30] = [
     "bsonobjectid",
     "uri",
     "email",
@@ -41,7 +42,7 @@ pub(crate) const KNOWN: [&str; 30] = [
 ];
 
 /// Whether a text has a format.
-pub(super) fn is_valid(format: &str, text: &str) -> bool {
+pub fn is_valid(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
         "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
@@ -69,8 +70,8 @@ pub(super) fn is_valid(format: &str, text: &str) -> bool {
         "isbn" => is_isbn(text, &[10, 13]),
         "isbn10" => is_isbn(text, &[10]),
         "isbn13" => is_isbn(text, &[13]),
-        "k8s-short-name" => crate::names::is_dns_label(text),
-        "k8s-long-name" => crate::names::is_dns_subdomain(text),
+        "k8s-short-name" => problems::dns_label(text).is_empty(),
+        "k8s-long-name" => problems::dns_subdomain(text).is_empty(),
         _ => true,
     }
 }
@@ -103,7 +104,7 @@ fn matches(pattern: &Pattern, text: &str) -> bool {
 }
 
 fn is_duration(text: &str) -> bool {
-    crate::cel::duration(text).is_some() || matches(&DURATION_WORDS, text)
+    super::duration(text).is_some() || matches(&DURATION_WORDS, text)
 }
 
 fn is_cidr(text: &str) -> bool {

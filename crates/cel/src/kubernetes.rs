@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use quintet_api::Quantity;
+use quintet_api::names::problems as names;
 
 use super::eval::{EvalError, Outcome};
+use super::format;
 use super::value::Val;
-use crate::names;
 
 /// An absolute URL or path, in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ pub struct Semver {
 }
 
 impl Semver {
-    fn parse(text: &str, is_lenient: bool) -> Option<Self> {
+    pub(super) fn parse(text: &str, is_lenient: bool) -> Option<Self> {
         let text = if is_lenient { text.strip_prefix('v').unwrap_or(text) } else { text };
         let (text, build) = text.split_once('+').map_or((text, ""), |(text, build)| (text, build));
         let (core, pre) = text.split_once('-').map_or((text, ""), |(core, pre)| (core, pre));
@@ -175,7 +176,7 @@ fn check_format(format: &str, text: &str) -> Vec<String> {
         "labelValue" => names::label_value(text),
         other => {
             let known = if other == "datetime" { "date-time" } else { other };
-            if crate::schema::has_format(known, text) { Vec::new() } else { vec![format!("invalid {other}")] }
+            if format::is_valid(known, text) { Vec::new() } else { vec![format!("invalid {other}")] }
         }
     }
 }

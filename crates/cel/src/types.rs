@@ -7,45 +7,62 @@ use std::fmt;
 use super::CompileError;
 use super::access::unescape;
 use super::parse::{Expr, Loop, LoopKind, Operator};
-use crate::schema::{JsonType, Structural};
+use super::schema::{JsonType, Schema};
 
 /// The type of a value, as far as it is known.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Type<'s> {
+pub enum Type<'s> {
     /// Anything.
     Dyn,
+    /// Nothing.
     Null,
+    /// True or false.
     Bool,
+    /// A signed integer.
     Int,
+    /// An unsigned integer.
     Uint,
+    /// A floating point number.
     Double,
+    /// Text.
     Text,
+    /// Bytes.
     Bytes,
+    /// A point in time.
     Timestamp,
+    /// A span of time.
     Duration,
+    /// A list of items of a type.
     List(Box<Self>),
+    /// A map to values of a type.
     Map(Box<Self>),
+    /// An object with fields.
     Object(Fields<'s>),
+    /// A value that may be missing.
     Optional(Box<Self>),
 }
 
 /// The fields of an object.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fields<'s> {
-    Of(&'s Structural),
+pub enum Fields<'s> {
+    /// Of a schema.
+    Of(&'s dyn Schema),
     /// Of a whole resource, which also has a type and a name.
-    OfResource(&'s Structural),
+    OfResource(&'s dyn Schema),
     /// What rules see of metadata.
     OfMetadata,
+    /// These.
+    Named(&'s [(&'s str, Type<'s>)]),
 }
 
 impl PartialEq for Fields<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Of(one) | Self::OfResource(one), Self::Of(two) | Self::OfResource(two)) => {
-                std::ptr::eq(*one, *two)
+                std::ptr::addr_eq(*one, *two)
             }
             (Self::OfMetadata, Self::OfMetadata) => true,
+            (Self::Named(one), Self::Named(two)) => one == two,
             _ => false,
         }
     }
@@ -74,26 +91,22 @@ impl fmt::Display for Type<'_> {
 
 impl<'s> Type<'s> {
     /// The type of values of a schema.
-    pub(super) fn of(schema: &'s Structural) -> Self {
-        if schema.is_int_or_string {
+    pub fn of(schema: &'s dyn Schema) -> Self {
+        if schema.is_int_or_string() {
             return Self::Dyn;
         }
-        match schema.kind {
-            Some(JsonType::Object) => match &schema.additional {
+        match schema.kind() {
+            Some(JsonType::Object) => match schema.additional() {
                 Some(values) => Self::Map(Box::new(Self::of(values))),
-                None if schema.is_embedded => Self::Object(Fields::OfResource(schema)),
-                None if schema.allows_additional
-                    || (schema.preserves_unknown && schema.properties.is_empty()) =>
-                {
-                    Self::Dyn
-                }
+                None if schema.is_embedded() => Self::Object(Fields::OfResource(schema)),
+                None if schema.is_open() => Self::Dyn,
                 None => Self::Object(Fields::Of(schema)),
             },
             Some(JsonType::Array) => {
-                let item = schema.items.as_deref().map_or(Self::Dyn, Self::of);
+                let item = schema.items().map_or(Self::Dyn, Self::of);
                 Self::List(Box::new(item))
             }
-            Some(JsonType::String) => match schema.bounds.format.as_deref() {
+            Some(JsonType::String) => match schema.format() {
                 Some("date-time" | "date") => Self::Timestamp,
                 Some("duration") => Self::Duration,
                 Some("byte") => Self::Bytes,
@@ -270,8 +283,8 @@ impl<'s> Checker<'_, 's> {
 
     fn field(&self, of: &Type<'s>, name: &str) -> Checked<'s> {
         let undefined = || Err(self.refuse(&format!(".{name}"), format!("undefined field '{name}'")));
-        let of_schema = |schema: &'s Structural| {
-            let known = schema.properties.get(name).or_else(|| schema.properties.get(&unescape(name)));
+        let of_schema = |schema: &'s dyn Schema| {
+            let known = schema.property(name).or_else(|| schema.property(&unescape(name)));
             known.map(Type::of)
         };
         match of {
@@ -281,16 +294,20 @@ impl<'s> Checker<'_, 's> {
                 found => Type::Optional(Box::new(found)),
             }),
             Type::Map(value) => Ok((**value).clone()),
-            Type::Object(Fields::Of(schema)) => of_schema(schema).map_or_else(undefined, Ok),
+            Type::Object(Fields::Of(schema)) => of_schema(*schema).map_or_else(undefined, Ok),
             Type::Object(Fields::OfResource(schema)) => match name {
                 "apiVersion" | "kind" => Ok(Type::Text),
                 "metadata" => Ok(Type::Object(Fields::OfMetadata)),
-                _ => of_schema(schema).map_or_else(undefined, Ok),
+                _ => of_schema(*schema).map_or_else(undefined, Ok),
             },
             Type::Object(Fields::OfMetadata) => match name {
                 "name" | "generateName" => Ok(Type::Text),
                 _ => undefined(),
             },
+            Type::Object(Fields::Named(fields)) => {
+                let known = fields.iter().find(|(known, _)| *known == name);
+                known.map_or_else(undefined, |(_, kind)| Ok(kind.clone()))
+            }
             other => {
                 Err(self
                     .refuse(&format!(".{name}"), format!("type '{other}' does not support field selection")))
@@ -357,6 +374,9 @@ impl<'s> Checker<'_, 's> {
     fn comprehension(&mut self, comprehension: &Loop) -> Checked<'s> {
         let Loop { kind, over, name, second, condition, body } = comprehension;
         let over = self.expr(over)?;
+        if *kind == LoopKind::Bind {
+            return self.within(vec![(name.clone(), over)], body);
+        }
         if matches!(kind, LoopKind::OptMap | LoopKind::OptFlatMap) {
             let inner = if let Type::Optional(inner) = over { *inner } else { Type::Dyn };
             let result = self.within(vec![(name.clone(), inner)], body)?;
@@ -399,7 +419,9 @@ impl<'s> Checker<'_, 's> {
             },
             LoopKind::TransformMap => Type::Map(Box::new(result)),
             LoopKind::SortBy => over,
-            LoopKind::TransformMapEntry | LoopKind::OptMap | LoopKind::OptFlatMap => Type::Dyn,
+            LoopKind::TransformMapEntry | LoopKind::OptMap | LoopKind::OptFlatMap | LoopKind::Bind => {
+                Type::Dyn
+            }
         })
     }
 

@@ -11,7 +11,7 @@ use quintet_api::Quantity;
 use serde_json::Value;
 
 use super::kubernetes::{Semver, Url};
-use crate::schema::{JsonType, ListType, Structural};
+use super::schema::{JsonType, ListType, Schema};
 
 /// A value. Objects and lists of JSON are borrowed, with the schema that says what their parts are.
 #[derive(Clone, Debug)]
@@ -31,11 +31,13 @@ pub enum Val<'v> {
     /// Bytes.
     Bytes(Rc<[u8]>),
     /// An object or list of JSON.
-    Json(&'v Value, Option<&'v Structural>),
+    Json(&'v Value, Option<&'v dyn Schema>),
     /// A list made by an expression.
     List(Rc<Vec<Self>>),
     /// A map made by an expression.
     Map(Rc<Vec<(Self, Self)>>),
+    /// A map of maps, in which there is an empty map under every other key.
+    Maps(Rc<Vec<(Self, Self)>>),
     /// A point in time.
     Timestamp(Timestamp),
     /// A span of time in nanoseconds.
@@ -60,12 +62,12 @@ pub enum Val<'v> {
 
 impl<'v> Val<'v> {
     /// A value of JSON, read as its schema says.
-    pub fn from_json(value: &'v Value, schema: Option<&'v Structural>) -> Self {
+    pub fn from_json(value: &'v Value, schema: Option<&'v dyn Schema>) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
             Value::Number(number) => {
-                let kind = schema.and_then(|schema| schema.kind);
+                let kind = schema.and_then(Schema::kind);
                 if kind == Some(JsonType::Number) {
                     return Self::Double(number.as_f64().unwrap_or(f64::NAN));
                 }
@@ -81,8 +83,8 @@ impl<'v> Val<'v> {
             }
             Value::String(text) => {
                 let format = schema
-                    .filter(|schema| schema.kind == Some(JsonType::String))
-                    .and_then(|schema| schema.bounds.format.as_deref());
+                    .filter(|schema| schema.kind() == Some(JsonType::String))
+                    .and_then(Schema::format);
                 let formatted = match format {
                     Some("date-time") => text.parse().ok().map(Self::Timestamp),
                     Some("date") => format!("{text}T00:00:00Z").parse().ok().map(Self::Timestamp),
@@ -111,7 +113,7 @@ impl<'v> Val<'v> {
             Self::Bytes(bytes) => base64::engine::general_purpose::STANDARD.encode(bytes).into(),
             Self::Json(value, _) => (*value).clone(),
             Self::List(items) => Value::Array(items.iter().map(Self::to_json).collect::<Option<_>>()?),
-            Self::Map(entries) => {
+            Self::Map(entries) | Self::Maps(entries) => {
                 let entry = |(key, value): &(Self, Self)| match key {
                     Self::String(key) => Some((key.to_string(), value.to_json()?)),
                     _ => None,
@@ -133,6 +135,11 @@ impl<'v> Val<'v> {
         Self::List(Rc::new(items))
     }
 
+    /// A semantic version, if the text is one.
+    pub fn semver(text: &str) -> Option<Self> {
+        Semver::parse(text, false).map(|version| Self::Semver(Rc::new(version)))
+    }
+
     /// A missing value if there is none.
     pub fn optional(value: Option<Self>) -> Self {
         Self::Optional(value.map(Rc::new))
@@ -149,7 +156,7 @@ impl<'v> Val<'v> {
             Self::String(_) => "string",
             Self::Bytes(_) => "bytes",
             Self::Json(Value::Array(_), _) | Self::List(_) => "list",
-            Self::Json(..) | Self::Map(_) => "map",
+            Self::Json(..) | Self::Map(_) | Self::Maps(_) => "map",
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Type(_) => "type",
@@ -168,7 +175,7 @@ impl<'v> Val<'v> {
         match self {
             Self::List(items) => Some(items.clone()),
             Self::Json(Value::Array(items), schema) => {
-                let schema = schema.and_then(|schema| schema.items.as_deref());
+                let schema = schema.and_then(Schema::items);
                 Some(Rc::new(items.iter().map(|item| Self::from_json(item, schema)).collect()))
             }
             _ => None,
@@ -178,7 +185,7 @@ impl<'v> Val<'v> {
     /// The entries, if this is a map.
     pub(super) fn entries(&self) -> Option<Rc<Vec<(Self, Self)>>> {
         match self {
-            Self::Map(entries) => Some(entries.clone()),
+            Self::Map(entries) | Self::Maps(entries) => Some(entries.clone()),
             Self::Json(Value::Object(fields), schema) => {
                 let entries = fields.iter().map(|(name, value)| {
                     let child = schema.and_then(|schema| schema.child(name));
@@ -196,7 +203,7 @@ impl<'v> Val<'v> {
             Self::String(text) => Some(text.chars().count()),
             Self::Bytes(bytes) => Some(bytes.len()),
             Self::List(items) => Some(items.len()),
-            Self::Map(entries) => Some(entries.len()),
+            Self::Map(entries) | Self::Maps(entries) => Some(entries.len()),
             Self::Json(Value::Array(items), _) => Some(items.len()),
             Self::Json(Value::Object(fields), _) => Some(fields.len()),
             _ => None,

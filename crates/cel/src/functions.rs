@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::eval::{EvalError, Outcome};
 use super::parse::Operator;
+use super::schema::ListType;
 use super::value::Val;
 use super::{kubernetes, strings, time};
 
@@ -268,7 +269,6 @@ pub(super) fn arithmetic<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>
 
 /// Lists are joined; sets are united; lists with keys keep their order and take the new values.
 fn joined<'v>(left: &Val<'v>, one: &[Val<'v>], two: &[Val<'v>]) -> Val<'v> {
-    use crate::schema::ListType;
     let schema = match left {
         Val::Json(_, Some(schema)) => schema.list_type().clone(),
         _ => ListType::Atomic,
