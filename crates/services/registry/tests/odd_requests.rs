@@ -1,5 +1,5 @@
 //! Odd requests, with the answers of upstream's server.
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[allow(dead_code, unused_imports, reason = "shared with other tests")]
 mod support;
