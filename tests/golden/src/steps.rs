@@ -80,12 +80,12 @@ impl Run<'_> {
             answers.push(answer);
         }
         if let Some(patch) = &step.patch {
-            let id = ObjectId::parse(&patch.object)?;
+            let id = actual_id(&ObjectId::parse(&patch.object)?, &self.before);
             answers.push(self.world.patch(&id, patch.subresource.as_deref(), &patch.body).await?);
             touched.insert(id);
         }
         if let Some(deleted) = &step.delete {
-            self.world.delete(&ObjectId::parse(deleted)?).await?;
+            self.world.delete(&actual_id(&ObjectId::parse(deleted)?, &self.before)).await?;
         }
         if let Some(sentence) = &step.act
             && !acts::act(&self.world, step, sentence, self.profile.act).await?
@@ -257,12 +257,12 @@ fn actual_id(recorded: &ObjectId, actual: &BTreeMap<ObjectId, Value>) -> ObjectI
     actual.keys().find(is_it).unwrap_or(recorded).clone()
 }
 
-/// What is in one list and not in the other.
+/// What is in one list and not in the other. Recorded names may contain parts that differ from run to run.
 fn compare_lists(what: &str, recorded: &[String], actual: &BTreeSet<String>) -> Vec<String> {
-    let recorded: BTreeSet<_> = recorded.iter().cloned().collect();
-    let missing = recorded.difference(actual).map(|id| format!("not {what} {id}"));
-    let additional = actual.difference(&recorded).map(|id| format!("{what} {id}"));
-    missing.chain(additional).collect()
+    let missing = recorded.iter().filter(|id| !actual.iter().any(|one| matches_text(id, one)));
+    let additional = actual.iter().filter(|one| !recorded.iter().any(|id| matches_text(id, one)));
+    let missing = missing.map(|id| format!("not {what} {id}"));
+    missing.chain(additional.map(|id| format!("{what} {id}"))).collect()
 }
 
 /// An event as recordings have it.

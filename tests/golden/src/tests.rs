@@ -158,6 +158,20 @@ fn what_is_refused_never_was_there_and_what_the_api_names_is_found() {
 }
 
 #[test]
+fn generated_names_are_found_in_all_steps() {
+    let named =
+        |name: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": name, "type": "Opaque"});
+    let create = json!({
+        "step": "create", "answers": [{"code": 201}],
+        "create": [named(json!({"generateName": "x-", "namespace": "ns"}))],
+        "objects": [named(json!({"generateName": "x-", "name": "x-<random>", "namespace": "ns"}))],
+    });
+    let delete =
+        json!({"step": "delete", "delete": "Secret ns/x-<random>", "gone": ["Secret ns/x-<random>"]});
+    assert_eq!(compared(&json!({"case": "c", "steps": [create, delete]})), Outcome::Compared(Vec::new()));
+}
+
+#[test]
 fn kinds_that_a_case_names_may_be_the_operators_own() {
     let case = json!({"case": "c", "environment": {"optionalKinds": ["Note", "Route"]}, "steps": []});
     assert_eq!(compared(&case), Outcome::Compared(Vec::new()));

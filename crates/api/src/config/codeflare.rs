@@ -58,7 +58,8 @@ fn has_switch(document: &Value) -> bool {
     field(document, "appwrapper").is_some_and(|switch| has(switch, "enabled") || has(switch, "config"))
 }
 
-/// The same document with its keys in the case that the types below expect. Names of resources are values, not keys.
+/// The same document with its keys in the case that the types below expect, and without those that have no value: they
+/// leave the defaults. Names of resources are values, not keys.
 fn canonical(document: Value) -> Value {
     /// All keys that are read case-insensitively.
     const KEYS: [&str; 43] = [
@@ -110,10 +111,14 @@ fn canonical(document: Value) -> Value {
         Some(known) => (*known).to_owned(),
         None => key,
     };
+    // In Go, this one is a pointer, and null a value.
+    let says_something = |(key, value): &(String, Value)| !value.is_null() || key == "preferNoScheduleWeight";
     match document {
-        Value::Object(fields) => {
-            fields.into_iter().map(|(key, value)| (known(key), canonical(value))).collect()
-        }
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (known(key), canonical(value)))
+            .filter(says_something)
+            .collect(),
         Value::Array(items) => items.into_iter().map(canonical).collect(),
         other => other,
     }
@@ -220,7 +225,17 @@ pub struct Autopilot {
     /// How strongly to prefer nodes without a `PreferNoSchedule` taint, 1 to 100.
     pub prefer_no_schedule_weight: Option<i32>,
     /// Per resource, the node labels that count as taints.
+    #[serde(deserialize_with = "beside_defaults")]
     pub resource_taints: BTreeMap<String, Vec<ResourceTaint>>,
+}
+
+/// Resources that a document does not name keep their taints: Go decodes into the map with the defaults.
+fn beside_defaults<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Vec<ResourceTaint>>, D::Error> {
+    let mut all = Autopilot::default().resource_taints;
+    all.extend(BTreeMap::deserialize(deserializer)?);
+    Ok(all)
 }
 
 impl Default for Autopilot {

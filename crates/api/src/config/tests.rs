@@ -204,6 +204,21 @@ fn keys_of_codeflares_documents_are_read_in_any_case() {
 }
 
 #[test]
+fn what_a_document_leaves_out_has_the_default() {
+    let config = |document: &str| codeflare(&read(document)).appwrapper.unwrap().config;
+    let config_of =
+        |autopilot: &str| config(&format!("appwrapper: {{autopilot: {{{autopilot}}}}}")).autopilot;
+    let taints = |autopilot: &str| config_of(autopilot).resource_taints.into_keys().collect::<Vec<_>>();
+    assert_eq!(taints("monitorNodes: false"), ["nvidia.com/gpu"]);
+    assert_eq!(taints("resourceTaints: {a.com/b: []}"), ["a.com/b", "nvidia.com/gpu"]);
+    let none = config_of("resourceTaints: {nvidia.com/gpu: []}, preferNoScheduleWeight:");
+    assert!(none.resource_taints["nvidia.com/gpu"].is_empty() && none.prefer_no_schedule_weight.is_none());
+    assert_eq!(config("appwrapper: \nwebhooksEnabled:").fault_tolerance.retry_limit, 3);
+    let kuberay = codeflare(&read("kuberay: {ingressDomain: , mTLSEnabled: }")).kuberay.unwrap();
+    assert!(kuberay.mtls_enabled && kuberay.ingress_domain.is_empty());
+}
+
+#[test]
 fn periods_of_appwrappers_go_together() {
     let rejected = |fault_tolerance: &str| {
         SCHEMA

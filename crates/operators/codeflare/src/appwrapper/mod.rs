@@ -1,5 +1,6 @@
 //! AppWrappers: several objects admitted, run, retried and removed as one.
 
+mod component;
 pub(crate) mod defaulting;
 mod metrics;
 mod node_health;

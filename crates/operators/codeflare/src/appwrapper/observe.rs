@@ -16,6 +16,7 @@ use quintet_controller::object::Uid;
 use quintet_controller::{ApiKind, Class, Error, ObjectKey};
 use serde::{Deserialize, Serialize};
 
+use super::component::may_exist;
 use super::objects;
 use super::options::Options;
 use super::pod_view::{BY_APP_WRAPPER, PodView};
@@ -115,6 +116,16 @@ fn depends_on_components(appwrapper: &AppWrapper) -> bool {
     is_deployed && !matches!(phase_of(appwrapper), Some(Phase::Empty | Phase::Suspended) | None)
 }
 
+/// The name of a component: the recorded one while its object may exist, and then that of the next attempt.
+pub(super) fn name_of(appwrapper: &AppWrapper, number: usize) -> String {
+    let status = appwrapper.status.as_ref();
+    let recorded = status.and_then(|status| status.component_status.as_ref()?.get(number));
+    let resets = status.and_then(|status| status.resetting_count).unwrap_or_default();
+    recorded
+        .filter(|component| may_exist(component))
+        .map_or_else(|| objects::name_of(appwrapper, number, resets), |component| component.name.clone())
+}
+
 /// Where the controller looks.
 pub(super) struct Sources {
     pub(super) api: Api,
@@ -144,13 +155,7 @@ impl Sources {
     }
 
     async fn component(&self, appwrapper: &AppWrapper, number: usize) -> Result<ObservedComponent, Error> {
-        let status = appwrapper.status.as_ref();
-        let recorded = status
-            .and_then(|status| status.component_status.as_ref()?.get(number))
-            .filter(|component| !component.name.is_empty());
-        let resets = status.and_then(|status| status.resetting_count).unwrap_or_default();
-        let name = recorded
-            .map_or_else(|| objects::name_of(appwrapper, number, resets), |component| component.name.clone());
+        let name = name_of(appwrapper, number);
         let template = appwrapper.spec.components.get(number).map(|component| &component.template);
         let text = |field: &str| template.and_then(|template| template[field].as_str()).unwrap_or_default();
         let kind = self.discovery.find(text("apiVersion"), text("kind")).await?;

@@ -11,7 +11,7 @@ use quintet_controller::object::Uid;
 use quintet_controller::{Class, Next};
 use serde_json::{Value, json};
 
-use super::observe::{Live, LiveObject, ObservedComponent};
+use super::observe::{Live, LiveObject, ObservedComponent, name_of};
 use super::*;
 
 const UID: &str = "u";
@@ -483,6 +483,7 @@ fn running_rows() {
             "Unhealthy True/AutopilotNoExecute",
             "Workload contains pods using NoExecute resources on Nodes: map[n:{}]",
         ),
+        ("a component cannot be read", running().deployed(300).live(Live::Unreadable), "", "", ""),
         ("no pod yet", running(), "", "", ""),
         (
             "no pod in time",
@@ -577,6 +578,23 @@ fn deletion_rows() {
     let errored = json!([condition("ResourcesDeployed", "False", reasons::COMPONENT_CREATION_ERRORED, 5)]);
     let maybe = world("Suspending").set("/status/componentStatus/0/conditions", errored);
     assert_eq!(deleted(maybe).steps, ["delete Pod ns/p"], "the response may have been lost");
+}
+
+#[test]
+fn a_retry_chooses_another_generated_name() {
+    let named = |status: &str, reason: &str, resets: i32| {
+        let mut world = world("Resuming").set(
+            "/status/componentStatus/0/conditions",
+            json!([condition("ResourcesDeployed", status, reason, 5)]),
+        );
+        world.object["spec"]["components"][0]["template"]["metadata"] = json!({"generateName": "p-"});
+        world.object["status"]["componentStatus"][0]["name"] = json!("p-1");
+        world.object["status"]["resettingCount"] = json!(resets);
+        name_of(&serde_json::from_value(world.object).unwrap(), 0)
+    };
+    assert_eq!(named("Unknown", reasons::COMPONENT_CREATION_INITIATED, 1), "p-1");
+    let [first, second] = [1, 2].map(|resets| named("False", reasons::COMPONENT_DELETED, resets));
+    assert!(first.starts_with("p-") && first != "p-1" && first != second, "{first}, {second}");
 }
 
 #[test]

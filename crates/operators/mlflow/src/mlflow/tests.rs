@@ -432,6 +432,14 @@ fn nothing_is_done_about_an_mlflow_that_is_deleted_or_has_another_name() {
 }
 
 #[test]
+fn what_is_empty_in_the_spec_is_left_out_of_pods() {
+    let empty = json!({
+        "affinity": {}, "nodeSelector": {}, "tolerations": [], "resourceClaims": [], "podAnnotations": {}, "envFrom": [],
+    });
+    assert_eq!(plan(&observed(&empty, &json!({}))).steps, plan(&new()).steps);
+}
+
+#[test]
 fn a_migration_pod_gets_no_read_replica_and_no_claims() {
     let spec = json!({
         "readReplicaBackendStoreUri": "postgresql://replica",

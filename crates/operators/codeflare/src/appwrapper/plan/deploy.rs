@@ -12,6 +12,7 @@ use quintet_controller::{Action, ApiKind, Error, Event, Next, OnError, Plan, Ste
 use serde_json::Value;
 
 use super::{DELETION_POLL, plan, reset_or_fail, suspend, unhealthy_event, write};
+use crate::appwrapper::component::{is_deployed, is_failed, is_recorded};
 use crate::appwrapper::objects;
 use crate::appwrapper::observe::{Live, Observed, ObservedComponent};
 use crate::appwrapper::status::Draft;
@@ -147,37 +148,6 @@ fn todo(observed: &Observed) -> Todo<'_> {
         }
     }
     Todo { pending, fatal: None, is_all: true }
-}
-
-fn condition(status: &AppWrapperComponentStatus) -> Option<(&str, &str)> {
-    let condition = conditions::find(status.conditions.as_deref().unwrap_or_default(), RESOURCES_DEPLOYED)?;
-    Some((&condition.status, &condition.reason))
-}
-
-fn is_deployed(status: &AppWrapperComponentStatus) -> bool {
-    matches!(condition(status), Some(("True", _)))
-}
-
-/// Whether the status says that a component is about to be created. One that was deleted before is not.
-fn is_recorded(status: Option<&AppWrapperComponentStatus>) -> bool {
-    let recorded = status.and_then(condition);
-    matches!(recorded, Some(("Unknown", _) | ("False", reasons::COMPONENT_CREATION_ERRORED)))
-}
-
-/// Whether there may be an object of a component, according to the status.
-pub(super) fn may_exist(status: &AppWrapperComponentStatus) -> bool {
-    !status.name.is_empty()
-        && !matches!(condition(status), None | Some(("False", reasons::COMPONENT_DELETED)))
-}
-
-/// Whether a component certainly was not created, or is not known to have been.
-pub(super) fn is_errored(status: &AppWrapperComponentStatus) -> bool {
-    matches!(condition(status), Some(("False", _)))
-}
-
-/// Whether the last attempt to create a component has failed.
-fn is_failed(status: &AppWrapperComponentStatus) -> bool {
-    matches!(condition(status), Some(("False", reasons::COMPONENT_CREATION_ERRORED)))
 }
 
 /// Components after one that could not be created were recorded and not created. As upstream, their status says nothing of

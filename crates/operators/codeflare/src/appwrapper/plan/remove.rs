@@ -6,8 +6,8 @@ use quintet_api::appwrapper::reasons;
 use quintet_controller::plan::Propagation;
 use quintet_controller::{Action, ApiKind, Next, ObjectKey, Plan, Step};
 
-use super::deploy::{is_errored, may_exist};
 use super::{DELETION_POLL, write};
+use crate::appwrapper::component::{is_errored, may_exist};
 use crate::appwrapper::observe::{Live, LiveObject, Observed, ObservedComponent};
 use crate::appwrapper::status::Draft;
 

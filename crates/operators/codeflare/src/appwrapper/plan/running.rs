@@ -37,6 +37,11 @@ pub(super) fn running(observed: &Observed) -> Plan {
     if observed.is_suspended() {
         return suspend(observed, draft);
     }
+    if observed.components.iter().any(|component| component.live == Live::Unreadable) {
+        // It may well be there. As upstream, nothing is decided before it can be read.
+        let awaits = vec!["the right to read its components".to_owned()];
+        return Plan { next: Next::After(READY_POLL), awaits, ..Plan::default() };
+    }
     let present = observed.components.iter().filter(|component| is_present(&component.live)).count();
     let expected = observed.component_status().len();
     if present != expected {

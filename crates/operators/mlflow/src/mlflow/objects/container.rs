@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource,
+    Affinity, Capabilities, Container, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource,
     PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile, SecurityContext,
     Volume, VolumeMount,
 };
@@ -107,7 +107,7 @@ impl<'a> PodInputs<'a> {
                 automount_service_account_token: Some(true),
                 security_context: Some(pod_security_context(spec)),
                 node_selector: spec.node_selector.clone().filter(|selector| !selector.is_empty()),
-                affinity: spec.affinity.clone(),
+                affinity: spec.affinity.clone().filter(|affinity| *affinity != Affinity::default()),
                 tolerations: non_empty(spec.tolerations.as_ref()),
                 init_containers: ca::init_container(self).map(|container| vec![container]),
                 containers,
