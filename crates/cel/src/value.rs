@@ -82,9 +82,8 @@ impl<'v> Val<'v> {
                 if kind == Some(JsonType::Integer) { Self::Int(number as i64) } else { Self::Double(number) }
             }
             Value::String(text) => {
-                let format = schema
-                    .filter(|schema| schema.kind() == Some(JsonType::String))
-                    .and_then(Schema::format);
+                let format =
+                    schema.filter(|schema| schema.kind() == Some(JsonType::String)).and_then(Schema::format);
                 let formatted = match format {
                     Some("date-time") => text.parse().ok().map(Self::Timestamp),
                     Some("date") => format!("{text}T00:00:00Z").parse().ok().map(Self::Timestamp),
