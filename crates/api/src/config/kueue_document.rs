@@ -71,7 +71,7 @@ struct Document {
 
     // Accepted, because existing files have them; Quintet tunes or does without these by itself.
     #[serde(rename = "controller")]
-    _controller: Option<Value>,
+    _controller: Option<Controller>,
     #[serde(rename = "pprofBindAddress")]
     _pprof_bind_address: Option<String>,
     tls: Option<Tls>,
@@ -112,6 +112,16 @@ struct CertManagement {
     enable: Option<bool>,
     webhook_service_name: Option<String>,
     webhook_secret_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Controller {
+    #[serde(rename = "groupKindConcurrency")]
+    _concurrency: Option<BTreeMap<String, i64>>,
+    /// In nanoseconds, unlike other times.
+    #[serde(rename = "cacheSyncTimeout")]
+    _timeout: Option<i64>,
 }
 
 /// What the servers accept.

@@ -327,6 +327,11 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
             "fairSharing.preemptionStrategies[0]: ",
         ),
         (&format!("{kueue}tls: {{minVersion: TLS9}}"), "tls.minVersion: unknown version"),
+        (&format!("{kueue}controller: {{foo: 1}}"), "controller.foo: unknown field `foo`"),
+        (
+            &format!("{kueue}controller: {{cacheSyncTimeout: 2m}}"),
+            "controller.cacheSyncTimeout: invalid type",
+        ),
         (&format!("{kueue}tls: {{minVersion: VersionTLS11}}"), "tls.minVersion: unknown version"),
         (
             &format!("{kueue}tls: {{cipherSuites: [TLS_RSA_WITH_RC4_128_SHA]}}"),

@@ -30,8 +30,12 @@ pub(super) fn workload_up(object: &mut Object) -> Result<(), ConversionError> {
         let source = spec.remove("priorityClassSource");
         let known =
             PRIORITY_CLASSES.iter().find(|(.., old)| source.as_ref().is_some_and(|source| source == old));
-        if let (Some(name), Some((group, kind, _))) = (name, known) {
-            spec.insert("priorityClassRef".into(), json!({ "group": group, "kind": kind, "name": name }));
+        // As upstream: a source without a name is a reference without one.
+        if let Some((group, kind, _)) = known {
+            let mut reference =
+                Map::from_iter([("group".into(), json!(group)), ("kind".into(), json!(kind))]);
+            reference.extend(name.map(|name| ("name".into(), name)));
+            spec.insert("priorityClassRef".into(), reference.into());
         }
         stash.put_back("spec", Some(&mut *spec), &["preemptionGates"]);
         stash.put_back_each(spec, "podSets", "topologyRequest", SLICE_CONSTRAINTS);
@@ -52,11 +56,12 @@ pub(super) fn workload_down(object: &mut Object) -> Result<(), ConversionError> 
     let mut stash = Stash::default();
     if let Some(spec) = child(object, "spec") {
         if let Some(Value::Object(mut reference)) = spec.remove("priorityClassRef") {
-            let group = text(&reference, "group").unwrap_or_default();
-            let source =
-                PRIORITY_CLASSES.iter().find(|(known, ..)| *known == group).map_or("", |(.., old)| old);
-            spec.insert("priorityClassSource".into(), source.into());
-            spec.extend(reference.remove("name").map(|name| ("priorityClassName".into(), name)));
+            let own = (text(&reference, "group"), text(&reference, "kind"));
+            let mut known = PRIORITY_CLASSES.iter();
+            if let Some((.., source)) = known.find(|(group, kind, _)| own == (Some(group), Some(kind))) {
+                spec.insert("priorityClassSource".into(), (*source).into());
+                spec.extend(reference.remove("name").map(|name| ("priorityClassName".into(), name)));
+            }
         }
         stash.take("spec", Some(&mut *spec), &["preemptionGates"]);
         stash.take_each(spec, "podSets", "topologyRequest", SLICE_CONSTRAINTS);

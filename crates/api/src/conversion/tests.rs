@@ -113,6 +113,24 @@ fn a_priority_class_of_no_kind_is_no_priority_class() {
 }
 
 #[test]
+fn a_source_of_a_priority_class_is_kept_without_a_name() {
+    let spec = json!({ "priorityClassSource": "scheduling.k8s.io/priorityclass" });
+    let old = json!({ "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": { "name": "a" },
+        "spec": spec });
+    let new = converted(old, "kueue.x-k8s.io/v1beta2");
+    let reference = json!({ "group": "scheduling.k8s.io", "kind": "PriorityClass" });
+    assert_eq!(new["spec"]["priorityClassRef"], reference);
+    assert!(serde_json::from_value::<v1beta2::Workload>(new.clone()).is_ok(), "controllers can read it");
+    assert_eq!(
+        converted(new, "kueue.x-k8s.io/v1beta1")["spec"]["priorityClassSource"],
+        spec["priorityClassSource"]
+    );
+    let mixed = json!({ "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "spec": {
+        "priorityClassRef": { "group": "kueue.x-k8s.io", "kind": "PriorityClass", "name": "a" } } });
+    assert_eq!(converted(mixed, "kueue.x-k8s.io/v1beta1")["spec"], json!({ "podSets": [] }));
+}
+
+#[test]
 fn a_multikueue_cluster_without_kubeconfig_location_has_none() {
     let old = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "MultiKueueCluster",

@@ -160,13 +160,15 @@ pub struct PreemptionGate {
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = rules(PRIORITY_CLASS_REF))]
+#[schemars(transform = rules(PRIORITY_CLASS_REF), transform = requires(&["name"]))]
 pub struct PriorityClassRef {
     /// `kueue.x-k8s.io` for a WorkloadPriorityClass, `scheduling.k8s.io` for a PriorityClass.
     pub group: PriorityClassGroup,
     /// Kind of the class; must go with group.
     pub kind: PriorityClassKind,
     /// Name of the class.
+    // Empty where the older version had a source and no name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(transform = dns_subdomain, length(min = 1))]
     pub name: String,
 }

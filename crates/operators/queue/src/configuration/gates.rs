@@ -38,8 +38,9 @@ const TOPOLOGY: &str = "TopologyAwareScheduling";
 const REPLACEMENT: &str = "TASFailedNodeReplacement";
 const DEVICES: &str = "KueueDRAIntegration";
 /// Gates that mean nothing without others.
-const NEEDS: [(&str, &[&str]); 16] = [
+const NEEDS: [(&str, &[&str]); 17] = [
     ("ElasticJobsViaWorkloadSlicesWithTAS", &["ElasticJobsViaWorkloadSlices", TOPOLOGY]),
+    ("FlavorFungibilityPreserveScanProgress", &["FlavorFungibility"]),
     ("KueueDRAIntegrationConsumableCapacity", &[DEVICES]),
     ("KueueDRAIntegrationExtendedResource", &[DEVICES]),
     ("KueueDRAIntegrationPartitionableDevices", &[DEVICES]),
@@ -133,6 +134,11 @@ mod tests {
                 Some("featureGates.UnadmittedWorkloadsExplicitStatus: it needs"),
             ),
             (&[("UnadmittedWorkloadsObservability", false)], None),
+            (
+                &[("FlavorFungibility", false)],
+                Some("featureGates.FlavorFungibilityPreserveScanProgress: it needs FlavorFungibility"),
+            ),
+            (&[("FlavorFungibility", false), ("FlavorFungibilityPreserveScanProgress", false)], None),
             (&[("AllBeta", false)], None),
             (&[("AllAlpha", true)], None),
         ];

@@ -112,11 +112,13 @@ pub(crate) fn is_followed(owner: &Owner) -> bool {
         || KINDS.iter().any(|(own_group, _, kind, ..)| *own_group == group && *kind == &*owner.kind)
 }
 
-/// Whether an owner is of a kind that has an integration, enabled or not.
-pub(crate) fn is_integrated(owner: &Owner) -> bool {
+/// Whether an owner is of a kind that is queued, here or by another controller.
+pub(crate) fn is_integrated(owner: &Owner, settings: &Settings) -> bool {
     let group = group_of(owner);
     let mut known = KINDS.iter().filter(|(own, _, kind, ..)| *own == group && *kind == &*owner.kind);
-    known.any(|(.., framework)| !framework.is_empty())
+    let is_external = |kind: &ApiKind| kind.group == group && *kind.kind == *owner.kind;
+    known.any(|(.., framework)| settings.is_enabled(framework))
+        || external_kinds(settings).iter().any(is_external)
 }
 
 fn group_of(owner: &Owner) -> &str {

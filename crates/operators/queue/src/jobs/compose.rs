@@ -11,8 +11,8 @@ use quintet_api::kueue::v1beta2::{PodSet, Workload, WorkloadSpec};
 use quintet_api::names;
 use serde_json::Value;
 
-use super::JobKind;
 use super::priority::Priority;
+use super::{JobKind, admission_gates};
 use crate::settings::Settings;
 
 /// Room for `-` and five digits in a name of at most 253 characters.
@@ -158,13 +158,13 @@ pub(crate) fn labels(metadata: &ObjectMeta, settings: &Settings) -> BTreeMap<Str
 /// Annotations of a job that its Workload has, too.
 pub(crate) fn annotations(metadata: &ObjectMeta, settings: &Settings) -> Option<BTreeMap<String, String>> {
     let own = metadata.annotations.iter().flatten();
+    let gates = admission_gates::gates(metadata, settings);
     let copied: BTreeMap<String, String> = own
         .filter(|(name, _)| {
-            name.starts_with(PROVISIONING_PREFIX)
-                || *name == ADMISSION_GATED_BY
-                || settings.annotations_to_copy().any(|key| key == *name)
+            name.starts_with(PROVISIONING_PREFIX) || settings.annotations_to_copy().any(|key| key == *name)
         })
         .map(|(name, value)| (name.clone(), value.clone()))
+        .chain(gates.map(|gates| (ADMISSION_GATED_BY.to_owned(), gates.to_owned())))
         .collect();
     (!copied.is_empty()).then_some(copied)
 }

@@ -21,10 +21,10 @@ use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step};
 use quintet_queue_engine::status;
 use serde_json::json;
 
-use super::JobEnd;
 use super::compose::label;
 use super::pod_set_info::{self, PodSetInfo};
 use super::priority::Priority;
+use super::{JobEnd, admission_gates};
 use crate::scheduler::engine_time;
 use crate::settings::Settings;
 use crate::workload::{after, without_finalizer};
@@ -319,7 +319,9 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
         if workload.object.has_quota_reservation() {
             return self.release(workload).map_or_else(|| self.await_pods(), one);
         }
-        self.retain(evicted).or_else(|| self.follow_queue(workload)).unwrap_or_default()
+        // It is queued with the priority and in the queue that its job names now.
+        let retained = self.retain(workload, evicted).or_else(|| self.follow_priority(workload));
+        retained.or_else(|| self.follow_queue(workload)).unwrap_or_default()
     }
 
     fn await_pods(&self) -> Plan {
@@ -357,9 +359,10 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
     }
 
     /// Jobs of Workloads that were deactivated by the operator, not by users, are kept for a time only.
-    fn retain(&self, evicted: &Condition) -> Option<Plan> {
+    fn retain(&self, workload: &Entry<Workload>, evicted: &Condition) -> Option<Plan> {
         let kept = self.settings.retention().after_deactivated_by_kueue?;
-        if !evicted.reason.starts_with(DEACTIVATED_DUE_TO) {
+        // One that was activated again is evicted until it gets quota.
+        if workload.object.is_active() || !evicted.reason.starts_with(DEACTIVATED_DUE_TO) {
             return None;
         }
         let ends = after(evicted.last_transition_time.0, kept.0);
@@ -368,6 +371,14 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
         }
         let note = "Deleted job: deactivation retention period expired";
         Some(all(self.job.delete(&event(JobEvent::Deleted, note))))
+    }
+
+    /// The Workload follows the admission gates of its job.
+    pub(super) fn follow_gates(&self, workload: &Entry<Workload>) -> Option<Plan> {
+        let mut desired = workload.object.clone();
+        let event = admission_gates::follow(self.job.metadata(), &mut desired.metadata, self.settings)?;
+        let update = Action::update(ApiKind::of::<Workload>(), workload, &desired)?;
+        Some(one(update.with_event(self.job.event(event))))
     }
 
     /// The Workload follows the priority class of its job. The class of its pods is that of its creation.

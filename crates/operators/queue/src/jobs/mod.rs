@@ -3,6 +3,7 @@
 //! A kind of job implements [`JobKind`], which says how to read and write it. Everything else is shared: which jobs are
 //! managed, how Workloads are made and compared, when jobs start and stop. As `pkg/controller/jobframework` of Kueue.
 
+mod admission_gates;
 pub(crate) mod ancestors;
 mod batch_job;
 mod compose;

@@ -166,9 +166,12 @@ impl<J: JobKind> Decision<'_, J> {
             }
             return Found::First(all(steps));
         }
-        matching
-            .and_then(|index| self.observed.workloads.get(index))
-            .map_or(Found::None, |entry| Found::Workload(entry))
+        let Some(entry) = matching.and_then(|index| self.observed.workloads.get(index)) else {
+            return Found::None;
+        };
+        let is_over = entry.deleting || entry.object.is_finished();
+        let gated = if is_over { None } else { self.lifecycle().follow_gates(entry) };
+        gated.map_or(Found::Workload(entry), Found::First)
     }
 
     /// The slice of an elastic job; `None` if its Workload has other pod sets, so that it is that of any job.

@@ -242,6 +242,67 @@ fn a_job_that_changed_while_it_waits_has_its_workload_rewritten() {
 }
 
 #[test]
+fn the_workload_follows_the_gates_of_its_job() {
+    const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
+    let mut gated = job();
+    gated["metadata"]["annotations"] = json!({ GATES: "a.b/c,a.b/d" });
+    let known = workload(&gated);
+    assert_eq!(known["metadata"]["annotations"], json!({ GATES: "a.b/c,a.b/d" }));
+    let followed = |value: &str| {
+        let mut job = gated.clone();
+        job["metadata"]["annotations"] = json!({ GATES: value });
+        let mut case = Case::of(job, &[known.clone()]);
+        let plan = case.plan();
+        let step = plan.steps.first().unwrap();
+        let Action::Patch { patch, .. } = &step.action else { panic!("not a patch: {step:?}") };
+        case.settings.scheduling.admission_gated_by = false;
+        assert!(case.plan().steps.is_empty(), "without the gate");
+        (patch["metadata"]["annotations"][GATES].clone(), step.event.clone().unwrap().note)
+    };
+    assert_eq!(
+        followed("a.b/d"),
+        (json!("a.b/d"), "Updated workload AdmissionGatedBy to \"a.b/d\"".to_owned())
+    );
+    assert_eq!(followed(""), (Value::Null, "Updated workload AdmissionGatedBy to \"\"".to_owned()));
+    assert!(Case::of(gated, &[known]).plan().steps.is_empty());
+}
+
+#[test]
+fn an_evicted_workload_that_waits_follows_the_priority_class_of_its_job() {
+    let mut waiting = workload(&job());
+    waiting["spec"]["priorityClassRef"] =
+        json!({ "group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "low" });
+    waiting["status"]["conditions"] = json!([
+        condition("Evicted", "True", "Preempted", "why"),
+        condition("QuotaReserved", "False", "PendingEvaluation", "why"),
+        condition("PodsReady", "False", "WaitForStart", "Not all pods are ready or succeeded")
+    ]);
+    let mut raised = job();
+    raised["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    let steps = Case::of(raised, &[waiting]).steps();
+    assert!(matches!(&steps[..], [only] if only.ends_with("(UpdatedWorkload)")), "{steps:?}");
+}
+
+#[test]
+fn a_job_that_was_given_up_is_deleted_after_a_time_unless_it_was_activated_again() {
+    let mut given_up = workload(&job());
+    given_up["status"]["conditions"] = json!([
+        condition("Evicted", "True", "DeactivatedDueToRequeuingLimitExceeded", "why"),
+        condition("PodsReady", "False", "WaitForStart", "Not all pods are ready or succeeded")
+    ]);
+    let steps = |active: bool| {
+        let mut workload = given_up.clone();
+        workload["spec"]["active"] = json!(active);
+        let mut case = Case::of(job(), &[workload]);
+        let policies = json!({ "workloads": { "afterDeactivatedByKueue": "1m" } });
+        case.settings.configuration.object_retention_policies = serde_json::from_value(policies).unwrap();
+        case.steps()
+    };
+    assert_eq!(steps(false), ["delete Job.batch ns/a (Deleted)"]);
+    assert!(steps(true).is_empty());
+}
+
+#[test]
 fn partially_admitted_jobs_are_equivalent_with_the_admitted_count() {
     let mut partial = job();
     partial["metadata"]["annotations"] = json!({ "kueue.x-k8s.io/job-min-parallelism": "1" });

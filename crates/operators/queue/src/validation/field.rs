@@ -89,6 +89,18 @@ impl Errors {
         }
     }
 
+    /// One error for all problems of a value.
+    pub(crate) fn joined(&mut self, path: &str, value: &str, problems: &[String]) {
+        if !problems.is_empty() {
+            self.invalid(path, value, problems.join(","));
+        }
+    }
+
+    /// Whether nothing was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// An error unless the new value equals the old one.
     pub(crate) fn immutable<T: Serialize>(&mut self, path: impl Display, new: &T, old: &T) {
         if !is_same(new, old) {

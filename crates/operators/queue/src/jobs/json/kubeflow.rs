@@ -4,7 +4,8 @@
 use serde_json::Value;
 
 use super::{
-    JobEnd, JsonKind, KindNames, Ranks, Role, UpdateCheck, integer, items, names, text, true_condition,
+    JobEnd, JsonKind, KindNames, Ranks, Role, TopologyOrder, UpdateCheck, integer, items, names, text,
+    true_condition,
 };
 
 /// Label of a pod: its index in its role.
@@ -65,6 +66,7 @@ macro_rules! kinds {
             const TAKES_PREBUILT: bool = $prebuilt;
             const UPDATE: UpdateCheck = UpdateCheck::ChangeOnly;
             const TAKES_GROUPS: bool = false;
+            const TOPOLOGY_ORDER: TopologyOrder = TopologyOrder::Templates;
 
             fn roles(job: &Value) -> Vec<Role> {
                 roles_of(job, $field, &$order)

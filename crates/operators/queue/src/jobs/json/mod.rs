@@ -27,6 +27,7 @@ use std::ops::ControlFlow;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use quintet_api::kueue::metadata::ELASTIC_JOB;
 use quintet_api::kueue::v1beta2::{PodSet, ReclaimablePod};
 use quintet_controller::cache::Entry;
 use quintet_controller::{Action, ApiKind, Step};
@@ -93,6 +94,19 @@ pub(super) enum UpdateCheck {
     ChangeOnly,
 }
 
+/// What is checked first of the topology requests of a job, and what if one of them cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TopologyOrder {
+    /// Nothing but that they can be read; then the templates, and then their groups.
+    IfReadable,
+    /// The templates, then their groups.
+    Templates,
+    /// The head, the groups, then the workers.
+    Head,
+    /// As [`TopologyOrder::Head`], but groups before sizes, and workers only if all requests can be read.
+    HeadAndGroups,
+}
+
 /// Pods of one template.
 #[derive(Clone, Debug)]
 pub(super) struct Role {
@@ -138,6 +152,8 @@ pub(super) trait JsonKind: Clone + Debug + Send + Sync + 'static {
     const SORTS_ERRORS: bool = false;
     /// Whether pod sets may be placed as a group.
     const TAKES_GROUPS: bool = true;
+    /// In which order its topology requests are checked.
+    const TOPOLOGY_ORDER: TopologyOrder = TopologyOrder::IfReadable;
 
     /// Its pods, by template.
     fn roles(job: &Value) -> Vec<Role>;
@@ -539,6 +555,11 @@ fn end_by_conditions(job: &Value, succeeded: &str, failed: &str) -> Option<JobEn
 fn is_queued(job: &Value, settings: &Settings) -> bool {
     let queue = &job["metadata"]["labels"][quintet_api::kueue::metadata::QUEUE_NAME];
     settings.configuration.manage_jobs_without_queue_name || queue.as_str().is_some_and(|own| !own.is_empty())
+}
+
+/// Whether a job may change its size while it runs.
+pub(super) fn is_elastic(job: &Value, settings: &Settings) -> bool {
+    settings.scheduling.elastic_slices && job["metadata"]["annotations"][ELASTIC_JOB] == "true"
 }
 
 /// Sets a field by its JSON pointer.

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
-use quintet_api::kueue::metadata::ELASTIC_JOB;
+use quintet_api::kueue::metadata::{ELASTIC_JOB, MULTIKUEUE_CONTROLLER};
 use quintet_api::kueue::v1beta2::PodSet;
 use quintet_api::quantity::Quantity;
 use quintet_queue_engine::settings::Gates;
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::ray_job::SUBMITTER;
 use super::{
-    Counts, JobEnd, JsonKind, KindNames, Ranks, Role, UpdateCheck, integer, is_queued, items, names, pod_set,
-    template_of, text,
+    Counts, JobEnd, JsonKind, KindNames, Ranks, Role, TopologyOrder, UpdateCheck, integer, is_elastic,
+    is_queued, items, names, pod_set, template_of, text,
 };
 use crate::jobs::slices::PARTIAL_SCALE_UP;
 use crate::settings::Settings;
@@ -40,6 +40,7 @@ impl JsonKind for RayCluster {
     const NAMES: KindNames = names!("ray.io", "ray-io", "v1", "RayCluster", "raycluster");
     const TAKES_ELASTIC: bool = true;
     const UPDATE: UpdateCheck = UpdateCheck::OfManaged;
+    const TOPOLOGY_ORDER: TopologyOrder = TopologyOrder::HeadAndGroups;
 
     fn roles(job: &Value) -> Vec<Role> {
         roles_of(&job["spec"], "/spec", "spec")
@@ -84,7 +85,7 @@ impl JsonKind for RayCluster {
         }
         let spec = &job["spec"];
         if is_elastic(job, settings) {
-            check_gates(job, errors);
+            check_elastic(job, errors);
         } else if spec["enableInTreeAutoscaling"] == true {
             let why = "a kueue-managed RayCluster can use autoscaling only as an elastic job: enable the \
                 ElasticJobsViaWorkloadSlices feature gate and set the \"kueue.x-k8s.io/elastic-job\": \"true\" annotation";
@@ -125,11 +126,6 @@ pub(super) fn min_counts_of(spec: &Value, least: impl Fn(&Value) -> i32) -> BTre
         .collect()
 }
 
-/// Whether a job may change its size while it runs.
-fn is_elastic(job: &Value, settings: &Settings) -> bool {
-    settings.scheduling.elastic_slices && job["metadata"]["annotations"][ELASTIC_JOB] == "true"
-}
-
 /// Pods of an elastic job wait for their slice of the Workload, not the cluster.
 pub(super) fn gate_elastic<K: JsonKind>(job: &mut Value, settings: &Settings) {
     if !is_elastic(job, settings) {
@@ -148,7 +144,8 @@ pub(super) fn gate_elastic<K: JsonKind>(job: &mut Value, settings: &Settings) {
     }
 }
 
-fn check_gates(job: &Value, errors: &mut Errors) {
+/// Pods of an elastic cluster wait for their slice, and its size follows the cluster that it runs on.
+fn check_elastic(job: &Value, errors: &mut Errors) {
     let mut roles = RayCluster::roles(job);
     // Errors of the workers come first.
     roles.rotate_left(1);
@@ -160,12 +157,15 @@ fn check_gates(job: &Value, errors: &mut Errors) {
             errors.invalid(path, gates, "an elastic job must have the ElasticJobSchedulingGate");
         }
     }
+    if job["spec"]["enableInTreeAutoscaling"] == true && job["spec"]["managedBy"] == MULTIKUEUE_CONTROLLER {
+        let why = "in-tree autoscaling is not supported for a MultiKueue-managed elastic RayCluster";
+        errors.forbidden("spec.enableInTreeAutoscaling", why);
+    }
 }
 
 /// What is checked of the cluster of a RayJob or RayService.
-pub(super) fn check_cluster(job: &Value, spec: &Value, path: &str, errors: &mut Errors) {
-    let is_elastic = job["metadata"]["annotations"][ELASTIC_JOB] == "true";
-    if spec["enableInTreeAutoscaling"] == true && !is_elastic {
+pub(super) fn check_cluster(job: &Value, spec: &Value, path: &str, settings: &Settings, errors: &mut Errors) {
+    if spec["enableInTreeAutoscaling"] == true && !is_elastic(job, settings) {
         let why = "a kueue managed job should only use autoscaling when workload slicing is enabled";
         errors.invalid(format!("{path}.enableInTreeAutoscaling"), true, why);
     }

@@ -13,8 +13,8 @@ use super::ray_cluster::{
     check_cluster, has_ready, is_cluster_ready, min_counts_of, pod_count, pod_sets_of, roles_of,
 };
 use super::{
-    Counts, JobEnd, JsonKind, KindNames, PodSetInfo, Ranks, Reference, Role, UpdateCheck, expect_infos,
-    inject_into_roles, is_queued, names, pod_set, pod_set_info, ray_child, restore_roles, text,
+    Counts, JobEnd, JsonKind, KindNames, PodSetInfo, Ranks, Reference, Role, TopologyOrder, UpdateCheck,
+    expect_infos, inject_into_roles, is_queued, names, pod_set, pod_set_info, ray_child, restore_roles, text,
 };
 use crate::settings::Settings;
 use crate::validation::Errors;
@@ -66,6 +66,7 @@ impl JsonKind for RayJob {
     const OMITS_SUSPEND: bool = true;
     const TAKES_ELASTIC: bool = true;
     const UPDATE: UpdateCheck = UpdateCheck::OfManaged;
+    const TOPOLOGY_ORDER: TopologyOrder = TopologyOrder::Head;
 
     /// Those of the cluster. The submitter may have no template.
     fn roles(job: &Value) -> Vec<Role> {
@@ -198,7 +199,7 @@ impl JsonKind for RayJob {
             let why = "a kueue managed job should delete the cluster after finishing";
             errors.invalid("spec.shutdownAfterJobFinishes", false, why);
         }
-        check_cluster(job, &spec["rayClusterSpec"], "spec.rayClusterSpec", errors);
+        check_cluster(job, &spec["rayClusterSpec"], "spec.rayClusterSpec", settings, errors);
         ControlFlow::Continue(())
     }
 }

@@ -12,8 +12,8 @@ use super::ray_cluster::{
     check_cluster, gate_elastic, is_fault_tolerant, min_counts_of, pod_count, pod_sets_of, roles_of,
 };
 use super::{
-    JobEnd, JsonKind, KindNames, Reference, Role, TopologyAsk, UpdateCheck, annotations_of, is_queued, names,
-    ray_child, true_condition,
+    JobEnd, JsonKind, KindNames, Reference, Role, TopologyAsk, TopologyOrder, UpdateCheck, annotations_of,
+    is_queued, names, ray_child, true_condition,
 };
 use crate::settings::Settings;
 use crate::validation::Errors;
@@ -32,6 +32,7 @@ impl JsonKind for RayService {
     const SUSPEND: &'static str = "/spec/rayClusterConfig/suspend";
     const TAKES_ELASTIC: bool = true;
     const UPDATE: UpdateCheck = UpdateCheck::OfManaged;
+    const TOPOLOGY_ORDER: TopologyOrder = TopologyOrder::Head;
 
     fn roles(job: &Value) -> Vec<Role> {
         roles_of(&job["spec"][CLUSTER], "/spec/rayClusterConfig", "spec.rayClusterConfig")
@@ -101,7 +102,7 @@ impl JsonKind for RayService {
 
     fn check(job: &Value, settings: &Settings, errors: &mut Errors) -> ControlFlow<()> {
         if is_queued(job, settings) {
-            check_cluster(job, &job["spec"][CLUSTER], ERROR_PATH, errors);
+            check_cluster(job, &job["spec"][CLUSTER], ERROR_PATH, settings, errors);
         }
         ControlFlow::Continue(())
     }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     JobEnd, JsonKind, KindNames, PodSetInfo, Ranks, Role, TopologyAsk, UpdateCheck, annotations_of,
-    expect_infos, integer, is_queued, items, names, pod_set, text,
+    expect_infos, integer, is_elastic, is_queued, items, names, pod_set, text,
 };
 use crate::settings::Settings;
 use crate::validation::Errors;
@@ -131,8 +131,7 @@ impl JsonKind for SparkApplication {
             let why = "only Cluster mode is supported for a kueue managed job";
             errors.invalid("spec.mode", text(&spec["mode"]), why);
         }
-        let is_elastic = job["metadata"]["annotations"][quintet_api::kueue::metadata::ELASTIC_JOB] == "true";
-        if spec["dynamicAllocation"]["enabled"] == true && !is_elastic {
+        if spec["dynamicAllocation"]["enabled"] == true && !is_elastic(job, settings) {
             let why = "a kueue managed job can use dynamicAllocation only when the ElasticJobsViaWorkloadSlices \
                 feature gate is on and the job is an elastic job";
             errors.invalid("spec.dynamicAllocation.enabled", true, why);

@@ -5,17 +5,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::events::JobEvent;
 use quintet_api::kueue::metadata::{
-    ADMISSION_GATED_BY, COMPONENT_WORKLOAD_INDEX, IS_GROUP_WORKLOAD, JOB_OWNER_GVK, JOB_OWNER_NAME, JOB_UID,
-    MANAGED, POD_GROUP_NAME, POD_GROUP_TOTAL_COUNT, POD_SUSPENDING_PARENT, PREBUILT_WORKLOAD_NAME,
-    PRIORITY_CLASS, QUEUE_NAME, RESOURCE_IN_USE, ROLE_HASH,
+    COMPONENT_WORKLOAD_INDEX, IS_GROUP_WORKLOAD, JOB_OWNER_GVK, JOB_OWNER_NAME, JOB_UID, MANAGED,
+    POD_GROUP_NAME, POD_GROUP_TOTAL_COUNT, POD_SUSPENDING_PARENT, PREBUILT_WORKLOAD_NAME, PRIORITY_CLASS,
+    QUEUE_NAME, RESOURCE_IN_USE, ROLE_HASH,
 };
 use quintet_api::kueue::v1beta2::{PodSet, PriorityClassKind, Workload};
 use quintet_controller::cache::Entry;
 use quintet_controller::{Action, ApiKind, Event, Plan, Step};
 use serde_json::{Value, json};
 
+use super::super::admission_gates;
 use super::super::ancestors::Ancestor;
-use super::super::compose::{self, annotation, label};
+use super::super::compose::{self, label};
 use super::super::lifecycle::event;
 use super::super::priority::Priority;
 use super::super::stateful_set::PodHead;
@@ -212,15 +213,15 @@ impl Decision<'_> {
             desired.spec.priority = Some(priority.value);
             desired.spec.priority_class_ref.clone_from(&priority.class);
         }
-        let gates = annotation(self.metadata(), ADMISSION_GATED_BY);
-        if annotation(&workload.object.metadata, ADMISSION_GATED_BY) != gates {
-            let annotations = desired.metadata.annotations.get_or_insert_default();
-            match gates {
-                Some(gates) => annotations.insert(ADMISSION_GATED_BY.to_owned(), gates.to_owned()),
-                None => annotations.remove(ADMISSION_GATED_BY),
-            };
-        }
-        Action::update(ApiKind::of::<Workload>(), workload, &desired).map(Step::from)
+        let has_other_class = desired.spec.priority_class_ref != workload.object.spec.priority_class_ref;
+        let of_class = has_other_class.then(|| {
+            let note = format!("Updated workload priority class: {}", workload.key);
+            event(JobEvent::UpdatedWorkload, note)
+        });
+        let of_gates =
+            admission_gates::follow(self.metadata(), &mut desired.metadata, &self.observed.settings);
+        let update = Action::update(ApiKind::of::<Workload>(), workload, &desired)?;
+        Some(Step { event: of_gates.or(of_class), ..Step::from(update) })
     }
 
     /// What a pod needs to be one of its group.

@@ -6,10 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::events::JobEvent;
 use quintet_api::kueue::metadata::{
-    ADMISSION_GATED_BY, IS_GROUP_WORKLOAD, JOB_OWNER_GVK, JOB_OWNER_NAME, JOB_UID, MANAGED,
-    POD_GROUP_FAST_ADMISSION, POD_GROUP_NAME, POD_GROUP_POD_INDEX_LABEL, POD_GROUP_SERVING,
-    POD_GROUP_TOTAL_COUNT, POD_SUSPENDING_PARENT, PREBUILT_WORKLOAD_NAME, PRIORITY_CLASS, QUEUE_NAME,
-    RESOURCE_IN_USE, ROLE_HASH,
+    IS_GROUP_WORKLOAD, JOB_OWNER_GVK, JOB_OWNER_NAME, JOB_UID, MANAGED, POD_GROUP_FAST_ADMISSION,
+    POD_GROUP_NAME, POD_GROUP_POD_INDEX_LABEL, POD_GROUP_SERVING, POD_GROUP_TOTAL_COUNT,
+    POD_SUSPENDING_PARENT, PREBUILT_WORKLOAD_NAME, PRIORITY_CLASS, QUEUE_NAME, RESOURCE_IN_USE, ROLE_HASH,
 };
 use quintet_api::kueue::reasons::QuotaReservedReason;
 use quintet_api::kueue::v1beta2::{PodSet, Workload};
@@ -18,6 +17,7 @@ use quintet_controller::{Action, ApiKind, Event, Plan, Step};
 use quintet_queue_engine::status;
 use serde_json::{Value, json};
 
+use super::super::admission_gates;
 use super::super::ancestors::Ancestor;
 use super::super::compose::{self, annotation, label};
 use super::super::lifecycle::{event, one, write_status};
@@ -204,11 +204,11 @@ impl Decision<'_> {
     }
 
     /// The next change of the Workload.
-    fn follow(&self, workload: &Entry<Workload>) -> Option<Action> {
-        self.update(workload).or_else(|| self.hold(workload))
+    fn follow(&self, workload: &Entry<Workload>) -> Option<Step> {
+        self.update(workload).or_else(|| self.hold(workload).map(Step::from))
     }
 
-    fn update(&self, workload: &Entry<Workload>) -> Option<Action> {
+    fn update(&self, workload: &Entry<Workload>) -> Option<Step> {
         let mut desired = workload.object.clone();
         let uid = self.observed.stateful_set.uid.as_str();
         let mut owners = workload.object.metadata.owner_references.iter().flatten();
@@ -221,15 +221,9 @@ impl Decision<'_> {
         if self.replicas() > 0 && !workload.object.has_quota_reservation() {
             desired.spec.queue_name = self.queue().map(str::to_owned);
         }
-        let gates = annotation(self.metadata(), ADMISSION_GATED_BY);
-        if annotation(&workload.object.metadata, ADMISSION_GATED_BY) != gates {
-            let annotations = desired.metadata.annotations.get_or_insert_default();
-            match gates {
-                Some(gates) => annotations.insert(ADMISSION_GATED_BY.to_owned(), gates.to_owned()),
-                None => annotations.remove(ADMISSION_GATED_BY),
-            };
-        }
-        Action::update(ApiKind::of::<Workload>(), workload, &desired)
+        let event = admission_gates::follow(self.metadata(), &mut desired.metadata, &self.observed.settings);
+        let update = Action::update(ApiKind::of::<Workload>(), workload, &desired)?;
+        Some(Step { event, ..Step::from(update) })
     }
 
     /// A StatefulSet without pods needs no quota; its Workload is kept for when it has some again.

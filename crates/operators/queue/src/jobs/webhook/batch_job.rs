@@ -1,14 +1,15 @@
 //! What is checked of `batch/v1` Jobs beyond other jobs. As `pkg/controller/jobs/job/job_webhook.go` of Kueue.
 
-use quintet_api::kueue::metadata::{JOB_COMPLETIONS_EQUAL_PARALLELISM, JOB_MIN_PARALLELISM};
+use quintet_api::kueue::metadata::{JOB_COMPLETIONS_EQUAL_PARALLELISM, JOB_MIN_PARALLELISM, STOPPING};
 use quintet_controller::webhook::Verdict;
 use serde_json::{Value, json};
 
+use super::super::json::is_elastic;
 use super::super::slices::ELASTIC_GATE;
 use super::super::topology_request::{PREFERRED, REQUIRED};
 use super::defaulting::{self, annotation};
-use super::validation::{self, annotation_path, is_elastic, not_a_number};
-use super::{Facts, Kind, Template};
+use super::validation::{self, annotation_path};
+use super::{Facts, Kind, Template, go, topology};
 use crate::settings::{BATCH_JOB, Settings};
 use crate::validation::Errors;
 
@@ -25,11 +26,9 @@ pub(super) const KIND: Kind = Kind {
     is_enabled: |settings| settings.is_enabled(BATCH_JOB),
     default,
     validate,
-    is_suspended: |job| job["spec"]["suspend"] == true,
+    is_suspended,
     takes_prebuilt: true,
     takes_elastic: true,
-    templates,
-    check,
     related_kinds: Vec::new,
     references: |_| Vec::new(),
 };
@@ -56,26 +55,39 @@ fn gate(template: &mut Value) {
 }
 
 fn validate(job: &Value, old: Option<&Value>, kind: &Kind, facts: &Facts, settings: &Settings) -> Verdict {
-    if !is_elastic(job, settings) {
-        return validation::of_job(job, old, kind, facts, settings);
+    let mut errors = Errors::default();
+    validation::state(job, kind, settings, &mut errors);
+    // A Job that was admitted partially may have no more pods than its minimum.
+    if old.is_none_or(|old| annotation(old, JOB_MIN_PARALLELISM) != annotation(job, JOB_MIN_PARALLELISM)) {
+        check_minimum(job, settings, &mut errors);
     }
-    let mut errors = match old {
-        None => validation::of_create(job, kind, settings),
-        Some(old) => validation::of_update(job, old, kind, facts, settings),
-    };
-    check_elastic(job, settings, &mut errors);
+    check_completions(job, &mut errors);
+    if let Some(old) = old {
+        validation::change(job, old, kind, facts, settings, &mut errors);
+        check_change(job, old, &mut errors);
+    }
+    if settings.scheduling.tas {
+        errors.add(topology_errors(job, settings), "");
+    }
     errors.verdict()
 }
 
-/// An elastic Job is admitted as a whole, and its pods are placed wherever there is room.
-fn check_elastic(job: &Value, settings: &Settings, errors: &mut Errors) {
-    if let Some(least) = annotation(job, JOB_MIN_PARALLELISM) {
-        let why = "partial admission and elastic job cannot be used together";
-        errors.invalid(annotation_path(JOB_MIN_PARALLELISM), least, why);
+/// What is wrong with the topology request: first how it is written, then what elastic Jobs cannot ask for, then its size.
+fn topology_errors(job: &Value, settings: &Settings) -> Errors {
+    let template = Template::at("spec.template", &job["spec"]["template"], pod_count(job));
+    let mut errors = Errors::default();
+    topology::check(&template, &settings.scheduling, &mut errors);
+    if errors.is_empty() && is_elastic(job, settings) {
+        check_elastic(job, &mut errors);
     }
-    if !settings.scheduling.tas {
-        return;
+    if errors.is_empty() {
+        topology::check_sizes(&template, &mut errors);
     }
+    errors
+}
+
+/// Pods of an elastic Job are placed wherever there is room.
+fn check_elastic(job: &Value, errors: &mut Errors) {
     let annotations = &job["spec"]["template"]["metadata"]["annotations"];
     let requests = [(REQUIRED, "required"), (PREFERRED, "preferred")];
     if let Some((name, mode)) = requests.into_iter().find(|(name, _)| annotations[*name].is_string()) {
@@ -88,55 +100,41 @@ fn parallelism(job: &Value) -> i64 {
     job["spec"]["parallelism"].as_i64().unwrap_or(1)
 }
 
-fn templates(job: &Value) -> Vec<Template<'_>> {
-    vec![Template::at("spec.template", &job["spec"]["template"], pod_count(job))]
-}
-
 /// How many pods run at the same time.
 fn pod_count(job: &Value) -> i64 {
     let parallelism = parallelism(job);
     job["spec"]["completions"].as_i64().map_or(parallelism, |count| count.min(parallelism))
 }
 
-fn check(job: &Value, old: Option<&Value>, errors: &mut Errors) {
-    // A Job that was admitted partially may have no more pods than its minimum.
-    if old.is_none_or(|old| annotation(old, JOB_MIN_PARALLELISM) != annotation(job, JOB_MIN_PARALLELISM)) {
-        check_minimum(job, errors);
-    }
-    check_completions(job, errors);
-    if let Some(old) = old {
-        check_change(job, old, errors);
-    }
-}
-
-fn check_minimum(job: &Value, errors: &mut Errors) {
+fn check_minimum(job: &Value, settings: &Settings, errors: &mut Errors) {
     let Some(text) = annotation(job, JOB_MIN_PARALLELISM) else { return };
     let path = annotation_path(JOB_MIN_PARALLELISM);
     match text.parse::<i64>() {
-        Err(_) => errors.invalid(path, text, not_a_number(text)),
+        Err(_) => errors.invalid(&path, text, go::number_problem("Atoi", text)),
         Ok(least) if least <= 0 || least >= pod_count(job) => {
-            errors.invalid(path, least, format!("should be between 0 and {}", pod_count(job) - 1));
+            errors.invalid(&path, least, format!("should be between 0 and {}", pod_count(job) - 1));
         }
         Ok(_) => {}
+    }
+    if is_elastic(job, settings) {
+        let why = "partial admission and elastic job cannot be used together";
+        errors.invalid(path, text, why);
     }
 }
 
 fn check_completions(job: &Value, errors: &mut Errors) {
     let Some(text) = annotation(job, JOB_COMPLETIONS_EQUAL_PARALLELISM) else { return };
     let path = annotation_path(JOB_COMPLETIONS_EQUAL_PARALLELISM);
-    match text {
-        "true" => {}
-        "false" => return,
-        text => {
-            let why = format!("strconv.ParseBool: parsing {text:?}: invalid syntax");
-            return errors.invalid(path, text, why);
-        }
+    match go::parse_bool(text) {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(why) => return errors.invalid(path, text, why),
     }
     if job["spec"]["completionMode"] != "Indexed" {
         errors.invalid(path, text, "should not be enabled for NonIndexed jobs");
     }
     let completions = job["spec"]["completions"].as_i64();
-    if completions.is_some_and(|completions| completions != parallelism(job)) {
+    if completions.unwrap_or(1) != parallelism(job) {
         let why = format!(
             "should be equal to parallelism when {JOB_COMPLETIONS_EQUAL_PARALLELISM} annotation is true"
         );
@@ -144,12 +142,23 @@ fn check_completions(job: &Value, errors: &mut Errors) {
     }
 }
 
-/// The parallelism of a partially admitted Job is Kueue's while it runs.
+/// The parallelism of a partially admitted Job is Kueue's while it runs, and so are its completions.
 fn check_change(new: &Value, old: &Value, errors: &mut Errors) {
-    let is_suspended = KIND.is_suspended;
-    let is_partial = annotation(new, JOB_MIN_PARALLELISM).is_some();
-    if is_partial && !is_suspended(old) && !is_suspended(new) && parallelism(new) != parallelism(old) {
+    let was_suspended = old["spec"]["suspend"] == true;
+    let was_partial = annotation(old, JOB_MIN_PARALLELISM).is_some();
+    if was_partial && !was_suspended && parallelism(new) != parallelism(old) {
         let why = "cannot change when partial admission is enabled and the job is not suspended";
         errors.forbidden("spec.parallelism", why);
     }
+    let syncs =
+        |job| annotation(job, JOB_COMPLETIONS_EQUAL_PARALLELISM).map(go::parse_bool) == Some(Ok(true));
+    if !is_suspended(old) && !is_suspended(new) && syncs(old) != syncs(new) {
+        let why = "field is immutable while the job is not suspended";
+        errors.forbidden(annotation_path(JOB_COMPLETIONS_EQUAL_PARALLELISM), why);
+    }
+}
+
+/// Whether a Job may not run. One that is being stopped is not at rest yet.
+fn is_suspended(job: &Value) -> bool {
+    job["spec"]["suspend"] == true && annotation(job, STOPPING) != Some("true")
 }

@@ -3,7 +3,6 @@
 use quintet_api::kueue::metadata::{PRIORITY_CLASS, QUEUE_NAME};
 use serde_json::{Value, json};
 
-use super::super::ancestors::Ancestor;
 use super::{DEFAULT, Facts};
 use crate::settings::Settings;
 
@@ -14,11 +13,7 @@ pub(super) fn default(
     facts: &Facts,
     settings: &Settings,
 ) -> Result<(), String> {
-    let is_deleting = !job["metadata"]["deletionTimestamp"].is_null();
-    if is_deleting && settings.gates.skip_ancestors_of_deleted {
-        return Ok(());
-    }
-    default_labels(job, facts, settings);
+    default_labels(job, facts);
     if waits(job, facts, settings)? {
         set(job, suspend, json!(true));
     }
@@ -26,25 +21,42 @@ pub(super) fn default(
 }
 
 /// The default queue and priority class, for those who name none.
-pub(in super::super) fn default_labels(job: &mut Value, facts: &Facts, settings: &Settings) {
-    let is_free = facts.is_namespace_managed && facts.ancestor == Ancestor::None;
-    if facts.has_default_queue && is_free && label(job, QUEUE_NAME).is_none() {
+pub(in super::super) fn default_labels(job: &mut Value, facts: &Facts) {
+    if !facts.has_integrated_owner {
+        default_queue(job, facts);
+    }
+    default_class(job, facts);
+}
+
+pub(super) fn default_queue(job: &mut Value, facts: &Facts) {
+    if facts.has_default_queue && facts.is_namespace_managed && queue_of(job).is_empty() {
         set_label(job, QUEUE_NAME, DEFAULT);
     }
-    let is_managed =
-        label(job, QUEUE_NAME).is_some() || settings.configuration.manage_jobs_without_queue_name;
-    if facts.has_default_class && is_free && is_managed && label(job, PRIORITY_CLASS).is_none() {
+}
+
+/// A class is also of use to jobs that get a queue later.
+pub(super) fn default_class(job: &mut Value, facts: &Facts) {
+    let has_class = label(job, PRIORITY_CLASS).is_some_and(|class| !class.is_empty());
+    let is_free = facts.is_namespace_managed && !facts.has_integrated_owner;
+    if facts.has_default_class && is_free && !has_class {
         set_label(job, PRIORITY_CLASS, DEFAULT);
     }
 }
 
-/// Whether a job has to wait for its own Workload.
+/// Whether a job has to wait for its own Workload. Owners of one that is being deleted may be gone.
 pub(in super::super) fn waits(job: &Value, facts: &Facts, settings: &Settings) -> Result<bool, String> {
-    let manages_all = settings.configuration.manage_jobs_without_queue_name;
-    if !facts.is_namespace_managed || !(manages_all || label(job, QUEUE_NAME).is_some()) {
+    let is_deleting = !job["metadata"]["deletionTimestamp"].is_null();
+    let is_skipped = is_deleting && settings.gates.skip_ancestors_of_deleted;
+    let is_queued = settings.configuration.manage_jobs_without_queue_name || !queue_of(job).is_empty();
+    if is_skipped || !facts.is_namespace_managed || !is_queued {
         return Ok(false);
     }
     facts.ancestor.lets_wait()
+}
+
+/// The queue that a job names; empty if it names none.
+pub(in super::super) fn queue_of(job: &Value) -> &str {
+    label(job, QUEUE_NAME).unwrap_or_default()
 }
 
 pub(in super::super) fn label<'j>(job: &'j Value, name: &str) -> Option<&'j str> {

@@ -20,12 +20,10 @@ pub(super) const KIND: Kind = Kind {
     mutates: &["CREATE", "UPDATE"],
     is_enabled: |settings| settings.is_enabled(DEPLOYMENT),
     default,
-    validate: |object, old, kind, _, _| serving::check(object, old, kind).verdict(),
+    validate: |object, old, kind, _, settings| serving::check(object, old, kind, settings).verdict(),
     is_suspended: |_| false,
     takes_prebuilt: false,
     takes_elastic: false,
-    templates: |_| Vec::new(),
-    check: |_, _, _| {},
     related_kinds: Vec::new,
     references: |_| Vec::new(),
 };

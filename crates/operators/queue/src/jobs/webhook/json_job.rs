@@ -6,8 +6,8 @@ use quintet_controller::webhook::Verdict;
 use serde_json::Value;
 
 use super::super::json::{JsonKind, UpdateCheck, is_suspended};
-use super::defaulting::label;
-use super::{Facts, Kind, Template, defaulting, topology, validation};
+use super::defaulting::queue_of;
+use super::{Facts, Kind, Template, defaulting, templates, validation};
 use crate::settings::Settings;
 use crate::validation::Errors;
 
@@ -29,8 +29,6 @@ pub(super) const fn of<K: JsonKind>() -> Kind {
         is_suspended: is_suspended::<K>,
         takes_prebuilt: K::TAKES_PREBUILT,
         takes_elastic: K::TAKES_ELASTIC,
-        templates: |_| Vec::new(),
-        check: |_, _, _| {},
         related_kinds: K::related_kinds,
         references: K::references,
     }
@@ -72,14 +70,13 @@ fn change<K: JsonKind>(
     settings: &Settings,
     errors: &mut Errors,
 ) -> Result<(), String> {
-    let has_queue =
-        |job| label(job, quintet_api::kueue::metadata::QUEUE_NAME).is_some_and(|own| !own.is_empty());
+    let has_queue = |job| !queue_of(job).is_empty();
     let manages_all = settings.configuration.manage_jobs_without_queue_name;
     let was_queued = settings.gates.validate_ray_and_spark_updates && has_queue(old);
     if K::UPDATE == UpdateCheck::OfManaged && !(manages_all || has_queue(job) || was_queued) {
         return Ok(());
     }
-    validation::change(job, old, kind, facts, errors);
+    validation::change(job, old, kind, facts, settings, errors);
     if K::UPDATE == UpdateCheck::ChangeOnly {
         return topology_requests::<K>(job, facts, settings, errors);
     }
@@ -97,7 +94,7 @@ fn state<K: JsonKind>(
     if K::check(job, settings, errors).is_break() {
         return Ok(());
     }
-    validation::state(job, kind, errors);
+    validation::state(job, kind, settings, errors);
     topology_requests::<K>(job, facts, settings, errors)
 }
 
@@ -120,13 +117,7 @@ fn topology_requests<K: JsonKind>(
             count: ask.count.into(),
         })
         .collect();
-    let mut found = Errors::default();
-    for template in &templates {
-        topology::check(template, &settings.scheduling, &mut found);
-    }
-    if K::TAKES_GROUPS {
-        topology::check_groups(&templates, &mut found);
-    }
+    let found = templates::check(&templates, K::TOPOLOGY_ORDER, K::TAKES_GROUPS, &settings.scheduling)?;
     errors.add(found, K::TOPOLOGY_HINT);
     Ok(())
 }

@@ -7,10 +7,11 @@ use quintet_api::kueue::metadata::{
 use quintet_controller::webhook::Verdict;
 use serde_json::Value;
 
+use super::super::json::TopologyOrder;
 use super::super::leader_worker_set as lws;
 use super::defaulting::{default_labels, label, put, waits};
 use super::stateful_set::shape;
-use super::{Facts, Kind, Template, serving, topology};
+use super::{Facts, Kind, Template, serving, templates};
 use crate::settings::{LEADER_WORKER_SET, Settings};
 use crate::validation::Errors;
 
@@ -33,8 +34,6 @@ pub(super) const KIND: Kind = Kind {
     is_suspended: |_| false,
     takes_prebuilt: false,
     takes_elastic: false,
-    templates: |_| Vec::new(),
-    check: |_, _, _| {},
     related_kinds: Vec::new,
     references: |_| Vec::new(),
 };
@@ -46,7 +45,7 @@ fn fields(object: &Value) -> impl Iterator<Item = &'static str> + use<> {
 }
 
 fn default(object: &mut Value, facts: &Facts, settings: &Settings) -> Result<(), String> {
-    default_labels(object, facts, settings);
+    default_labels(object, facts);
     if !waits(object, facts, settings)? {
         return Ok(());
     }
@@ -73,7 +72,7 @@ fn default(object: &mut Value, facts: &Facts, settings: &Settings) -> Result<(),
 
 fn validate(object: &Value, old: Option<&Value>, kind: &Kind, facts: &Facts, settings: &Settings) -> Verdict {
     let mut errors = Errors::default();
-    serving::check_state(object, kind, &mut errors);
+    serving::check_state(object, kind, settings, &mut errors);
     let replicas = object["spec"]["replicas"].as_i64().unwrap_or(1);
     if replicas < 0 {
         let why = format!("invalid LeaderWorkerSet replicas: must be >= 0, got {replicas}");
@@ -82,11 +81,13 @@ fn validate(object: &Value, old: Option<&Value>, kind: &Kind, facts: &Facts, set
         let why = format!("invalid LeaderWorkerSet replicas: must be <= {MAX_REPLICAS}, got {replicas}");
         errors.invalid("spec.replicas", replicas, why);
     }
-    super::validation::gates(object, None, &mut errors);
-    topology_requests(object, settings, &mut errors);
+    super::validation::gates(object, settings, &mut errors);
+    match topology_requests(object, settings) {
+        Ok(found) => errors.add(found, ""),
+        Err(why) => return Verdict::deny(why),
+    }
     if let Some(old) = old {
-        serving::check_change(object, old, &mut errors);
-        super::validation::gates(object, Some(old), &mut errors);
+        serving::check_change(object, old, settings, &mut errors);
         match waits(object, facts, settings) {
             Ok(false) => {}
             Ok(true) => immutable(object, old, settings, &mut errors),
@@ -96,9 +97,9 @@ fn validate(object: &Value, old: Option<&Value>, kind: &Kind, facts: &Facts, set
     errors.verdict()
 }
 
-fn topology_requests(object: &Value, settings: &Settings, errors: &mut Errors) {
+fn topology_requests(object: &Value, settings: &Settings) -> Result<Errors, String> {
     if !settings.scheduling.tas {
-        return;
+        return Ok(Errors::default());
     }
     let templates = &object["spec"]["leaderWorkerTemplate"];
     let size = templates["size"].as_i64().unwrap_or(1);
@@ -113,10 +114,7 @@ fn topology_requests(object: &Value, settings: &Settings, errors: &mut Errors) {
             Template::at(&format!("spec.leaderWorkerTemplate.{field}"), &templates[field], count)
         })
         .collect();
-    for ask in &asks {
-        topology::check(ask, &settings.scheduling, errors);
-    }
-    topology::check_groups(&asks, errors);
+    templates::check(&asks, TopologyOrder::Templates, true, &settings.scheduling)
 }
 
 /// What the Workloads were admitted for does not change.

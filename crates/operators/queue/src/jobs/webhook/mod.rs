@@ -5,6 +5,7 @@
 mod batch_job;
 mod defaulting;
 mod deployment;
+mod go;
 mod json_job;
 #[cfg(test)]
 mod json_tests;
@@ -12,11 +13,16 @@ mod leader_worker_set;
 #[cfg(test)]
 mod matrix_tests;
 mod pod;
+#[cfg(test)]
+mod rule_tests;
 mod serving;
 mod stateful_set;
+mod templates;
 #[cfg(test)]
 mod tests;
 mod topology;
+#[cfg(test)]
+mod topology_tests;
 mod validation;
 
 use std::borrow::Cow;
@@ -33,12 +39,11 @@ use quintet_controller::webhook::{Admission, AdmissionRequest, Mutation, Operati
 use quintet_controller::{ApiKind, Error, ObjectKey, Runtime};
 use serde_json::Value;
 
-use super::ancestors::{Ancestor, Ancestors};
+use super::ancestors::{Ancestor, Ancestors, is_integrated};
 use super::observe::labels_of;
 use super::related::{self, Related};
 use super::{Reference, json, remote};
 use crate::settings::Settings;
-use crate::validation::Errors;
 use crate::{watches, webhook};
 
 /// What users call the queue, and the class, of those who name none.
@@ -68,10 +73,6 @@ pub(super) struct Kind {
     pub(super) takes_prebuilt: bool,
     /// Whether it may change its size while it runs.
     pub(super) takes_elastic: bool,
-    /// Its pod templates.
-    pub(super) templates: fn(&Value) -> Vec<Template<'_>>,
-    /// What else is checked of an object and its old state.
-    pub(super) check: fn(&Value, Option<&Value>, &mut Errors),
     /// Kinds of objects that jobs refer to.
     related_kinds: fn() -> Vec<ApiKind>,
     /// The objects that a job refers to.
@@ -122,6 +123,8 @@ pub(super) struct Facts {
     pub(super) has_default_class: bool,
     pub(super) is_namespace_managed: bool,
     pub(super) ancestor: Ancestor,
+    /// Whether its owner is of a kind that is queued, so that it needs no queue of its own.
+    pub(super) has_integrated_owner: bool,
     /// Whether the Workload of a StatefulSet exists, and is not on hold.
     pub(super) has_workload: bool,
     /// Whether the jobs of its queue run on other clusters.
@@ -183,6 +186,7 @@ impl FactCaches {
                 && self.classes.get(&ObjectKey::cluster(DEFAULT)).is_some(),
             is_namespace_managed: labels.is_some_and(|labels| settings.manages_namespace(&labels)),
             ancestor: self.ancestors.read(&self.runtime, namespace, controller, settings).await,
+            has_integrated_owner: controller.is_some_and(|owner| is_integrated(owner, settings)),
             has_workload: self.has_workload(namespace, object, settings),
             runs_elsewhere: settings.gates.multikueue && self.runs_elsewhere(namespace, object),
             related: related::referred(&self.related, &(self.references)(object)),

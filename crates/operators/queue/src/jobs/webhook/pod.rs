@@ -4,19 +4,17 @@ use std::borrow::Cow;
 
 use quintet_api::kueue::metadata::{
     ADMISSION_GATE, MANAGED, MANAGED_FINALIZER, POD_GROUP_NAME, POD_GROUP_POD_INDEX,
-    POD_GROUP_POD_INDEX_LABEL, POD_GROUP_TOTAL_COUNT, POD_SUSPENDING_PARENT, QUEUE_NAME, RETRIABLE_IN_GROUP,
-    ROLE_HASH, TOPOLOGY_GATE,
+    POD_GROUP_POD_INDEX_LABEL, POD_GROUP_TOTAL_COUNT, POD_SUSPENDING_PARENT, RETRIABLE_IN_GROUP, ROLE_HASH,
+    TOPOLOGY_GATE,
 };
 use quintet_api::names::problems;
-use quintet_controller::cache::Owner;
 use quintet_controller::webhook::Verdict;
 use serde_json::{Value, json};
 
-use super::super::ancestors::is_integrated;
 use super::super::pod::hash_of;
-use super::defaulting::{annotation, default_labels, label, put, set_label};
-use super::validation::{self, annotation_path, label_path, not_a_number, prebuilt};
-use super::{Facts, Kind, Template, topology};
+use super::defaulting::{annotation, default_class, default_queue, label, put, queue_of, set_label};
+use super::validation::{self, annotation_path, label_path, prebuilt, prebuilt_path};
+use super::{Facts, Kind, Template, go, topology};
 use crate::settings::Settings;
 use crate::validation::Errors;
 
@@ -36,8 +34,6 @@ pub(super) const KIND: Kind = Kind {
     is_suspended,
     takes_prebuilt: true,
     takes_elastic: false,
-    templates: |_| Vec::new(),
-    check: |_, _, _| {},
     related_kinds: Vec::new,
     references: |_| Vec::new(),
 };
@@ -53,7 +49,8 @@ fn default(pod: &mut Value, facts: &Facts, settings: &Settings) -> Result<(), St
         if !waits(pod, facts, settings)? {
             return Ok(());
         }
-        default_labels(pod, facts, settings);
+        default_queue(pod, facts);
+        default_class(pod, facts);
         set_label(pod, MANAGED, "true");
         add(&mut pod["metadata"]["finalizers"], json!(MANAGED_FINALIZER));
     }
@@ -75,7 +72,7 @@ fn default(pod: &mut Value, facts: &Facts, settings: &Settings) -> Result<(), St
 /// Whether a pod of its own has to wait. Owners do not matter to those that have no queue: their pods are not held up
 /// until the owner is known.
 fn waits(pod: &Value, facts: &Facts, settings: &Settings) -> Result<bool, String> {
-    let has_queue = label(pod, QUEUE_NAME).is_some() || facts.has_default_queue;
+    let has_queue = !queue_of(pod).is_empty() || facts.has_default_queue;
     let is_queued = has_queue || settings.configuration.manage_jobs_without_queue_name;
     if !facts.is_namespace_managed || !is_queued {
         return Ok(false);
@@ -93,31 +90,41 @@ fn add(list: &mut Value, item: Value) {
 }
 
 fn validate(pod: &Value, old: Option<&Value>, kind: &Kind, facts: &Facts, settings: &Settings) -> Verdict {
-    let mut errors = match old {
-        None => validation::of_create(pod, kind, settings),
-        Some(old) => validation::of_update(pod, old, kind, facts, settings),
-    };
-    if label(pod, MANAGED).is_some_and(|value| value != "true") {
-        errors.forbidden(label_path(MANAGED), "managed label value can only be 'true'");
+    let mut errors = Errors::default();
+    match old {
+        None => validation::state(pod, kind, settings, &mut errors),
+        Some(old) => validation::change(pod, old, kind, facts, settings, &mut errors),
     }
-    group(pod, settings, &mut errors);
-    if settings.scheduling.tas {
-        let annotations = Cow::Borrowed(&pod["metadata"]["annotations"]);
-        let template = Template { path: "metadata.annotations".to_owned(), annotations, count: i64::MAX };
-        topology::check(&template, &settings.scheduling, &mut errors);
-    }
-    if let (Some((_, group)), Some((path, workload))) = (group_of(pod, settings), prebuilt(pod))
-        && group != workload
-    {
-        errors.invalid(path, workload, "prebuilt workload and pod group should be equal");
-    }
+    check(pod, settings, &mut errors);
     if let Some(old) = old {
         change(pod, old, settings, &mut errors);
     }
     let verdict = errors.verdict();
-    match warning(pod).filter(|_| old.is_none() || annotation(pod, POD_SUSPENDING_PARENT).is_none()) {
-        Some(warning) => verdict.warn(warning),
-        None => verdict,
+    let is_of_parent = annotation(pod, POD_SUSPENDING_PARENT).is_some();
+    let is_warned = label(pod, MANAGED) == Some("true") && facts.has_integrated_owner;
+    if is_warned && (old.is_none() || !is_of_parent) {
+        // It waits twice.
+        let warning = format!(
+            "pod owner is managed by kueue, label '{MANAGED}=true' might lead to unexpected behaviour"
+        );
+        return verdict.warn(warning);
+    }
+    verdict
+}
+
+/// What is checked of every state of a pod, beyond what is of a job.
+fn check(pod: &Value, settings: &Settings, errors: &mut Errors) {
+    if label(pod, MANAGED).is_some_and(|value| value != "true") {
+        errors.forbidden(label_path(MANAGED), "managed label value can only be 'true'");
+    }
+    group(pod, settings, errors);
+    let annotations = Cow::Borrowed(&pod["metadata"]["annotations"]);
+    let template = Template { path: "metadata.annotations".to_owned(), annotations, count: i64::MAX };
+    topology::check(&template, &settings.scheduling, errors);
+    let workload = prebuilt(pod, settings);
+    if group_of(pod, settings).is_some_and(|(_, group)| !workload.is_empty() && group != workload) {
+        let path = prebuilt_path(pod, settings);
+        errors.invalid(path, workload, "prebuilt workload and pod group should be equal");
     }
 }
 
@@ -143,7 +150,7 @@ fn group(pod: &Value, settings: &Settings, errors: &mut Errors) {
     );
     let count = annotation(pod, POD_GROUP_TOTAL_COUNT);
     if let Some((is_annotation, name)) = group {
-        errors.each(&group_path(is_annotation), name, problems::dns_subdomain(name));
+        errors.joined(&group_path(is_annotation), name, &problems::dns_subdomain(name));
     }
     let path = annotation_path(POD_GROUP_TOTAL_COUNT);
     match (group, count) {
@@ -151,7 +158,7 @@ fn group(pod: &Value, settings: &Settings, errors: &mut Errors) {
         (None, Some(_)) => errors.required(group_path(false), &both),
         (Some(_), None) => errors.required(path, &both),
         (Some(_), Some(text)) => match text.parse::<i64>() {
-            Err(_) => errors.invalid(path, text, not_a_number(text)),
+            Err(_) => errors.invalid(path, text, go::number_problem("Atoi", text)),
             Ok(count) if count < 1 => {
                 let why = format!(
                     "incorrect annotation value '{POD_GROUP_TOTAL_COUNT}={text}': group total count should be greater than zero"
@@ -175,14 +182,4 @@ fn change(new: &Value, old: &Value, settings: &Settings, errors: &mut Errors) {
         let path = group_path(new_group.is_some_and(|(is_annotation, _)| is_annotation));
         errors.invalid(path, name(new_group), "field is immutable");
     }
-}
-
-/// A pod of a managed job that is managed itself waits twice.
-fn warning(pod: &Value) -> Option<String> {
-    let owners = pod["metadata"]["ownerReferences"].as_array()?;
-    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-    let owner: Owner = serde_json::from_value(owner.clone()).ok()?;
-    (label(pod, MANAGED) == Some("true") && is_integrated(&owner)).then(|| {
-        format!("pod owner is managed by kueue, label '{MANAGED}=true' might lead to unexpected behaviour")
-    })
 }

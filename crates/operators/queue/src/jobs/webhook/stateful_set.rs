@@ -1,6 +1,8 @@
 //! StatefulSets: their pods are one group, whose size is fixed while they run. As
 //! `pkg/controller/jobs/statefulset/statefulset_webhook.go` of Kueue.
 
+use std::collections::BTreeSet;
+
 use quintet_api::kueue::metadata::POD_SUSPENDING_PARENT;
 use quintet_controller::webhook::Verdict;
 use serde_json::Value;
@@ -27,8 +29,6 @@ pub(super) const KIND: Kind = Kind {
     is_suspended: |_| false,
     takes_prebuilt: false,
     takes_elastic: false,
-    templates: |_| Vec::new(),
-    check: |_, _, _| {},
     related_kinds: Vec::new,
     references: |_| Vec::new(),
 };
@@ -53,7 +53,7 @@ fn validate(object: &Value, old: Option<&Value>, kind: &Kind, facts: &Facts, set
     if is_of_another(object) {
         return Verdict::allow();
     }
-    let mut errors = serving::check(object, old, kind);
+    let mut errors = serving::check(object, old, kind, settings);
     if let Some(old) = old {
         match waits(object, facts, settings) {
             Ok(false) => {}
@@ -71,8 +71,11 @@ fn validate(object: &Value, old: Option<&Value>, kind: &Kind, facts: &Facts, set
 /// What the Workload was admitted for does not change.
 pub(super) fn shape(new: &Value, old: &Value, spec: &str, errors: &mut Errors) {
     let [new, old] = [new, old].map(shape_of);
-    for (field, value) in new.as_object().into_iter().flatten() {
+    let shapes = [&new, &old].into_iter().filter_map(Value::as_object);
+    let fields: BTreeSet<&String> = shapes.flat_map(serde_json::Map::keys).collect();
+    for field in fields {
         let path = format!("{spec}.{field}");
+        let value = &new[field];
         match (value.as_array(), old[field].as_array()) {
             (Some(own), Some(other)) if field.ends_with("ontainers") && own.len() == other.len() => {
                 for (index, (own, other)) in own.iter().zip(other).enumerate() {

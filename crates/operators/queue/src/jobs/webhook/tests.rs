@@ -3,7 +3,7 @@ use quintet_controller::webhook::Verdict;
 use serde_json::{Value, json};
 
 use super::super::ancestors::Ancestor;
-use super::{Facts, KINDS, defaulting, validation};
+use super::{Facts, KINDS, defaulting};
 use crate::settings::Settings;
 
 #[expect(clippy::needless_pass_by_value, reason = "calls are easier to read")]
@@ -21,6 +21,7 @@ pub(super) fn facts() -> Facts {
         has_default_class: false,
         is_namespace_managed: true,
         ancestor: Ancestor::None,
+        has_integrated_owner: false,
         has_workload: false,
         runs_elsewhere: false,
         related: Vec::new(),
@@ -64,20 +65,50 @@ fn who_is_queued_is_suspended() {
 }
 
 #[test]
-fn the_default_class_is_for_managed_jobs_without_one() {
+fn the_default_class_is_for_jobs_without_one() {
     let with_class = Facts { has_default_class: true, ..facts() };
-    let class = |metadata: Value| {
+    let class = |metadata: Value, facts: &Facts| {
         let mut job = job(metadata, json!({}));
-        defaulting::default(&mut job, "/spec/suspend", &with_class, &Settings::default()).unwrap();
+        defaulting::default(&mut job, "/spec/suspend", facts, &Settings::default()).unwrap();
         job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"].clone()
     };
-    assert_eq!(class(json!({ "labels": { QUEUED: "lq" } })), "default");
-    assert_eq!(class(json!({})), Value::Null);
-    assert_eq!(class(json!({ "labels": { QUEUED: "lq", "kueue.x-k8s.io/priority-class": "own" } })), "own");
+    assert_eq!(class(json!({ "labels": { QUEUED: "lq" } }), &with_class), "default");
+    assert_eq!(class(json!({}), &with_class), "default", "it may get a queue later");
+    let own = json!({ "labels": { QUEUED: "lq", "kueue.x-k8s.io/priority-class": "own" } });
+    assert_eq!(class(own, &with_class), "own");
+    assert_eq!(class(json!({}), &Facts { has_integrated_owner: true, ..with_class.clone() }), Value::Null);
+    let elsewhere = Facts { is_namespace_managed: false, ..with_class };
+    assert_eq!(class(json!({}), &elsewhere), Value::Null);
+}
+
+#[test]
+fn the_default_queue_is_for_those_whose_owners_are_not_queued() {
+    let queue = |metadata: Value, facts: Facts| {
+        let mut job = job(metadata, json!({}));
+        let facts = Facts { has_default_queue: true, ..facts };
+        defaulting::default(&mut job, "/spec/suspend", &facts, &Settings::default()).unwrap();
+        (job["metadata"]["labels"][QUEUED].clone(), job["spec"]["suspend"] == true)
+    };
+    assert_eq!(queue(json!({}), facts()), (json!("default"), true));
+    assert_eq!(
+        queue(json!({ "labels": { QUEUED: "" } }), facts()),
+        (json!("default"), true),
+        "empty is none"
+    );
+    let owned = Facts { has_integrated_owner: true, ..facts() };
+    assert_eq!(queue(json!({}), owned), (Value::Null, false), "though its owner has no queue either");
+    let below = Facts { ancestor: Ancestor::Managed(Uid::from("u")), ..facts() };
+    assert_eq!(
+        queue(json!({}), below),
+        (json!("default"), false),
+        "an owner of another kind is between them"
+    );
+    let leaving = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    assert_eq!(queue(leaving, facts()), (json!("default"), false), "it is being deleted");
 }
 
 fn created(metadata: Value, spec: Value) -> Verdict {
-    validation::of_create(&job(metadata, spec), KINDS[0], &Settings::default()).verdict()
+    (KINDS[0].validate)(&job(metadata, spec), None, KINDS[0], &facts(), &Settings::default())
 }
 
 #[test]
@@ -155,7 +186,7 @@ fn what_a_running_job_may_not_change() {
     let (lq, other) = (json!({ QUEUED: "lq" }), json!({ QUEUED: "other" }));
     let class = |name: &str| json!({ QUEUED: "lq", "kueue.x-k8s.io/priority-class": name });
     let changed = |old: &Value, new: &Value| {
-        validation::of_update(new, old, KINDS[0], &facts(), &Settings::default()).verdict()
+        (KINDS[0].validate)(new, Some(old), KINDS[0], &facts(), &Settings::default())
     };
     let is_allowed = |old: &Value, new: &Value| changed(old, new) == Verdict::allow();
     assert!(!is_allowed(&state(lq.clone(), false), &state(other.clone(), false)));

@@ -7,7 +7,7 @@ use quintet_queue_engine::settings::Gates;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Template;
+use super::{Template, go};
 use crate::validation::Errors;
 
 const REQUIRED: &str = "kueue.x-k8s.io/podset-required-topology";
@@ -18,6 +18,7 @@ const SLICE_SIZE: &str = "kueue.x-k8s.io/podset-slice-size";
 const SLICE_CONSTRAINTS: &str = "kueue.x-k8s.io/podset-slice-required-topology-constraints";
 const GROUP: &str = "kueue.x-k8s.io/podset-group-name";
 const MAX_CONSTRAINTS: usize = 3;
+const LAYER_COUNT: &str = "topology constraints must contain between 1 and 3 entries";
 /// Pod sets of a group.
 const GROUP_SIZE: usize = 2;
 
@@ -37,14 +38,35 @@ impl<'j> Template<'j> {
     }
 }
 
-/// Checks the annotations of one template.
+/// Checks the annotations of one template. As `ValidateTASPodSetRequest`.
 pub(super) fn check(template: &Template<'_>, gates: &Gates, errors: &mut Errors) {
     check_mode(template, errors);
     check_group(template, errors);
     check_unconstrained(template, errors);
     check_slices(template, errors);
     check_constraints(template, gates, errors);
-    check_sizes(template, errors);
+}
+
+/// Why the request of a template cannot be read. As `podSetTopologyRequestBuilder`: without its requests, a job has no pod
+/// sets, and some webhooks refuse it for that alone.
+pub(super) fn unreadable(template: &Template<'_>, gates: &Gates) -> Option<String> {
+    let is_constrained = template.get(REQUIRED).or_else(|| template.get(PREFERRED)).is_some();
+    if let Some(Err(why)) = template.get(UNCONSTRAINED).filter(|_| !is_constrained).map(go::parse_bool) {
+        return Some(why);
+    }
+    if let Some(text) = template.get(SLICE_CONSTRAINTS).filter(|_| gates.tas_multi_layer) {
+        return unreadable_layers(text);
+    }
+    let size = template.get(SLICE_SIZE).filter(|_| template.get(SLICE_TOPOLOGY).is_some())?;
+    size.parse::<i32>().is_err().then(|| go::number_problem("ParseInt", size))
+}
+
+fn unreadable_layers(text: &str) -> Option<String> {
+    match layers(text) {
+        Err(why) => Some(format!("failed to parse multi-layer topology constraints annotation: {why}")),
+        Ok(layers) if !is_layer_count(layers.len()) => Some(format!("{LAYER_COUNT}: got {}", layers.len())),
+        Ok(_) => None,
+    }
 }
 
 /// At most one of the three, and each a label.
@@ -65,7 +87,7 @@ fn check_mode(template: &Template<'_>, errors: &mut Errors) {
 fn check_group(template: &Template<'_>, errors: &mut Errors) {
     let Some(group) = template.get(GROUP) else { return };
     let path = template.path_of(GROUP);
-    if group.parse::<u64>().is_ok() {
+    if !group.starts_with('+') && group.parse::<u64>().is_ok() {
         errors.invalid(&path, group, "must not be a number");
     }
     for other in [SLICE_SIZE, SLICE_TOPOLOGY] {
@@ -80,9 +102,7 @@ fn check_group(template: &Template<'_>, errors: &mut Errors) {
 }
 
 fn check_unconstrained(template: &Template<'_>, errors: &mut Errors) {
-    // As `strconv.ParseBool` of Go.
-    let booleans = ["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"];
-    if let Some(text) = template.get(UNCONSTRAINED).filter(|text| !booleans.contains(text)) {
+    if let Some(text) = template.get(UNCONSTRAINED).filter(|text| go::parse_bool(text).is_err()) {
         errors.invalid(template.path_of(UNCONSTRAINED), text, "must be a boolean value");
     }
 }
@@ -134,15 +154,12 @@ fn check_constraints(template: &Template<'_>, gates: &Gates, errors: &mut Errors
         let why = format!("may not be set when '{SLICE_CONSTRAINTS}' is specified");
         errors.forbidden(template.path_of(GROUP), why);
     }
-    let layers = match serde_json::from_str::<Vec<Layer>>(text) {
+    let layers = match layers(text) {
         Ok(layers) => layers,
-        Err(error) => {
-            let why = format!("must be a valid JSON array: {}", in_words_of_go(text, &error));
-            return errors.invalid(path, text, why);
-        }
+        Err(why) => return errors.invalid(path, text, format!("must be a valid JSON array: {why}")),
     };
-    if layers.is_empty() || layers.len() > MAX_CONSTRAINTS {
-        return errors.invalid(path, text, "topology constraints must contain between 1 and 3 entries");
+    if !is_layer_count(layers.len()) {
+        return errors.invalid(path, text, LAYER_COUNT);
     }
     for (index, layer) in layers.iter().enumerate() {
         let topology = problems::qualified_name(&layer.topology);
@@ -152,7 +169,7 @@ fn check_constraints(template: &Template<'_>, gates: &Gates, errors: &mut Errors
         }
     }
     for (index, layer) in layers.iter().enumerate() {
-        let earlier = layers.iter().take(index).rposition(|other| other.topology == layer.topology);
+        let earlier = layers.iter().take(index).position(|other| other.topology == layer.topology);
         if let Some(earlier) = earlier {
             let value = format!("{} (also at index {earlier})", layer.topology);
             errors.duplicate(format!("{path}[{index}].topology"), value);
@@ -169,23 +186,47 @@ fn check_constraints(template: &Template<'_>, gates: &Gates, errors: &mut Errors
     }
 }
 
-/// What Go's JSON package says of a text that is not a list of layers.
-fn in_words_of_go(text: &str, error: &serde_json::Error) -> String {
-    let kind = match serde_json::from_str::<Value>(text) {
-        Err(error) if error.is_eof() => return "unexpected end of JSON input".to_owned(),
-        Ok(Value::Object(_)) => "object",
-        Ok(Value::String(_)) => "string",
-        Ok(Value::Number(_)) => "number",
-        Ok(Value::Bool(_)) => "bool",
-        _ => return error.to_string(),
-    };
-    format!(
-        "json: cannot unmarshal {kind} into Go value of type []v1beta2.PodsetSliceRequiredTopologyConstraint"
-    )
+/// The layers of an annotation; nothing is no layer.
+fn layers(text: &str) -> Result<Vec<Layer>, String> {
+    let layers = serde_json::from_str::<Option<Vec<Layer>>>(text);
+    layers.map(Option::unwrap_or_default).map_err(|error| in_words_of_go(text, &error))
 }
 
-/// No slice is larger than the pod set.
-fn check_sizes(template: &Template<'_>, errors: &mut Errors) {
+fn is_layer_count(count: usize) -> bool {
+    (1..=MAX_CONSTRAINTS).contains(&count)
+}
+
+/// What Go's JSON package says of a text that is not a list of layers.
+fn in_words_of_go(text: &str, error: &serde_json::Error) -> String {
+    let layer = "v1beta2.PodsetSliceRequiredTopologyConstraint";
+    let (value, wanted) = match serde_json::from_str::<Value>(text) {
+        Err(error) if error.is_eof() => return "unexpected end of JSON input".to_owned(),
+        Err(error) => return no_json(text).unwrap_or_else(|| error.to_string()),
+        Ok(Value::Array(items)) => match items.into_iter().find(|item| !item.is_object()) {
+            Some(item) => (item, layer.to_owned()),
+            None => return error.to_string(),
+        },
+        Ok(value) => (value, format!("[]{layer}")),
+    };
+    let kind = match value {
+        Value::Object(_) => "object",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        Value::Array(_) => "array",
+        Value::Null => "null",
+    };
+    format!("json: cannot unmarshal {kind} into Go value of type {wanted}")
+}
+
+/// What is said of a text that does not even begin like JSON.
+fn no_json(text: &str) -> Option<String> {
+    let first = text.trim_start().chars().next().filter(|first| !"{[\"-tfn0123456789".contains(*first))?;
+    Some(format!("invalid character '{first}' looking for beginning of value"))
+}
+
+/// No slice is larger than the pod set. As `ValidateSliceSizeAnnotationUpperBound`.
+pub(super) fn check_sizes(template: &Template<'_>, errors: &mut Errors) {
     let count = template.count;
     let why = format!("must not be greater than pod set count {count}");
     if let Some(text) = template.get(SLICE_SIZE)
@@ -193,8 +234,7 @@ fn check_sizes(template: &Template<'_>, errors: &mut Errors) {
     {
         errors.invalid(template.path_of(SLICE_SIZE), text, &why);
     }
-    let layers = template.get(SLICE_CONSTRAINTS).map(serde_json::from_str::<Vec<Layer>>);
-    if let Some(Ok(layers)) = layers
+    if let Some(Ok(layers)) = template.get(SLICE_CONSTRAINTS).map(layers)
         && let Some(first) = layers.first()
         && i64::from(first.size) > count
     {

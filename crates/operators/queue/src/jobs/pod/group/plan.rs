@@ -129,6 +129,10 @@ impl Group<'_> {
         if let Some(action) = self.report_absent(workload, selection.absent > 0) {
             return one(action);
         }
+        let is_over = workload.deleting || workload.object.is_finished();
+        if let Some(plan) = self.lifecycle().follow_gates(workload).filter(|_| !is_over) {
+            return plan;
+        }
         self.lifecycle().follow(workload)
     }
 
