@@ -31,7 +31,9 @@ pub(super) fn check(
     match (order, templates.split_first()) {
         (TopologyOrder::IfReadable, _) if !is_readable => {}
         (TopologyOrder::IfReadable | TopologyOrder::Templates, _) => {
-            templates.iter().for_each(|template| of_template(template, &mut errors));
+            for template in templates {
+                of_template(template, &mut errors);
+            }
             of_groups(&mut errors);
         }
         (TopologyOrder::HeadAndGroups, Some((head, workers))) => {
@@ -39,13 +41,17 @@ pub(super) fn check(
             if is_readable {
                 of_groups(&mut errors);
                 topology::check_sizes(head, &mut errors);
-                workers.iter().for_each(|worker| of_template(worker, &mut errors));
+                for worker in workers {
+                    of_template(worker, &mut errors);
+                }
             }
         }
         (TopologyOrder::Head, Some((head, workers))) => {
             of_template(head, &mut errors);
             of_groups(&mut errors);
-            workers.iter().for_each(|worker| of_template(worker, &mut errors));
+            for worker in workers {
+                of_template(worker, &mut errors);
+            }
         }
         (_, None) => {}
     }
