@@ -27,8 +27,7 @@ struct World {
 
 pub(crate) async fn run(path: &Path, counts: &mut Counts) {
     let name = crate::name(path).trim_end_matches(".yaml").to_owned();
-    let case: Value =
-        serde_saphyr::from_str(&std::fs::read_to_string(path).expect("a case")).expect("a case");
+    let case = crate::read(&std::fs::read_to_string(path).expect("a case"));
     if case.get("collector").is_none() {
         // Cases of other programs are in files like these.
         return;

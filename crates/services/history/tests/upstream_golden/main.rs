@@ -17,6 +17,7 @@ mod stand_ins;
 use std::path::{Path, PathBuf};
 
 use counts::Counts;
+use serde_json::Value;
 
 /// Names the folder with recorded cases.
 const DIRECTORY: &str = "QUINTET_GOLDEN";
@@ -50,6 +51,12 @@ async fn behaviour_is_as_recorded() {
     println!("golden: {counts}");
     assert_eq!(counts.unsupported, 0, "cases need what this test cannot do");
     assert_eq!(counts.differ, 0, "behaviour differs from the recorded one");
+}
+
+/// Reads a recording, however large. Plain `y` and `n` are text.
+fn read(text: &str) -> Value {
+    let options = serde_saphyr::options! { strict_booleans: true, budget: None };
+    serde_saphyr::from_str_with_options(text, options).expect("a case")
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

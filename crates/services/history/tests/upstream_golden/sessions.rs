@@ -17,7 +17,7 @@ use crate::stand_ins::{self, Seen};
 pub(crate) async fn run(directory: &Path, counts: &mut Counts) {
     let name = crate::name(directory);
     let text = std::fs::read_to_string(directory.join("exchanges.yaml")).expect("a case");
-    let case: Value = serde_saphyr::from_str(&text).expect("a case");
+    let case = crate::read(&text);
     let (address, seen) = match start(directory, &case).await {
         Ok(started) => started,
         Err(flag) => return counts.cannot(&name, &format!("the flag {flag}")),
