@@ -252,7 +252,7 @@ fn the_workload_follows_the_gates_of_its_job() {
     let followed = |value: &str| {
         let mut job = gated.clone();
         job["metadata"]["annotations"] = json!({ GATES: value });
-        let mut case = Case::of(job, &[known.clone()]);
+        let mut case = Case::of(job, std::slice::from_ref(&known));
         let plan = case.plan();
         let step = plan.steps.first().unwrap();
         let Action::Patch { patch, .. } = &step.action else { panic!("not a patch: {step:?}") };
