@@ -89,7 +89,7 @@ async fn expect_promises(
         );
         let has_begun = now.phase == "Resetting" && before.phase != "Resetting";
         // After a pause that is over, it resumes at once: then nobody has seen it reset.
-        let may_have_begun = before.uid.is_empty() || now.phase == "Resuming";
+        let may_have_begun = before.uid.is_empty() || (before.phase == "Running" && now.phase == "Resuming");
         let counted = now.resets - before.resets;
         let expected = i64::from(has_begun && !is_of_node);
         assert!(
