@@ -51,13 +51,14 @@ fn random_appwrapper(name: &str, rng: &Rng) -> (Value, u32) {
     (bed::appwrapper(name, retries, &templates), retries)
 }
 
-/// What is known of an AppWrapper: its phase and how often it was reset.
+/// What is known of an AppWrapper: its phase, how often it was reset, and when it was last deployed anew after that.
 #[derive(Clone, Default)]
 struct Known {
     uid: String,
     phase: String,
     resets: i64,
     limit: i64,
+    redeployed: Option<String>,
 }
 
 /// Looks at all AppWrappers: retries are counted once, within the limit, and never uncounted.
@@ -70,13 +71,15 @@ async fn expect_promises(
     for name in WRAPPERS {
         let Some(object) = world.get(&id(name)).await.unwrap() else { continue };
         let status = &object["status"];
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let mut redeployed = conditions.clone().filter(|one| one["message"] == "Reset complete; resuming");
         let now = Known {
             uid: object["metadata"]["uid"].as_str().unwrap().to_owned(),
             phase: status["phase"].as_str().unwrap_or_default().to_owned(),
             resets: status["resettingCount"].as_i64().unwrap_or_default(),
             limit: limits[name].into(),
+            redeployed: redeployed.next().map(|one| one["lastTransitionTime"].to_string()),
         };
-        let conditions = status["conditions"].as_array().into_iter().flatten();
         let is_of_node = conditions
             .filter(|one| one["type"] == "Unhealthy")
             .any(|one| one["reason"] == "AutopilotNoExecute");
@@ -88,8 +91,9 @@ async fn expect_promises(
             now.limit
         );
         let has_begun = now.phase == "Resetting" && before.phase != "Resetting";
-        // After a pause that is over, it resumes at once: then nobody has seen it reset.
-        let may_have_begun = before.uid.is_empty() || (before.phase == "Running" && now.phase == "Resuming");
+        // If the status was written so late that the pause is over, it resumes at once: then nobody has seen it reset.
+        let was_redeployed = before.phase == "Running" && now.redeployed != before.redeployed;
+        let may_have_begun = before.uid.is_empty() || (was_redeployed && now.redeployed.is_some());
         let counted = now.resets - before.resets;
         let expected = i64::from(has_begun && !is_of_node);
         assert!(
