@@ -119,7 +119,8 @@ pub fn workload(
     }];
     let settings = Settings::default();
     let sets = compose::pod_sets(&pod, &[], &settings)?;
-    let priority = Priority::of_pods(None, &sets, classes.iter());
+    // A pod that runs has its class, if it names one.
+    let priority = Priority::of_pods(None, &sets, classes.iter()).unwrap_or_default();
     let mut workload = compose::workload(&pod, &uid, sets, &priority, &settings);
     if !added.is_empty() {
         workload.metadata.labels.get_or_insert_default().extend(added.clone());

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::compose::label;
 use super::pod_set_info::{self, PodSetInfo};
-use super::priority::Priority;
+use super::priority::{MissingClass, Priority};
 use super::{JobEnd, admission_gates};
 use crate::scheduler::engine_time;
 use crate::settings::Settings;
@@ -126,7 +126,7 @@ pub(super) struct Lifecycle<'o, J: ManagedJob> {
     pub(super) job: &'o J,
     pub(super) settings: &'o Settings,
     pub(super) now: Timestamp,
-    pub(super) priority: &'o Result<Priority, String>,
+    pub(super) priority: &'o Result<Priority, MissingClass>,
     pub(super) flavors: &'o BTreeMap<String, ResourceFlavor>,
 }
 
@@ -392,7 +392,10 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
         if !may_follow {
             return None;
         }
-        let Ok(priority) = self.priority else { return Some(self.without_class()) };
+        let priority = match self.priority {
+            Ok(priority) => priority,
+            Err(missing) => return Some(self.without_class(missing)),
+        };
         let mut desired = workload.object.clone();
         desired.spec.priority = Some(priority.value);
         desired.spec.priority_class_ref.clone_from(&priority.class);
@@ -402,15 +405,10 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
     }
 
     /// The class that the job names does not exist.
-    pub(super) fn without_class(&self) -> Plan {
-        let name = label(self.job.metadata(), PRIORITY_CLASS).unwrap_or_default();
-        let reason = JobEvent::WorkloadPriorityClassNotFound.as_str();
-        let note = format!("WorkloadPriorityClass {name:?} not found");
-        Plan {
-            events: vec![self.job.event(Event::warning(reason, reason, note))],
-            awaits: vec![format!("WorkloadPriorityClass {name}")],
-            ..Plan::default()
-        }
+    pub(super) fn without_class(&self, missing: &MissingClass) -> Plan {
+        let plan = missing.plan();
+        let events = plan.events.into_iter().map(|event| self.job.event(event)).collect();
+        Plan { events, ..plan }
     }
 
     fn start(&self, workload: &Entry<Workload>) -> Plan {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ancestors::{Ancestor, Ancestors, controller_of, is_followed};
 use super::compose::{annotation, label};
-use super::priority::{Priority, PriorityClasses};
+use super::priority::{MissingClass, Priority, PriorityClasses};
 use super::related::Related;
 use super::{JobKind, Reference, compose, related, slices};
 use crate::settings::Settings;
@@ -57,7 +57,7 @@ pub struct PresentJob<J: JobKind> {
     /// The Workload that its user has made for it.
     pub(super) prebuilt: Option<Prebuilt>,
     /// Its priority; the error is the name of a class that does not exist.
-    pub(super) priority: Result<Priority, String>,
+    pub(super) priority: Result<Priority, MissingClass>,
     /// What it runs; the error says why that is not known.
     pub(super) pod_sets: Result<Vec<PodSet>, String>,
     /// Pods that will not run any more.

@@ -337,7 +337,10 @@ impl<J: JobKind> Decision<'_, J> {
     /// Rewrites the Workload of a job that was changed while it waits.
     fn rewrite(&self, outdated: &Entry<Workload>, sets: &[PodSet]) -> Plan {
         let observed = self.observed;
-        let Ok(priority) = &observed.priority else { return self.lifecycle().without_class() };
+        let priority = match &observed.priority {
+            Ok(priority) => priority,
+            Err(missing) => return self.lifecycle().without_class(missing),
+        };
         let mut desired = outdated.object.clone();
         let fresh = self.workload(sets, priority);
         let active = desired.spec.active;
@@ -369,7 +372,10 @@ impl<J: JobKind> Decision<'_, J> {
     /// Creates the Workload of the job, which may be a slice that replaces another.
     fn create_workload(&self, sets: &[PodSet], replaced: Option<&Entry<Workload>>) -> Plan {
         let observed = self.observed;
-        let Ok(priority) = &observed.priority else { return self.lifecycle().without_class() };
+        let priority = match &observed.priority {
+            Ok(priority) => priority,
+            Err(missing) => return self.lifecycle().without_class(missing),
+        };
         let (uid, settings) = (observed.job.uid.as_str(), &observed.settings);
         let mut workload = self.workload(sets, priority);
         if observed.is_elastic() {

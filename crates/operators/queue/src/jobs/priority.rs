@@ -1,16 +1,22 @@
 //! The priority of a Workload: that of its class, or that of its pods.
 
+use std::time::Duration;
+
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use quintet_api::kueue::events::JobEvent;
 use quintet_api::kueue::metadata::PRIORITY_CLASS;
 use quintet_api::kueue::v1beta2::{
     PodSet, PriorityClassGroup, PriorityClassKind, PriorityClassRef, WorkloadPriorityClass,
 };
 use quintet_controller::cache::{Cache, Caches, WatchSpec};
-use quintet_controller::{Error, ObjectKey};
+use quintet_controller::{Error, Event, Next, ObjectKey, Plan};
 use serde::{Deserialize, Serialize};
 
 use super::compose::label;
+
+/// When a class that does not exist is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// All classes.
 #[derive(Clone)]
@@ -27,23 +33,47 @@ impl PriorityClasses {
         })
     }
 
-    /// The priority of a job with this metadata that may name a PriorityClass itself; the error is the name of a class
-    /// that does not exist.
+    /// The priority of a job with this metadata that may name a PriorityClass itself.
     pub(super) fn of(
         &self,
         metadata: &ObjectMeta,
         named: Option<&str>,
         sets: impl IntoIterator<Item = PodSet>,
-    ) -> Result<Priority, String> {
+    ) -> Result<Priority, MissingClass> {
         if let Some(name) = label(metadata, PRIORITY_CLASS) {
             return match self.of_workloads.get(&ObjectKey::cluster(name)) {
                 Some(class) => Ok(Priority::of_workload_class(name, class.object.value)),
-                None => Err(name.to_owned()),
+                None => Err(MissingClass::OfWorkloads(name.to_owned())),
             };
         }
         let classes = self.of_pods.all();
         let sets: Vec<PodSet> = sets.into_iter().collect();
-        Ok(Priority::of_pods(named, &sets, classes.iter().map(|entry| &entry.object)))
+        Priority::of_pods(named, &sets, classes.iter().map(|entry| &entry.object))
+    }
+}
+
+/// A class that a job names and that does not exist.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum MissingClass {
+    /// A WorkloadPriorityClass.
+    OfWorkloads(String),
+    /// A PriorityClass.
+    OfPods(String),
+}
+
+impl MissingClass {
+    /// A Workload is made when there is such a class. Not every integration hears of new ones: it is looked for again.
+    pub(super) fn plan(&self) -> Plan {
+        let (what, events) = match self {
+            Self::OfWorkloads(name) => {
+                let reason = JobEvent::WorkloadPriorityClassNotFound.as_str();
+                let note = format!("WorkloadPriorityClass {name:?} not found");
+                (format!("WorkloadPriorityClass {name}"), vec![Event::warning(reason, reason, note)])
+            }
+            Self::OfPods(name) => (format!("PriorityClass {name}"), Vec::new()),
+        };
+        Plan { events, next: Next::After(LOOK_AGAIN), ..Plan::awaiting(what) }
     }
 }
 
@@ -72,7 +102,7 @@ impl Priority {
         named: Option<&str>,
         sets: &[PodSet],
         mut classes: impl Iterator<Item = &'c PriorityClass>,
-    ) -> Self {
+    ) -> Result<Self, MissingClass> {
         let by_pods = || {
             sets.iter().find_map(|set| {
                 let class = set.template.spec.as_ref()?.priority_class_name.as_deref()?;
@@ -80,18 +110,21 @@ impl Priority {
             })
         };
         let found = match named.filter(|class| !class.is_empty()).or_else(by_pods) {
-            Some(name) => classes.find(|class| class.metadata.name.as_deref() == Some(name)),
+            Some(name) => {
+                let found = classes.find(|class| class.metadata.name.as_deref() == Some(name));
+                Some(found.ok_or_else(|| MissingClass::OfPods(name.to_owned()))?)
+            }
             None => {
                 classes.filter(|class| class.global_default == Some(true)).min_by_key(|class| class.value)
             }
         };
-        let Some(class) = found else { return Self::default() };
+        let Some(class) = found else { return Ok(Self::default()) };
         let class_ref = PriorityClassRef {
             group: PriorityClassGroup::SchedulingK8sIo,
             kind: PriorityClassKind::PriorityClass,
             name: class.metadata.name.clone().unwrap_or_default(),
         };
-        Self { value: class.value.unwrap_or_default(), class: Some(class_ref) }
+        Ok(Self { value: class.value.unwrap_or_default(), class: Some(class_ref) })
     }
 }
 
@@ -113,10 +146,11 @@ mod tests {
             serde_json::from_value(set).unwrap()
         };
         let of = |class: Option<&str>| Priority::of_pods(None, &sets(class), classes.iter());
-        assert_eq!(of(Some("a")).value, 7);
-        assert_eq!(of(None).class.unwrap().name, "c");
-        assert_eq!(of(Some("gone")), Priority::default());
+        assert_eq!(of(Some("a")).unwrap().value, 7);
+        assert_eq!(of(None).unwrap().class.unwrap().name, "c");
+        assert_eq!(of(Some("gone")), Err(MissingClass::OfPods("gone".to_owned())));
+        assert_eq!(Priority::of_pods(None, &sets(None), [].iter()), Ok(Priority::default()));
         let own = Priority::of_pods(Some("b"), &sets(Some("a")), classes.iter());
-        assert_eq!(own.value, 5, "the class of the job itself comes first");
+        assert_eq!(own.unwrap().value, 5, "the class of the job itself comes first");
     }
 }

@@ -5,13 +5,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use quintet_api::kueue::v1beta2::Workload;
 use quintet_controller::object::Uid;
-use quintet_controller::{Action, Plan, Step};
+use quintet_controller::{Action, Next, Plan, Step};
 use serde_json::{Value, json};
 
 use super::ancestors::Ancestor;
 use super::observe::{GoneJob, ObservedJob, Prebuilt, PresentJob, prebuilt_name};
 use super::plan::plan;
-use super::priority::Priority;
+use super::priority::{MissingClass, Priority};
 use super::{JobKind, Stop, StopReason, compose};
 use crate::settings::Settings;
 use crate::testing::entry;
@@ -57,13 +57,14 @@ struct Case {
     names_prebuilt: bool,
     ancestor: Ancestor,
     settings: Settings,
+    priority: Result<Priority, MissingClass>,
 }
 
 impl Case {
     fn of(job: Value, workloads: &[Value]) -> Self {
         let settings = Settings::default();
-        let workloads = workloads.to_vec();
-        Self { job, workloads, prebuilt: None, names_prebuilt: false, ancestor: Ancestor::None, settings }
+        let (workloads, ancestor, priority) = (workloads.to_vec(), Ancestor::None, Ok(Priority::default()));
+        Self { job, workloads, prebuilt: None, names_prebuilt: false, ancestor, settings, priority }
     }
 
     fn plan(&self) -> Plan {
@@ -86,7 +87,7 @@ impl Case {
                 name: "w".to_owned(),
                 workload: self.prebuilt.as_ref().map(entry::<Workload>),
             }),
-            priority: Ok(Priority::default()),
+            priority: self.priority.clone(),
             flavors: BTreeMap::from([("default".to_owned(), serde_json::from_value(flavor).unwrap())]),
         })))
     }
@@ -282,6 +283,24 @@ fn an_evicted_workload_that_waits_follows_the_priority_class_of_its_job() {
     raised["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
     let steps = Case::of(raised, &[waiting]).steps();
     assert!(matches!(&steps[..], [only] if only.ends_with("(UpdatedWorkload)")), "{steps:?}");
+}
+
+#[test]
+fn a_job_whose_class_does_not_exist_waits_for_it_without_a_workload() {
+    let plan_without = |missing: MissingClass| {
+        let mut case = Case::of(job(), &[]);
+        case.priority = Err(missing);
+        let Plan { steps, events, awaits, next, .. } = case.plan();
+        assert!(steps.is_empty(), "{steps:?}");
+        assert_ne!(next, Next::AwaitChange);
+        (awaits, events.into_iter().map(|event| (event.reason, event.note)).collect::<Vec<_>>())
+    };
+    let (awaits, events) = plan_without(MissingClass::OfWorkloads("high".to_owned()));
+    assert_eq!(awaits, ["WorkloadPriorityClass high"]);
+    let told = ("WorkloadPriorityClassNotFound", "WorkloadPriorityClass \"high\" not found");
+    assert_eq!(events, [(told.0.into(), told.1.into())]);
+    let (awaits, events) = plan_without(MissingClass::OfPods("urgent".to_owned()));
+    assert_eq!((&awaits[..], &events[..]), (&["PriorityClass urgent".to_owned()][..], &[][..]));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::ancestors::{Ancestor, Ancestors, controller_of};
 use super::observe::labels_of;
-use super::priority::{Priority, PriorityClasses};
+use super::priority::{MissingClass, Priority, PriorityClasses};
 use super::stateful_set::PodHead;
 use crate::settings::Settings;
 use crate::watches::BY_OWNER;
@@ -78,7 +78,7 @@ pub(crate) struct Observed {
     is_namespace_managed: bool,
     ancestor: Ancestor,
     /// Its priority; the error is the name of a class that does not exist.
-    priority: Result<Priority, String>,
+    priority: Result<Priority, MissingClass>,
 }
 
 #[derive(Clone)]

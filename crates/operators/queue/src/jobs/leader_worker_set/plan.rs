@@ -142,7 +142,7 @@ impl Decision<'_> {
                 Some(workload) => plan.steps.extend(self.follow(workload)),
                 None => match &observed.priority {
                     Ok(priority) => plan.steps.push(self.create(name, index, sets, priority)),
-                    Err(class) => return without_class(class),
+                    Err(missing) => return missing.plan(),
                 },
             }
         }
@@ -273,10 +273,4 @@ impl Decision<'_> {
         metadata["annotations"][POD_GROUP_TOTAL_COUNT] = number(&templates["size"], 1).to_string().into();
         metadata["annotations"][ROLE_HASH] = role.into();
     }
-}
-
-fn without_class(class: &str) -> Plan {
-    let reason = JobEvent::WorkloadPriorityClassNotFound.as_str();
-    let event = Event::warning(reason, reason, format!("WorkloadPriorityClass {class:?} not found"));
-    Plan { events: vec![event], ..Plan::awaiting(format!("WorkloadPriorityClass {class}")) }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::super::JobKind;
 use super::super::compose::{annotation, label};
 use super::super::observe::{flavors_of, labels_of};
-use super::super::priority::{Priority, PriorityClasses};
+use super::super::priority::{MissingClass, Priority, PriorityClasses};
 use super::members::Member;
 use super::{group_of, is_gated, pod_set};
 use crate::settings::Settings;
@@ -40,8 +40,8 @@ pub(crate) struct ObservedGroup {
     pub(super) settings: Arc<Settings>,
     pub(super) now: Timestamp,
     pub(super) is_namespace_managed: bool,
-    /// Its priority; the error is the name of a class that does not exist.
-    pub(super) priority: Result<Priority, String>,
+    /// Its priority.
+    pub(super) priority: Result<Priority, MissingClass>,
     pub(super) flavors: BTreeMap<String, ResourceFlavor>,
 }
 

@@ -24,7 +24,7 @@ use super::ancestors::{Ancestor, Ancestors, controller_of};
 use super::compose;
 use super::lifecycle::find;
 use super::observe::labels_of;
-use super::priority::{Priority, PriorityClasses};
+use super::priority::{MissingClass, Priority, PriorityClasses};
 use crate::settings::Settings;
 use crate::{Context, watches};
 pub(super) use pod::PodHead;
@@ -52,7 +52,7 @@ pub(crate) struct Observed {
     is_namespace_managed: bool,
     ancestor: Ancestor,
     /// Its priority; the error is the name of a class that does not exist.
-    priority: Result<Priority, String>,
+    priority: Result<Priority, MissingClass>,
 }
 
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use quintet_api::kueue::metadata::{
 use quintet_api::kueue::reasons::QuotaReservedReason;
 use quintet_api::kueue::v1beta2::{PodSet, Workload};
 use quintet_controller::cache::Entry;
-use quintet_controller::{Action, ApiKind, Event, Plan, Step};
+use quintet_controller::{Action, ApiKind, Plan, Step};
 use quintet_queue_engine::status;
 use serde_json::{Value, json};
 
@@ -172,11 +172,9 @@ impl Decision<'_> {
 
     fn create(&self) -> Plan {
         let Observed { name, settings, priority, stateful_set, .. } = self.observed;
-        let Ok(priority) = priority else {
-            let class = label(self.metadata(), PRIORITY_CLASS).unwrap_or_default();
-            let reason = JobEvent::WorkloadPriorityClassNotFound.as_str();
-            let event = Event::warning(reason, reason, format!("WorkloadPriorityClass {class:?} not found"));
-            return Plan { events: vec![event], ..Plan::awaiting(format!("WorkloadPriorityClass {class}")) };
+        let priority = match priority {
+            Ok(priority) => priority,
+            Err(missing) => return missing.plan(),
         };
         let mut annotations = compose::annotations(self.metadata(), settings).unwrap_or_default();
         annotations.insert(IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());

@@ -217,7 +217,8 @@ impl Group<'_> {
         if !excess.is_empty() {
             return Err(Box::new(all(remove_excess(&excess))));
         }
-        let Ok(priority) = priority else { return Err(Box::new(self.lifecycle().without_class())) };
+        let priority =
+            priority.as_ref().map_err(|missing| Box::new(self.lifecycle().without_class(missing)))?;
         active.sort_by(|a, b| a.key.cmp(&b.key));
         compose::workload(key, &active, priority, settings).map_err(refused)
     }
