@@ -17,10 +17,10 @@ platform: ## Run all platform tests with real Ray and MLflow, also those that ta
 simulations: simulation-ray simulation-queue simulation-codeflare simulation-mlflow simulation-registry ## Run each operator in 1,000 simulated worlds with faults
 
 simulation-ray:
-	QUINTET_SEEDS=1000 cargo test -p quintet-ray-tests --test simulation
+	QUINTET_SEEDS=1000 cargo test --release -p quintet-ray-tests --test simulation
 
 simulation-%:
-	QUINTET_SEEDS=1000 cargo test -p quintet-$* --test simulation
+	QUINTET_SEEDS=1000 cargo test --release -p quintet-$* --test simulation
 
 conformance: ## Run all cluster tests on Kubernetes and on the embedded API
 	tests/conformance/everywhere
