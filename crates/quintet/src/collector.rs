@@ -20,9 +20,10 @@ use crate::signals::Signals;
 ///
 ///   RAY_enable_ray_event                                   true
 ///   RAY_enable_core_worker_ray_event_to_aggregator         true
-///   RAY_DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES   ALL
 ///   RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR
 ///                                        http://localhost:8084/v1/events
+///   RAY_DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES
+///          a list of types of events; docs/history.md has the whole one
 ///
 /// POD_IP and FQ_RAY_IP say which node this is. Every option can be set by a
 /// variable, which wins; docs/history.md lists them. The Ray operator adds the

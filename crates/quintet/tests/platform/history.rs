@@ -56,9 +56,10 @@ struct Server {
     cookies: String,
 }
 
-/// Fields of an object.
+/// Fields of an object. What a dashboard does not know is null, and in the history an empty text.
 fn fields(object: &Value, names: &[&str]) -> Vec<Value> {
-    names.iter().map(|name| object[name].clone()).collect()
+    let field = |name: &&str| if object[name].is_null() { json!("") } else { object[name].clone() };
+    names.iter().map(field).collect()
 }
 
 impl Server {
@@ -80,8 +81,11 @@ impl Server {
         let tasks = self.json("/api/v0/tasks?detail=1&limit=10000").await;
         let tasks = tasks["data"]["result"]["result"].as_array().unwrap().iter().map(|task| {
             let key = format!("{} {}", task["task_id"].as_str().unwrap(), task["attempt_number"]);
-            let names =
-                ["name", "state", "job_id", "actor_id", "type", "func_or_class_name", "node_id", "worker_id"];
+            let mut names = vec!["name", "state", "job_id", "type", "func_or_class_name"];
+            // Events do not say which actor a task creates, nor where.
+            if task["type"] != "ACTOR_CREATION_TASK" {
+                names.extend(["actor_id", "node_id", "worker_id"]);
+            }
             (key, fields(task, &names))
         });
         let actors = self.json("/logical/actors").await;
@@ -264,6 +268,11 @@ fn pod_specs(job: &mut Value) -> Vec<&mut Value> {
     groups.map(|group| &mut group["template"]["spec"]).collect()
 }
 
+/// What Ray exports: by default it leaves out profiles, which the timeline is made of.
+const EVENTS: &str = "TASK_DEFINITION_EVENT,TASK_LIFECYCLE_EVENT,ACTOR_TASK_DEFINITION_EVENT,TASK_PROFILE_EVENT,\
+    DRIVER_JOB_DEFINITION_EVENT,DRIVER_JOB_LIFECYCLE_EVENT,ACTOR_DEFINITION_EVENT,ACTOR_LIFECYCLE_EVENT,\
+    NODE_DEFINITION_EVENT,NODE_LIFECYCLE_EVENT";
+
 pub(crate) async fn a_job_is_read_back_from_a_directory(platform: &Platform) {
     let shared = SharedDirectory::new();
     let directory = shared.0.display().to_string();
@@ -285,7 +294,7 @@ pub(crate) async fn a_job_is_read_back_from_a_directory(platform: &Platform) {
             ("RAY_enable_ray_event", "true"),
             ("RAY_enable_core_worker_ray_event_to_aggregator", "true"),
             ("RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR", "http://localhost:8084/v1/events"),
-            ("RAY_DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES", "ALL"),
+            ("RAY_DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES", EVENTS),
         ];
         let exported: Vec<Value> =
             exported.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
