@@ -166,6 +166,13 @@ async fn await_reservation(platform: &Platform, queue: &str, total: &str, borrow
     .await;
 }
 
+/// Which of two came first is known if their times differ, which are whole seconds.
+async fn await_another_second(time: &Value) {
+    let time: Timestamp = time.as_str().unwrap().parse().unwrap();
+    let is_over = async || (Timestamp::now().as_second() > time.as_second()).then_some(());
+    eventually("another second", is_over).await;
+}
+
 pub(crate) async fn two_teams_share_ray_quota_and_the_owner_takes_it_back(platform: &Platform) {
     set_switch(platform, false).await;
     for team in ["red", "blue"] {
@@ -175,7 +182,9 @@ pub(crate) async fn two_teams_share_ray_quota_and_the_owner_takes_it_back(platfo
     let is_running = |job: &Value| job["status"]["jobStatus"] == "RUNNING";
     for name in ["first", "second"] {
         platform.apply(&patient_ray_job(name, "red")).await;
-        workload(platform, name, "admitted", |own| condition(own, "Admitted")["status"] == "True").await;
+        let is_admitted = |own: &Value| condition(own, "Admitted")["status"] == "True";
+        let own = workload(platform, name, "admitted", is_admitted).await;
+        await_another_second(&condition(&own, "QuotaReserved")["lastTransitionTime"]).await;
     }
     for name in ["first", "second"] {
         platform.wait(ray_job(name), "running", is_running).await;
