@@ -11,7 +11,7 @@ use quintet_apiserver::faults::{Fault, Met};
 use quintet_component::Component;
 use serde_json::Value;
 
-use crate::{Setting, World, differences, unavailable};
+use crate::{Api, Setting, World, differences, simulate, unavailable};
 
 /// The seeds of the worlds to try: the one that `QUINTET_SEED` names, or as many as `QUINTET_SEEDS` says.
 pub fn seeds(default: u64) -> Range<u64> {
@@ -19,6 +19,27 @@ pub fn seeds(default: u64) -> Range<u64> {
     match number("QUINTET_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("QUINTET_SEEDS").unwrap_or(default),
+    }
+}
+
+/// Tries as many worlds as are asked for, each in a runtime of its own: what killed operators leave behind ends with it.
+///
+/// # Panics
+///
+/// If there is no template to fork the worlds from.
+#[expect(clippy::panic, reason = "a test that cannot go on says so by panicking")]
+pub fn try_worlds(
+    default: u64,
+    template: impl Future<Output = Result<Api, String>>,
+    live: impl AsyncFn(&Api, u64),
+) {
+    let template = simulate(template).unwrap_or_else(|error| panic!("{error}"));
+    for seed in seeds(default) {
+        let lived = simulate(async {
+            live(&template, seed).await;
+            Ok(())
+        });
+        lived.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 

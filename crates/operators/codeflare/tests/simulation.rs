@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bed::NAMESPACE;
-use quintet_golden::simulation::{inject, seeds};
-use quintet_golden::{Api, ObjectId, Rng, World, simulate};
+use quintet_golden::simulation::{inject, try_worlds};
+use quintet_golden::{Api, ObjectId, Rng, World};
 use serde_json::{Value, json};
 
 const APP_WRAPPER: &str = "workload.codeflare.dev/appwrapper";
@@ -226,14 +226,5 @@ async fn end(world: &mut World, seed: u64) {
 
 #[test]
 fn nothing_leaks_and_retries_are_counted_once() {
-    let template = simulate(async { Ok(bed::template().await) }).unwrap();
-    for seed in seeds(24) {
-        let outcome = simulate(async {
-            live(&template, seed).await;
-            Ok(())
-        });
-        if let Err(error) = outcome {
-            panic!("seed {seed}: {error}");
-        }
-    }
+    try_worlds(24, async { Ok(bed::template().await) }, async |template, seed| live(template, seed).await);
 }

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quintet_golden::simulation::{expect_no_writes, expect_same, inject, seeds};
-use quintet_golden::{ObjectId, Rng, Setting, World, normalized, simulate, template};
+use quintet_golden::simulation::{self, expect_no_writes, expect_same, inject};
+use quintet_golden::{ObjectId, Rng, Setting, World, normalized, template};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "opendatahub";
@@ -252,14 +252,8 @@ async fn live(template: &quintet_golden::Api, rates: FaultRates, seed: u64) {
 }
 
 fn try_worlds(rates: FaultRates, default: u64) {
-    simulate(async {
-        let template = template(&quintet_mlflow::component(), &[]).await?;
-        for seed in seeds(default) {
-            live(&template, rates, seed).await;
-        }
-        Ok(())
-    })
-    .unwrap();
+    let template = async { template(&quintet_mlflow::component(), &[]).await };
+    simulation::try_worlds(default, template, async |template, seed| live(template, rates, seed).await);
 }
 
 #[test]

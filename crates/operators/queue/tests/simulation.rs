@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bed::{Bed, condition, job, job_set, kueue_template, pass, pod, setting};
-use quintet_golden::simulation::{random_fault, seeds};
-use quintet_golden::{Api, ObjectId, Rng, simulate};
+use quintet_golden::simulation::{random_fault, try_worlds};
+use quintet_golden::{Api, ObjectId, Rng};
 use serde_json::{Value, json};
 
 /// CPUs of the queue.
@@ -289,12 +289,5 @@ async fn expect_rest(bed: &Bed, seed: u64) {
 
 #[test]
 fn quota_holds_and_every_job_ends_whatever_goes_wrong() {
-    simulate(async {
-        let template = kueue_template().await;
-        for seed in seeds(2) {
-            live(&template, seed).await;
-        }
-        Ok(())
-    })
-    .unwrap();
+    try_worlds(2, async { Ok(kueue_template().await) }, async |template, seed| live(template, seed).await);
 }

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quintet_golden::simulation::{expect_no_writes, expect_same, inject, seeds};
-use quintet_golden::{Api, ObjectId, Rng, Setting, World, normalized, simulate, template};
+use quintet_golden::simulation::{self, expect_no_writes, expect_same, inject};
+use quintet_golden::{Api, ObjectId, Rng, Setting, World, normalized, template};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "registries";
@@ -355,14 +355,8 @@ async fn expect_nothing_left(world: &World, seed: u64) {
 }
 
 fn try_worlds(rates: FaultRates, default: u64) {
-    simulate(async {
-        let template = template(&quintet_registry::component(), &[]).await?;
-        for seed in seeds(default) {
-            live(&template, rates, seed).await;
-        }
-        Ok(())
-    })
-    .unwrap();
+    let template = async { template(&quintet_registry::component(), &[]).await };
+    simulation::try_worlds(default, template, async |template, seed| live(template, rates, seed).await);
 }
 
 #[test]
