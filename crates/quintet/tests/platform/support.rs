@@ -37,7 +37,7 @@ node:
   - image: moto
     runtime: {python: {packages: ['moto[server]==5.2.5']}}
   - image: codeflare-sdk
-    runtime: {python: {packages: ['codeflare-sdk==0.33.1']}}
+    runtime: {python: {packages: ['codeflare-sdk==0.33.1', 'kubernetes==35.0.0']}}
   - image: kubernetes-client
     runtime: {python: {packages: ['kubernetes==36.0.3']}}
   - image: model-registry-client
