@@ -180,10 +180,10 @@ impl HistoryServer {
     }
 }
 
-/// Waits until the collectors have events for the ends of as many tasks.
-async fn events_arrive(platform: &Platform, tasks: usize) {
-    eventually("events for the ends of all tasks", async || {
-        let mut ended = BTreeSet::new();
+/// Waits until the collectors have events for the ends of all tasks and for all that is in the timeline.
+async fn events_arrive(platform: &Platform, told: &Told) {
+    eventually("events for all that the dashboard has told", async || {
+        let (mut ended, mut profiled) = (BTreeSet::new(), BTreeSet::new());
         for pod in pods(platform, "ray.io/is-ray-node=yes").await {
             let namespace = platform.namespace();
             let exec =
@@ -198,9 +198,12 @@ async fn events_arrive(platform: &Platform, tasks: usize) {
                 if states.any(|it| matches!(it["state"].as_str(), Some("FINISHED" | "FAILED"))) {
                     ended.insert(lifecycle["taskId"].to_string());
                 }
+                let profiles = event["taskProfileEvents"]["profileEvents"]["events"].as_array();
+                profiled.extend(profiles.into_iter().flatten().map(|it| it["eventName"].to_string()));
             }
         }
-        (ended.len() >= tasks).then_some(())
+        let is_profiled = |told: &String| profiled.iter().any(|name| told.starts_with(name));
+        (ended.len() >= told.tasks.len() && told.timeline.iter().all(is_profiled)).then_some(())
     })
     .await;
 }
@@ -224,7 +227,7 @@ async fn is_read_back(platform: &Platform, mut object: Value, history: &HistoryS
     let (live, session) = history.enter(platform, &name).await;
     assert_eq!(session, "live");
     assert_eq!(live.json("/api/jobs/").await, direct.json("/api/jobs/").await);
-    events_arrive(platform, before.tasks.len()).await;
+    events_arrive(platform, &before).await;
 
     let jobs = platform.objects("ray.io/v1", "RayJob").await;
     let _ = jobs.delete(&name, &DeleteParams::default()).await.unwrap();
