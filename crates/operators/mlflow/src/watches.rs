@@ -114,6 +114,8 @@ impl DeploymentView {
 pub(crate) struct JobView {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
     /// Whether one of its pods has succeeded.
     pub succeeded: bool,
     /// How many of its pods have failed.
@@ -129,14 +131,16 @@ impl JobView {
     pub(crate) fn project(text: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Raw {
-            metadata: Labels,
+            metadata: Metadata,
             #[serde(default)]
             status: Status,
         }
         #[derive(Deserialize)]
-        struct Labels {
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
             #[serde(default)]
             labels: BTreeMap<String, String>,
+            creation_timestamp: Option<Timestamp>,
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -149,6 +153,7 @@ impl JobView {
         let end = status.conditions.end;
         Ok(Self {
             labels: metadata.labels,
+            created: metadata.creation_timestamp,
             succeeded: status.succeeded > 0,
             failed_pods: status.failed,
             finished: end.is_some(),

@@ -167,6 +167,29 @@ fn a_job_of_another_generation_is_waited_for() {
 }
 
 #[test]
+fn of_two_jobs_the_later_one_is_deleted_and_the_server_waits_for_both() {
+    let created = |name: &str, minute: u32, status: &Value| {
+        let mut job = Arc::into_inner(job(name, status)).unwrap();
+        job.object.created = Some(format!("2026-01-01T00:0{minute}:00Z").parse().unwrap());
+        Arc::new(job)
+    };
+    let (other, active) = ("mlflow-mg-3140-g0", json!({"active": 1}));
+    for (minute, deleted) in [(0, JOB), (2, other)] {
+        let mut observed = new();
+        observed.jobs = vec![created(JOB, 1, &active), created(other, minute, &active)];
+        let ending = plan(&observed);
+        assert_eq!(actions(&ending, "delete", "Job"), [format!("delete Job.batch opendatahub/{deleted}")]);
+        assert_eq!(replicas(&ending), Some(0));
+        says(&ending, "Migration", "Unknown", "MigrationRunning");
+    }
+    let mut observed = new();
+    observed.jobs = vec![created(JOB, 1, &succeeded()), created(other, 2, &active)];
+    let waiting = plan(&observed);
+    assert!(replicas(&waiting) == Some(0) && waiting.awaits[0].contains(other), "{waiting:?}");
+    assert!(actions(&waiting, "delete", "Job").is_empty());
+}
+
+#[test]
 fn success_is_recorded_when_the_server_is_ready() {
     let mut observed = new();
     observed.jobs = vec![job(JOB, &succeeded())];

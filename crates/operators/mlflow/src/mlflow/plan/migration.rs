@@ -139,8 +139,8 @@ pub(super) fn decide(observed: &Observed, settings: &Settings) -> Option<Report>
         Some(failed) => Some(migrating.after_failure(job, failed)),
         // A Job that succeeded before it was requested again does not count.
         None if has_succeeded && migrating.is_of_earlier_request() => Some(migrating.restart(job)),
-        None if has_succeeded => None,
-        None => Some(migrating.run(Some(job))),
+        None if has_succeeded => migrating.await_other(),
+        None => Some(migrating.end_later(job).unwrap_or_else(|| migrating.run(Some(job)))),
     }
 }
 
@@ -154,10 +154,15 @@ fn unrequested(observed: &Observed) -> Option<Report> {
 
 /// A Job that has not ended: two must not migrate the same database, and no server may use it meanwhile.
 fn unfinished_job(observed: &Observed) -> Option<&Arc<Entry<JobView>>> {
+    unfinished_jobs(observed).next()
+}
+
+fn unfinished_jobs(observed: &Observed) -> impl Iterator<Item = &Arc<Entry<JobView>>> {
     let instance = observed.mlflow.key.name();
-    let is_ours = |job: &JobView| job.labels.get(MIGRATION_INSTANCE).is_some_and(|name| name == instance);
+    let is_ours =
+        move |job: &JobView| job.labels.get(MIGRATION_INSTANCE).is_some_and(|name| name == instance);
     let is_unfinished = |job: &JobView| !job.finished && !job.succeeded;
-    observed.jobs.iter().find(|job| is_ours(&job.object) && is_unfinished(&job.object))
+    observed.jobs.iter().filter(move |job| is_ours(&job.object) && is_unfinished(&job.object))
 }
 
 struct Migrating<'a> {
@@ -229,28 +234,58 @@ impl Migrating<'_> {
         self.is_forced() && !is_of_request
     }
 
+    /// The Job has succeeded, but the server waits for another one: a request of an operator that died may be carried out
+    /// late, after its successor has made the Job of a newer generation.
+    fn await_other(&self) -> Option<Report> {
+        let other = unfinished_job(self.observed)?;
+        Some(Report::new(self.running(), self.waiting_for_previous(other)))
+    }
+
+    /// Of two Jobs that have not ended, the one that came later is deleted before it does much.
+    fn end_later(&self, job: &Arc<Entry<JobView>>) -> Option<Report> {
+        let other = unfinished_jobs(self.observed).find(|other| other.key != job.key)?;
+        let (first, later) =
+            if other.object.created < job.object.created { (other, job) } else { (job, other) };
+        let (first, name) = (first.key.name(), later.key.name());
+        let message = format!(
+            "Deleting migration Job {name}: migration Job {first} came before it and has not finished"
+        );
+        let deletes = (!later.deleting).then(|| delete(later));
+        Some(Report { deletes, ..Report::new(self.running(), message) })
+    }
+
+    fn running(&self) -> &'static str {
+        if self.is_forced() { reasons::FORCE_MIGRATION_RUNNING } else { reasons::MIGRATION_RUNNING }
+    }
+
+    fn waiting_for(&self, name: &str) -> String {
+        format!("Waiting for migration Job {name} to finish because {}", self.because())
+    }
+
+    fn waiting_for_previous(&self, other: &Entry<JobView>) -> String {
+        self.waiting_for(&format!("{} from a previous desired generation", other.key.name()))
+    }
+
     /// Server pods end, then other Jobs, then the Job runs.
     fn run(&self, job: Option<&Arc<Entry<JobView>>>) -> Report {
-        let (running, scaling_down) = if self.is_forced() {
-            (reasons::FORCE_MIGRATION_RUNNING, reasons::FORCE_MIGRATION_SCALING_DOWN)
-        } else {
-            (reasons::MIGRATION_RUNNING, reasons::MIGRATION_SCALING_DOWN)
-        };
-        let because = self.because();
         let remaining = self.observed.deployment.as_ref().map_or(0, |deployment| deployment.replicas);
         if remaining > 0 {
             let message = format!(
-                "Waiting for MLflow pods to quiesce before migration: {remaining} replicas remain because {because}"
+                "Waiting for MLflow pods to quiesce before migration: {remaining} replicas remain because {}",
+                self.because()
             );
+            let scaling_down = if self.is_forced() {
+                reasons::FORCE_MIGRATION_SCALING_DOWN
+            } else {
+                reasons::MIGRATION_SCALING_DOWN
+            };
             return Report::new(scaling_down, message);
         }
         let name = job_name(self.observed, self.settings);
-        let waiting = |name: &str| format!("Waiting for migration Job {name} to finish because {because}");
         if let Some(other) = unfinished_job(self.observed).filter(|_| job.is_none()) {
-            let other = format!("{} from a previous desired generation", other.key.name());
-            return Report::new(running, waiting(&other));
+            return Report::new(self.running(), self.waiting_for_previous(other));
         }
-        let report = Report::new(running, waiting(&name));
+        let report = Report::new(self.running(), self.waiting_for(&name));
         Report { creates: job.is_none().then_some(name), ..report }
     }
 
