@@ -31,7 +31,7 @@ pub fn seeds(default: u64) -> Range<u64> {
 pub fn try_worlds(
     default: u64,
     template: impl Future<Output = Result<Api, String>>,
-    live: impl AsyncFn(&Api, u64),
+    live: &impl AsyncFn(&Api, u64),
 ) {
     let template = simulate(template).unwrap_or_else(|error| panic!("{error}"));
     for seed in seeds(default) {

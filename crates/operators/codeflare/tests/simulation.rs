@@ -226,5 +226,5 @@ async fn end(world: &mut World, seed: u64) {
 
 #[test]
 fn nothing_leaks_and_retries_are_counted_once() {
-    try_worlds(24, async { Ok(bed::template().await) }, async |template, seed| live(template, seed).await);
+    try_worlds(24, async { Ok(bed::template().await) }, &async |template, seed| live(template, seed).await);
 }

@@ -263,7 +263,7 @@ async fn live(template: &quintet_golden::Api, rates: FaultRates, seed: u64) {
 
 fn try_worlds(rates: FaultRates, default: u64) {
     let template = async { template(&quintet_mlflow::component(), &[]).await };
-    simulation::try_worlds(default, template, async |template, seed| live(template, rates, seed).await);
+    simulation::try_worlds(default, template, &async |template, seed| live(template, rates, seed).await);
 }
 
 #[test]

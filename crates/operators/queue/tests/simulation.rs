@@ -289,5 +289,5 @@ async fn expect_rest(bed: &Bed, seed: u64) {
 
 #[test]
 fn quota_holds_and_every_job_ends_whatever_goes_wrong() {
-    try_worlds(2, async { Ok(kueue_template().await) }, async |template, seed| live(template, seed).await);
+    try_worlds(2, async { Ok(kueue_template().await) }, &async |template, seed| live(template, seed).await);
 }

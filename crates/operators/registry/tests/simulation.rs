@@ -356,7 +356,7 @@ async fn expect_nothing_left(world: &World, seed: u64) {
 
 fn try_worlds(rates: FaultRates, default: u64) {
     let template = async { template(&quintet_registry::component(), &[]).await };
-    simulation::try_worlds(default, template, async |template, seed| live(template, rates, seed).await);
+    simulation::try_worlds(default, template, &async |template, seed| live(template, rates, seed).await);
 }
 
 #[test]
