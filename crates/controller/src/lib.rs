@@ -84,4 +84,4 @@ pub use quintet_foundation::{backoff, clock, rng};
 pub use controller::{Controller, Explanation, Remote, Runtime, RuntimeParts, RuntimeSettings};
 pub use error::{Class, Error};
 pub use object::{ApiKind, ObjectKey};
-pub use plan::{Action, Event, Next, NoCall, OnError, Plan, StatusPatch, Step};
+pub use plan::{Action, AppliedStatus, Event, Next, NoCall, OnError, Plan, StatusPatch, Step};

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub use crate::api::{PatchKind, Propagation};
 use crate::{
     cache::Entry,
-    object::{ApiKind, ObjectKey, ResourceVersion, Uid},
+    object::{ApiKind, ObjectKey, Uid},
 };
 
 /// What to do about one root object: computed by a pure function, carried out by the executor. It can be
@@ -179,6 +179,15 @@ pub enum Action<C = NoCall> {
         /// What is posted.
         body: Value,
     },
+    /// Change the status of exactly the state that the patch was derived from.
+    Status {
+        /// Kind of the object.
+        kind: ApiKind,
+        /// Which object.
+        key: ObjectKey,
+        /// What changes.
+        patch: StatusPatch,
+    },
     /// Delete this incarnation; one that is gone is as good.
     Delete {
         /// Kind of the object.
@@ -238,16 +247,6 @@ impl<C> Action<C> {
         Some(Self::merge(kind, key, merge_difference(&to_json(current), &to_json(desired))?))
     }
 
-    /// Patches the status of exactly the state that `patch` was derived from.
-    pub fn status(kind: ApiKind, key: ObjectKey, patch: StatusPatch) -> Self {
-        let StatusPatch { uid, version, status } = patch;
-        let patch = serde_json::json!({
-            "metadata": { "uid": uid, "resourceVersion": version.to_string() }, "status": status,
-        });
-        let subresource = Some("status".to_owned());
-        Self::Patch { kind, key, subresource, patch_kind: PatchKind::Merge, patch }
-    }
-
     /// Deletes the incarnation that the cache shows.
     pub fn delete<T>(kind: ApiKind, entry: &Entry<T>) -> Self {
         Self::Delete {
@@ -272,9 +271,10 @@ impl<C> Action<C> {
                 let field = |name| object.pointer(name).and_then(Value::as_str).unwrap_or_default();
                 Some(ObjectKey::new(field("/metadata/namespace"), field("/metadata/name")))
             }
-            Self::Patch { key, .. } | Self::CreateSubresource { key, .. } | Self::Delete { key, .. } => {
-                Some(key.clone())
-            }
+            Self::Patch { key, .. }
+            | Self::CreateSubresource { key, .. }
+            | Self::Status { key, .. }
+            | Self::Delete { key, .. } => Some(key.clone()),
             Self::Call(_) => None,
         }
     }
@@ -286,6 +286,7 @@ impl<C> Action<C> {
             | Self::Create { kind, .. }
             | Self::Patch { kind, .. }
             | Self::CreateSubresource { kind, .. }
+            | Self::Status { kind, .. }
             | Self::Delete { kind, .. } => Some(kind),
             Self::Call(_) => None,
         }
@@ -298,7 +299,7 @@ impl<C: fmt::Display> fmt::Display for Action<C> {
         let verb = match self {
             Self::Apply { .. } => "apply",
             Self::Create { .. } => "create",
-            Self::Patch { .. } => "patch",
+            Self::Patch { .. } | Self::Status { .. } => "patch",
             Self::CreateSubresource { subresource, .. } => {
                 return match self.target() {
                     Some(target) => write!(f, "create {subresource} of {target}"),
@@ -350,8 +351,7 @@ fn typed(kind: &ApiKind, object: &impl Serialize) -> Value {
     object
 }
 
-/// The difference between the observed status and the desired one, as a merge patch on
-/// exactly the state it was derived from.
+/// The difference between the observed status and the desired one, for exactly the state it was derived from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusPatch {
     /// Which incarnation of the root.
@@ -360,17 +360,53 @@ pub struct StatusPatch {
     pub version: u64,
     /// The status fields that change, `null` for those that go.
     pub status: Value,
+    /// How it is written where others rely on who owns the fields: a merge patch makes its writer an owner that no
+    /// apply of another one takes them from.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub applied: Option<AppliedStatus>,
+}
+
+/// The status fields of a field manager: those that it had applied before and that are missing here go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppliedStatus {
+    /// The field manager.
+    pub manager: String,
+    /// All of its fields.
+    pub status: Value,
 }
 
 impl StatusPatch {
     /// The patch from `current`, as observed on `root`, to `desired`; `None` if they are equal.
     pub fn between<T>(root: &Entry<T>, current: &impl Serialize, desired: &impl Serialize) -> Option<Self> {
         let status = merge_difference(&to_json(current), &to_json(desired))?;
-        Some(Self { uid: root.uid.clone(), version: root.version.0, status })
+        Some(Self { uid: root.uid.clone(), version: root.version.0, status, applied: None })
     }
 
-    pub(crate) fn version(&self) -> ResourceVersion {
-        ResourceVersion(self.version)
+    /// The same change, by server-side apply of `fields` in the name of `manager`. What others own of the fields that the
+    /// change removes goes, too.
+    #[must_use]
+    pub fn applied_as(self, manager: &str, fields: &impl Serialize) -> Self {
+        let applied = AppliedStatus { manager: manager.to_owned(), status: to_json(fields) };
+        Self { applied: Some(applied), ..self }
+    }
+
+    /// Whether `live` is a status with the change.
+    pub(crate) fn is_made(&self, live: &Value) -> bool {
+        is_merged(live, &self.status)
+    }
+}
+
+/// Whether a merge of `patch` would change nothing but the order of lists.
+fn is_merged(live: &Value, patch: &Value) -> bool {
+    match (live, patch) {
+        (Value::Null, Value::Null) => true,
+        (live, Value::Object(fields)) => {
+            fields.iter().all(|(name, field)| is_merged(live.get(name).unwrap_or(&Value::Null), field))
+        }
+        (Value::Array(live), Value::Array(items)) => {
+            live.len() == items.len() && items.iter().all(|item| live.contains(item))
+        }
+        _ => live == patch,
     }
 }
 
@@ -480,6 +516,29 @@ mod tests {
         ];
         for (name, current, desired, patch) in cases {
             assert_eq!(merge_difference(&current, &desired), patch, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_made_if_a_merge_of_it_would_change_nothing() {
+        let cases = [
+            ("changed", json!({"a": 1, "b": 2}), json!({"a": 1}), true),
+            ("another value", json!({"a": 2}), json!({"a": 1}), false),
+            ("gone", json!({"b": 1}), json!({"a": null}), true),
+            ("still there", json!({"a": 1}), json!({"a": null}), false),
+            ("nested and gone", json!({"a": {"c": 1}}), json!({"a": {"b": null}}), true),
+            ("nothing to remove from", json!({}), json!({"a": {"b": null}}), true),
+            ("not there", json!({}), json!({"a": {"b": 1}}), false),
+            (
+                "in another order",
+                json!({"a": [{"n": 1}, {"n": 2}]}),
+                json!({"a": [{"n": 2}, {"n": 1}]}),
+                true,
+            ),
+            ("one item too many", json!({"a": [{"n": 1}, {"n": 2}]}), json!({"a": [{"n": 1}]}), false),
+        ];
+        for (name, live, patch, expected) in cases {
+            assert_eq!(is_merged(&live, &patch), expected, "{name}");
         }
     }
 

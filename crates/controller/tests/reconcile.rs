@@ -99,7 +99,12 @@ impl Controller for Puppet {
         let status = version.filter(|_| !is_done);
         Plan {
             steps: actions.into_iter().map(Into::into).collect(),
-            status: status.map(|version| StatusPatch { uid, version, status: json!({"done": true}) }),
+            status: status.map(|version| StatusPatch {
+                uid,
+                version,
+                status: json!({"done": true}),
+                applied: None,
+            }),
             events: if is_done { Vec::new() } else { events },
             awaits: object["data"]["await"].as_str().map(str::to_owned).into_iter().collect(),
             next,

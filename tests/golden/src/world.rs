@@ -632,11 +632,17 @@ impl World {
         self.send(Method::PATCH, &path, Some(body), &format!("application/{content_type}+json")).await
     }
 
-    /// Applies an object in the name of a field manager.
-    pub async fn apply(&self, object: &Value, manager: &str) -> Result<Answer, String> {
+    /// Applies an object, or a subresource of it, in the name of a field manager.
+    pub async fn apply(
+        &self,
+        object: &Value,
+        subresource: Option<&str>,
+        manager: &str,
+    ) -> Result<Answer, String> {
         let id = ObjectId::of(object);
+        let subresource = subresource.map(|name| format!("/{name}")).unwrap_or_default();
         let path = format!(
-            "{}/{}?fieldManager={manager}&force=true",
+            "{}/{}{subresource}?fieldManager={manager}&force=true",
             self.kind(&id.kind)?.collection(&id.namespace),
             id.name
         );

@@ -17,7 +17,7 @@ use crate::{
     cache::{Caches, Knowledge},
     error::{Class, Error},
     object::{ApiKind, Form, Head, ObjectKey, ResourceVersion, Uid},
-    plan::{Action, Event, StatusPatch, Step},
+    plan::{Action, AppliedStatus, Event, StatusPatch, Step},
 };
 
 /// Carries out plans, and writes the results through to the caches.
@@ -197,6 +197,7 @@ impl Executor {
                     version: None,
                 })))
             }
+            Action::Status { kind, key, patch } => self.write_status(kind, key, patch).await.map(Some),
             Action::Delete { kind, key, uid, propagation, grace_seconds } => {
                 let answer = self.api.delete(kind, key, Some(uid), *propagation, *grace_seconds).await;
                 match answer {
@@ -324,13 +325,42 @@ impl Executor {
         key: &ObjectKey,
         change: &StatusPatch,
     ) -> Result<Written, Error> {
+        let mut version = change.version.to_string();
+        if let Some(applied) = &change.applied {
+            let answer = self.apply_status(kind, key, change, applied).await?;
+            let live = decode(kind, key, &answer)?;
+            let written = self.wrote(kind, key, &answer);
+            if change.is_made(&live["status"]) {
+                return Ok(written);
+            }
+            // Others own some of what had to go.
+            version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        }
         // With uid and version: a status is valid only for the state it was derived from.
         let body = json!({
-            "metadata": { "uid": change.uid, "resourceVersion": change.version().to_string() },
+            "metadata": { "uid": change.uid, "resourceVersion": version },
             "status": change.status,
         });
         let answer = self.api.patch(kind, key, Some("status"), &PatchKind::Merge, &body).await?;
         Ok(self.wrote(kind, key, &answer))
+    }
+
+    async fn apply_status(
+        &self,
+        kind: &ApiKind,
+        key: &ObjectKey,
+        change: &StatusPatch,
+        applied: &AppliedStatus,
+    ) -> Result<String, Error> {
+        let mut metadata =
+            json!({ "name": key.name(), "uid": change.uid, "resourceVersion": change.version.to_string() });
+        if let Some(namespace) = key.namespace() {
+            metadata["namespace"] = namespace.into();
+        }
+        let object = json!({ "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata,
+            "status": applied.status });
+        let patch = PatchKind::Apply { manager: applied.manager.clone(), force: true };
+        self.api.patch(kind, key, Some("status"), &patch, &object).await
     }
 
     fn wrote(&self, kind: &ApiKind, key: &ObjectKey, answer: &str) -> Written {

@@ -97,13 +97,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::{
     cache::Entry,
     error::Error,
     object::{ApiKind, ObjectKey, ResourceVersion},
-    plan::{Action, Event, PatchKind, Regarding, StatusPatch},
+    plan::{Action, Event, Regarding, StatusPatch},
 };
 
 pub use assumptions::Assumptions;
@@ -200,11 +199,7 @@ impl<D> Write<D> {
 
     /// Patches the status of exactly the state that `patch` was derived from.
     pub fn status(kind: ApiKind, key: ObjectKey, patch: StatusPatch, decision: D) -> Self {
-        let StatusPatch { uid, version, status } = patch;
-        let patch =
-            json!({ "metadata": { "uid": uid, "resourceVersion": version.to_string() }, "status": status });
-        let subresource = Some("status".to_owned());
-        Self::new(Action::Patch { kind, key, subresource, patch_kind: PatchKind::Merge, patch }, decision)
+        Self::new(Action::Status { kind, key, patch }, decision)
     }
 
     /// The same, with events.

@@ -40,7 +40,7 @@ async fn leave(world: &World) {
         let code = if is_job || object["kind"] == "PersistentVolumeClaim" {
             world.create(&object).await.unwrap().code
         } else {
-            world.apply(&object, "mlflow-operator").await.unwrap().code
+            world.apply(&object, None, "mlflow-operator").await.unwrap().code
         };
         assert!(code < 300, "{code} for {object}");
         let status = match object["kind"].as_str() {

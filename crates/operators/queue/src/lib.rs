@@ -13,6 +13,7 @@
 //! - `failure_recovery` deletes pods that cannot end, `multikueue` lets Workloads run on other clusters.
 //! - `concurrent_admission` tries several flavors for a Workload at once.
 //! - `provisioning` asks the cluster autoscaler for nodes: the admission check of ProvisioningRequests.
+//! - [`field_managers`] says in whose name the status of a Workload is written.
 //! - `protection` keeps objects that others use, `priority_class` lets Workloads follow their class.
 //! - [`visibility`] is the API that lists pending Workloads.
 //! - [`validation`] and [`defaulting`] are the webhooks of Kueue's own kinds.
@@ -23,6 +24,7 @@ mod configuration;
 pub mod custom_labels;
 pub mod defaulting;
 mod failure_recovery;
+pub mod field_managers;
 pub mod jobs;
 mod metrics;
 mod multikueue;

@@ -2,11 +2,20 @@
 
 use std::sync::Arc;
 
-use quintet_controller::ObjectKey;
 use quintet_controller::cache::Entry;
 use quintet_controller::object::{ResourceVersion, Uid};
+use quintet_controller::{Action, ObjectKey};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// What an action patches, as a merge patch.
+pub(crate) fn patch_of<C: std::fmt::Debug>(action: &Action<C>) -> Value {
+    match action {
+        Action::Patch { patch, .. } => patch.clone(),
+        Action::Status { patch, .. } => json!({ "status": patch.status }),
+        other => panic!("not a patch: {other:?}"),
+    }
+}
 
 /// An object as a cache has it, in version 7. Without a UID of its own it has its name for one.
 pub(crate) fn entry<K: DeserializeOwned>(object: &Value) -> Arc<Entry<K>> {

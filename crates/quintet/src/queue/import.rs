@@ -21,6 +21,7 @@ use quintet_controller::clock::Clock;
 use quintet_controller::limiter::{Limiter, LimiterSettings};
 use quintet_controller::metrics::{Metrics, MetricsRegistry};
 use quintet_controller::{ApiKind, Class, ObjectKey};
+use quintet_queue::field_managers;
 use quintet_queue::jobs::import::{self, Destination, Mapping};
 use serde_json::{Value, json};
 
@@ -311,8 +312,10 @@ async fn import_one(api: &Api, import: &Import) -> anyhow::Result<()> {
         Err(error) if error.class() != Class::Conflict => return Err(error.into()),
         _ => {}
     }
-    let patch = json!({ "status": status });
-    if let Err(error) = api.patch(&kind, &key, Some("status"), &PatchKind::Merge, &patch).await {
+    let applied = json!({ "apiVersion": kind.api_version(), "kind": kind.kind, "status": status,
+        "metadata": { "namespace": key.namespace(), "name": key.name() } });
+    let as_scheduler = PatchKind::Apply { manager: field_managers::ADMISSION.to_owned(), force: true };
+    if let Err(error) = api.patch(&kind, &key, Some("status"), &as_scheduler, &applied).await {
         // The scheduler may have been faster, where there is quota left.
         let known = api.get(&kind, &key).await?;
         let known = known.and_then(|text| serde_json::from_str::<Workload>(&text).ok());

@@ -104,9 +104,9 @@ impl SchedulerBench {
                     let change = json!({ "spec": { "nodeName": node }, "status": { "phase": "Running" } });
                     self.change(target.name(), &change);
                 }
-                Action::Patch { patch, subresource: Some(_), .. } => {
+                Action::Status { patch, .. } => {
                     done.push(format!("status of {}", target.name()));
-                    let status = json!({ "status": patch["status"] });
+                    let status = json!({ "status": patch.status });
                     self.change(target.name(), &status);
                 }
                 Action::Patch { .. } => done.push(format!("claim {}", target.name())),

@@ -114,9 +114,11 @@ pub fn preview(
     actions.extend(apis.http_routes.then(|| objects::http_route(&mlflow, settings)));
     let object = |action: Action| match action {
         Action::Create { object, .. } | Action::Apply { object, .. } => Some(object),
-        Action::Patch { .. } | Action::Delete { .. } | Action::CreateSubresource { .. } | Action::Call(_) => {
-            None
-        }
+        Action::Patch { .. }
+        | Action::Status { .. }
+        | Action::Delete { .. }
+        | Action::CreateSubresource { .. }
+        | Action::Call(_) => None,
     };
     Ok(actions.into_iter().filter_map(object).collect())
 }

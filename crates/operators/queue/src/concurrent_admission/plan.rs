@@ -13,11 +13,12 @@ use quintet_api::kueue::metadata::ADMISSION_GATED_BY;
 use quintet_api::kueue::reasons::{AdmittedReason, EvictionReason, QuotaReservedReason};
 use quintet_api::kueue::v1beta2::{ConcurrentAdmissionMode, GatePosition, PreemptionGateState, Workload};
 use quintet_controller::cache::Entry;
-use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step};
+use quintet_controller::{Action, ApiKind, Event, Next, Plan, Step};
 use quintet_queue_engine::status;
 use serde_json::json;
 
 use super::{GATE, Observed, variant};
+use crate::field_managers;
 use crate::scheduler::engine_time;
 use crate::watches::flavors_of;
 use crate::workload::without_finalizer;
@@ -62,7 +63,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 impl<'o> Draft<'o> {
     fn into_plan(self) -> Plan {
         let Self { observed, parent, steps, next } = self;
-        let status = StatusPatch::between(&observed.parent, &observed.parent.object.status, &parent.status);
+        let status = field_managers::status_patch(&observed.parent, &parent.status);
         Plan { steps, status, next, ..Plan::default() }
     }
 
@@ -329,13 +330,12 @@ impl<'o> Draft<'o> {
         let gates = object.status.get_or_insert_default().preemption_gates.get_or_insert_default();
         gates.retain(|gate| gate.name != opened.name);
         gates.push(opened);
-        let kind = ApiKind::of::<Workload>;
         let entry = candidate.entry;
-        let Some(patch) = StatusPatch::between(entry, &entry.object.status, &object.status) else { return };
+        let Some(write) = field_managers::write_status(entry, &object.status) else { return };
         let reason = WorkloadEvent::PreemptionUngatedVariant.as_str();
         let note = format!("Opened preemption gate for variant workload \"{}\"", entry.key);
-        let event = Event::normal(reason, reason, note).about(kind(), entry);
-        self.steps.push(Action::status(kind(), entry.key.clone(), patch).with_event(event));
+        let event = Event::normal(reason, reason, note).about(ApiKind::of::<Workload>(), entry);
+        self.steps.push(write.with_event(event));
     }
 
     /// Changes the status of a variant.
@@ -345,10 +345,7 @@ impl<'o> Draft<'o> {
         }
         let mut object = entry.object.clone();
         change(&mut object);
-        if let Some(patch) = StatusPatch::between(entry, &entry.object.status, &object.status) {
-            let kind = ApiKind::of::<Workload>();
-            self.steps.push(Action::status(kind, entry.key.clone(), patch).into());
-        }
+        self.steps.extend(field_managers::write_status(entry, &object.status).map(Step::from));
     }
 
     fn is_written(&self, entry: &Entry<Workload>) -> bool {

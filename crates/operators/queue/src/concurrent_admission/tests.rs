@@ -97,7 +97,7 @@ fn written(plan: &Plan) -> Vec<String> {
                 Action::Patch { patch, .. } if !patch["spec"]["active"].is_null() => {
                     format!("{name} active={}", patch["spec"]["active"])
                 }
-                Action::Patch { patch, .. } => format!("{name} {}", said(&patch["status"])),
+                Action::Status { patch, .. } => format!("{name} {}", said(&patch.status)),
                 other => panic!("{other:?}"),
             }
         })

@@ -17,7 +17,7 @@ use quintet_api::kueue::v1beta2::{
     CheckState, PodSet, PriorityClassKind, ReclaimablePod, ResourceFlavor, Workload,
 };
 use quintet_controller::cache::Entry;
-use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step};
+use quintet_controller::{Action, ApiKind, Event, Next, Plan, Step};
 use quintet_queue_engine::status;
 use serde_json::json;
 
@@ -25,6 +25,7 @@ use super::compose::label;
 use super::pod_set_info::{self, PodSetInfo};
 use super::priority::{MissingClass, Priority};
 use super::{JobEnd, admission_gates};
+use crate::field_managers;
 use crate::scheduler::engine_time;
 use crate::settings::Settings;
 use crate::workload::{after, without_finalizer};
@@ -147,8 +148,7 @@ pub(super) fn all(steps: Vec<Step>) -> Plan {
 
 /// Writes what has changed of a Workload's status.
 pub(super) fn write_status(workload: &Entry<Workload>, changed: &Workload) -> Option<Action> {
-    let patch = StatusPatch::between(workload, &workload.object.status, &changed.status)?;
-    Some(Action::status(ApiKind::of::<Workload>(), workload.key.clone(), patch))
+    field_managers::write_status(workload, &changed.status)
 }
 
 pub(super) fn find(workload: &Workload, kind: WorkloadCondition) -> Option<&Condition> {
@@ -269,6 +269,8 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
             if reclaimable != known {
                 let status = changed.status.get_or_insert_default();
                 status.reclaimable_pods = (!reclaimable.is_empty()).then_some(reclaimable);
+                // Another field manager owns them.
+                return write_status(workload, &changed);
             }
         }
         if self.settings.pods_ready().is_some() {

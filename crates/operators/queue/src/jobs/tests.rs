@@ -14,7 +14,7 @@ use super::plan::plan;
 use super::priority::{MissingClass, Priority};
 use super::{JobKind, Stop, StopReason, compose};
 use crate::settings::Settings;
-use crate::testing::entry;
+use crate::testing::{entry, patch_of};
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 
@@ -99,6 +99,7 @@ impl Case {
         let text = |step: &quintet_controller::Step| {
             let target = match &step.action {
                 Action::Patch { subresource: Some(sub), kind, .. } => format!("patch {} {sub}", kind.kind),
+                Action::Status { kind, .. } => format!("patch {} status", kind.kind),
                 action => action.to_string(),
             };
             format!("{target}{}", told(step).unwrap_or_default())
@@ -107,10 +108,7 @@ impl Case {
     }
 
     fn patch(&self, step: usize) -> Value {
-        match &self.plan().steps[step].action {
-            Action::Patch { patch, .. } => patch.clone(),
-            other => panic!("not a patch: {other:?}"),
-        }
+        patch_of(&self.plan().steps[step].action)
     }
 }
 
@@ -409,8 +407,8 @@ fn workloads_of_a_job_that_is_gone_are_finished_and_lose_their_finalizer() {
             now: NOW.parse::<Timestamp>().unwrap(),
         }));
         match &plan.steps[..] {
-            [Step { action: Action::Patch { patch, .. }, .. }] => patch.clone(),
-            other => panic!("not a patch: {other:?}"),
+            [step] => patch_of(&step.action),
+            other => panic!("not one step: {other:?}"),
         }
     };
     let mut left = workload(&job());

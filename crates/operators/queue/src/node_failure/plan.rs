@@ -11,12 +11,13 @@ use quintet_api::kueue::reasons::EvictionReason;
 use quintet_api::kueue::v1beta2::{PodSetAssignment, UnhealthyNode, Workload};
 use quintet_controller::cache::Entry;
 use quintet_controller::plan::PatchKind;
-use quintet_controller::{Action, ApiKind, Event, Next, Plan, StatusPatch, Step};
+use quintet_controller::{Action, ApiKind, Event, Next, Plan, Step};
 use quintet_queue_engine::{ingest, status};
 use serde_json::json;
 
 use super::Observed;
 use super::health::{Tolerance, tolerance};
+use crate::field_managers;
 use crate::jobs;
 use crate::scheduler::engine_time;
 use crate::topology::{PodView, assigned_nodes, has_larger_domains, has_node};
@@ -92,7 +93,7 @@ fn record(observed: &Observed, health: &[(&str, Health)]) -> Plan {
             failed.iter().map(|name| UnhealthyNode { name: (*name).to_owned() }).collect();
         object.status.get_or_insert_default().unhealthy_nodes = (!nodes.is_empty()).then_some(nodes);
     }
-    let status = StatusPatch::between(&observed.workload, &before, &object.status);
+    let status = field_managers::status_patch(&observed.workload, &object.status);
     Plan { status, events, ..Plan::default() }
 }
 

@@ -17,6 +17,7 @@ use super::observe::{Observed, ObservedCheck};
 use super::pod_sets::{self, MergedPodSet};
 use super::request::{self, CLASS, CONSUMES, ProvisioningRequest, RequestedPodSet, TemplateReference};
 use super::{names, template};
+use crate::field_managers;
 use crate::scheduler::engine_time;
 
 /// The plan for a Workload.
@@ -269,8 +270,7 @@ impl Decision {
     }
 
     fn status_patch(&self, observed: &Observed) -> Option<StatusPatch> {
-        let before = &observed.workload.object.status;
-        StatusPatch::between(&observed.workload, before, &self.workload.status)
+        field_managers::status_patch(&observed.workload, &self.workload.status)
     }
 }
 

@@ -43,6 +43,7 @@ use quintet_queue_engine::status;
 use quintet_queue_engine::time::Time;
 use quintet_queue_engine::{Decision, Engine};
 
+use crate::field_managers;
 use crate::metrics::QueueMetrics;
 use crate::topology::PodView;
 use queue_status::QueueStatuses;
@@ -299,9 +300,7 @@ impl Scheduler {
                 }
                 continue;
             }
-            let Some(patch) = StatusPatch::between(&entry, &entry.object.status, &object.status) else {
-                continue;
-            };
+            let Some(patch) = field_managers::status_patch(&entry, &object.status) else { continue };
             if is_of_preemptor {
                 events.splice(0..0, of_preemptor.drain(..));
             }
@@ -345,7 +344,7 @@ impl Scheduler {
                 && !entry.object.is_finished();
             let Some(reported) = overtaken.status.as_ref().filter(|_| is_pending) else { continue };
             let status = Some(with_report(entry.object.status.clone().unwrap_or_default(), reported));
-            let Some(patch) = StatusPatch::between(entry, &entry.object.status, &status) else { continue };
+            let Some(patch) = field_managers::status_patch(entry, &status) else { continue };
             self.written += 1;
             let assumed = Assumed { patch, status, number: self.written, ..overtaken };
             writes.push(assumed.write(&key, entry.version));
@@ -369,9 +368,7 @@ impl Scheduler {
             let gates = &self.engine.settings().gates;
             let reason = if gates.observability { reason } else { QuotaReservedReason::Pending };
             status::unset_quota_reservation(&mut object, reason, MESSAGE, now, gates);
-            let Some(patch) = StatusPatch::between(entry, &entry.object.status, &object.status) else {
-                continue;
-            };
+            let Some(patch) = field_managers::status_patch(entry, &object.status) else { continue };
             self.written += 1;
             let (status, number) = (object.status, self.written);
             let assumed = Assumed { patch, status, events: Vec::new(), number, effect: Effect::Report };

@@ -8,11 +8,12 @@ use quintet_api::kueue::metadata::SLICE_REPLACEMENT_FOR;
 use quintet_api::kueue::reasons::FinishedReason;
 use quintet_api::kueue::v1beta2::Workload;
 use quintet_controller::index::Write;
-use quintet_controller::{Event, ObjectKey, StatusPatch};
+use quintet_controller::{Event, ObjectKey};
 use quintet_queue_engine::status;
 use quintet_queue_engine::time::Time;
 
 use super::{Assumed, Decided, Effect, Scheduler};
+use crate::field_managers;
 
 /// A slice that ends when another is admitted.
 pub(super) struct Replaced {
@@ -55,7 +56,7 @@ impl Scheduler {
         let mut object = entry.object.clone();
         let reason = FinishedReason::WorkloadSliceReplaced.as_str();
         status::set_condition(&mut object, WorkloadCondition::Finished, true, reason, &message, now);
-        let patch = StatusPatch::between(entry, &entry.object.status, &object.status)?;
+        let patch = field_managers::status_patch(entry, &object.status)?;
         let event = WorkloadEvent::WorkloadSliceReplaced.as_str();
         let events = vec![Event::normal(event, event, message)];
         let version = entry.version;

@@ -62,7 +62,7 @@ fn fed(objects: &[Value]) -> Scheduler {
 /// The Workload and the status that a write patches.
 fn patched(write: &Write<Decided>) -> (&str, &Value) {
     match &write.action {
-        Action::Patch { key, patch, .. } => (key.name(), &patch["status"]),
+        Action::Status { key, patch, .. } => (key.name(), &patch.status),
         other => panic!("not a patch: {other:?}"),
     }
 }
@@ -106,9 +106,8 @@ fn an_admission_is_one_write_on_the_observed_version_and_counts_at_once() {
     assert_eq!(writes.len(), 2, "one per Workload");
     let (name, status) = patched(&writes[0]);
     assert_eq!((name, &status["admission"]["clusterQueue"]), ("a", &json!("cq")));
-    let Action::Patch { subresource, patch, .. } = &writes[0].action else { panic!() };
-    assert_eq!(subresource.as_deref(), Some("status"));
-    assert_eq!(patch["metadata"], json!({ "uid": "a", "resourceVersion": "1" }));
+    let Action::Status { patch, .. } = &writes[0].action else { panic!() };
+    assert_eq!((patch.uid.as_str(), patch.version), ("a", 1));
     let reasons: Vec<&str> = writes[0].events.iter().map(|event| event.reason.as_str()).collect();
     assert_eq!(reasons, ["QuotaReserved", "Admitted"]);
 
@@ -502,8 +501,8 @@ fn another_incarnation_starts_anew() {
     scheduler.apply(event(&other, 7), NOW);
     let writes = decide(&mut scheduler, NOW);
     assert_eq!(admitted(&writes), ["a"]);
-    let Action::Patch { patch, .. } = &writes[0].action else { panic!() };
-    assert_eq!(patch["metadata"], json!({ "uid": "another", "resourceVersion": "7" }));
+    let Action::Status { patch, .. } = &writes[0].action else { panic!() };
+    assert_eq!((patch.uid.as_str(), patch.version), ("another", 7));
 }
 
 #[test]

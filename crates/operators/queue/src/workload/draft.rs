@@ -9,11 +9,12 @@ use quintet_api::kueue::WorkloadLifecycle;
 use quintet_api::kueue::conditions::WorkloadCondition;
 use quintet_api::kueue::events::evicted_due_to;
 use quintet_api::kueue::v1beta2::{Workload, WorkloadStatus};
-use quintet_controller::{Action, Event, Next, Plan, StatusPatch, Step};
+use quintet_controller::{Action, Event, Next, Plan, Step};
 use quintet_queue_engine::status;
 use quintet_queue_engine::time::Time;
 
 use super::Observed;
+use crate::field_managers;
 use crate::scheduler::engine_time;
 
 /// Changes to a Workload.
@@ -86,8 +87,7 @@ impl<'o> Draft<'o> {
     }
 
     pub(super) fn into_plan(self) -> Plan {
-        let before = &self.observed.workload.object.status;
-        let status = StatusPatch::between(&self.observed.workload, before, &self.object.status);
+        let status = field_managers::status_patch(&self.observed.workload, &self.object.status);
         let next = self.requeue.map_or(Next::AwaitChange, Next::After);
         Plan { steps: self.steps, status, events: self.events, awaits: Vec::new(), next }
     }

@@ -154,9 +154,11 @@ pub fn preview(cluster: &RayCluster, settings: &Settings) -> Result<Vec<serde_js
     }
     let object = |step: quintet_controller::Step| match step.action {
         Action::Create { object, .. } | Action::Apply { object, .. } => Some(object),
-        Action::Patch { .. } | Action::CreateSubresource { .. } | Action::Delete { .. } | Action::Call(_) => {
-            None
-        }
+        Action::Patch { .. }
+        | Action::Status { .. }
+        | Action::CreateSubresource { .. }
+        | Action::Delete { .. }
+        | Action::Call(_) => None,
     };
     Ok(plan.steps.into_iter().filter_map(object).collect())
 }
@@ -215,6 +217,7 @@ fn on_error(observed: &Observed, action: &Action, error: &Error) -> OnError {
                 Action::Apply { .. } if &*kind.kind == "Ingress" && observed.ingress.is_none() => "Create",
                 Action::Apply { .. }
                 | Action::Patch { .. }
+                | Action::Status { .. }
                 | Action::CreateSubresource { .. }
                 | Action::Call(_) => "Update",
             };

@@ -14,7 +14,7 @@ use super::super::priority::Priority;
 use super::group::{ObservedGroup, plan};
 use crate::custom_labels::CustomLabel;
 use crate::settings::{POD, Settings};
-use crate::testing::entry;
+use crate::testing::{entry, patch_of};
 
 /// A pod of a group, as the webhook and the cluster have left it.
 #[derive(Clone, Copy)]
@@ -115,6 +115,7 @@ fn steps(plan: &Plan) -> Vec<String> {
             Action::Patch { subresource: Some(sub), kind, key, .. } => {
                 format!("patch {} {key} {sub}", kind.kind)
             }
+            Action::Status { kind, key, .. } => format!("patch {} {key} status", kind.kind),
             action => action.to_string(),
         };
         format!("{what}{}", event.unwrap_or_default())
@@ -122,11 +123,8 @@ fn steps(plan: &Plan) -> Vec<String> {
     plan.steps.iter().map(text).collect()
 }
 
-fn patch(plan: &Plan, step: usize) -> &Value {
-    match &plan.steps[step].action {
-        Action::Patch { patch, .. } => patch,
-        other => panic!("not a patch: {other:?}"),
-    }
+fn patch(plan: &Plan, step: usize) -> Value {
+    patch_of(&plan.steps[step].action)
 }
 
 use State::{Failed, Gated, GatedAndDeleted, Ready, Running, Succeeded};
@@ -211,7 +209,8 @@ fn an_evicted_single_pod_is_deleted_and_its_quota_given_back_at_once() {
             format!("patch Workload ns/{name} status"),
         ]
     );
-    let conditions = patch(&plan, 2)["status"]["conditions"].as_array().unwrap();
+    let status = &patch(&plan, 2)["status"];
+    let conditions = status["conditions"].as_array().unwrap();
     let requeued = conditions.iter().find(|own| own["type"] == "Requeued").unwrap();
     assert_eq!((&requeued["status"], &requeued["reason"]), (&"False".into(), &"Preempted".into()));
 }
@@ -310,9 +309,11 @@ fn a_group_succeeds_with_enough_pods_or_when_none_may_be_replaced() {
 #[test]
 fn succeeded_pods_are_reclaimable_and_count_as_ready() {
     let all = pods(&[Succeeded, Ready]);
-    let plan = planned(&all, Some(&workload(&all, 2, &admitted())));
-    let status = &patch(&plan, 0)["status"];
-    assert_eq!(status["reclaimablePods"], json!([{ "name": "role", "count": 1 }]));
+    let mut admitted = workload(&all, 2, &admitted());
+    let reclaimed = patch(&planned(&all, Some(&admitted)), 0)["status"].clone();
+    assert_eq!(reclaimed, json!({ "reclaimablePods": [{ "name": "role", "count": 1 }] }));
+    admitted["status"]["reclaimablePods"] = reclaimed["reclaimablePods"].clone();
+    let status = &patch(&planned(&all, Some(&admitted)), 0)["status"];
     let ready =
         status["conditions"].as_array().unwrap().iter().find(|own| own["type"] == "PodsReady").unwrap();
     assert_eq!(ready["status"], "True");

@@ -231,9 +231,8 @@ fn a_cluster_that_grows_partially_asks_for_the_rest_and_gives_back_at_once() {
         let plan = plan_of(&cluster, workloads);
         let step = plan.steps.first().map(|step| match &step.action {
             Action::Create { .. } => created.to_owned(),
-            Action::Patch { key, subresource, .. } => {
-                format!("{} {}", key.name(), if subresource.is_some() { "status" } else { "spec" })
-            }
+            Action::Patch { key, .. } => format!("{} spec", key.name()),
+            Action::Status { key, .. } => format!("{} status", key.name()),
             other => panic!("{what}: {other:?}"),
         });
         assert_eq!(step.unwrap_or_default(), expected, "{what}: {plan:?}");

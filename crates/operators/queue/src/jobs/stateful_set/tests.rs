@@ -9,7 +9,7 @@ use super::super::priority::Priority;
 use super::plan::plan;
 use super::{Observed, is_on_hold, workload_names};
 use crate::settings::Settings;
-use crate::testing::entry;
+use crate::testing::{entry, patch_of};
 
 fn stateful_set(replicas: i32) -> Value {
     json!({ "metadata": { "name": "d", "namespace": "ns", "labels": { "kueue.x-k8s.io/queue-name": "lq" } },
@@ -49,12 +49,9 @@ fn planned(stateful_set: &Value, pods: &[Value], workload: Option<&Value>) -> Pl
     })
 }
 
-fn only_patch(plan: &Plan) -> &Value {
+fn only_patch(plan: &Plan) -> Value {
     match &plan.steps[..] {
-        [step] => match &step.action {
-            Action::Patch { patch, .. } => patch,
-            other => panic!("not a patch: {other:?}"),
-        },
+        [step] => patch_of(&step.action),
         other => panic!("not one step: {other:?}"),
     }
 }

@@ -8,11 +8,12 @@ use quintet_api::kueue::metadata::{ELASTIC_JOB, JOB_UID, MULTIKUEUE_ORIGIN, PREB
 use quintet_api::kueue::reasons::DeactivationReason;
 use quintet_api::kueue::v1beta2::{GatePosition, PodSet, PreemptionGate, PreemptionGateState, Workload};
 use quintet_controller::cache::Entry;
-use quintet_controller::{Action, ApiKind, StatusPatch};
+use quintet_controller::{Action, ApiKind};
 use quintet_queue_engine::status;
 use serde_json::{Value, json};
 
 use super::observe::{Copies, LocalJob};
+use crate::field_managers;
 use crate::jobs::{are_equivalent, spec_elsewhere};
 use crate::scheduler::engine_time;
 
@@ -113,8 +114,7 @@ pub(super) fn deactivate(copy: &Entry<Workload>, now: Timestamp) -> Option<Actio
     let message = "The workload was evicted on the manager cluster";
     let kind = WorkloadCondition::DeactivationTarget;
     status::set_condition(&mut changed, kind, true, reason, message, engine_time(now));
-    let patch = StatusPatch::between(copy, &copy.object.status, &changed.status)?;
-    Some(Action::status(ApiKind::of::<Workload>(), copy.key.clone(), patch))
+    field_managers::write_status(copy, &changed.status)
 }
 
 /// Since when a copy waits for its gate to be opened.
@@ -143,8 +143,7 @@ pub(super) fn open_gate(copy: &Entry<Workload>, now: Timestamp) -> Option<Action
         position: GatePosition::Open,
         last_transition_time: status::api_time(engine_time(now)),
     });
-    let patch = StatusPatch::between(copy, &copy.object.status, &Some(changed))?;
-    Some(Action::status(ApiKind::of::<Workload>(), copy.key.clone(), patch))
+    field_managers::write_status(copy, &Some(changed))
 }
 
 /// How a copy compares with its Workload.

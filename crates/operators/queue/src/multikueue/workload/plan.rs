@@ -26,6 +26,7 @@ use super::copies::{
 use super::dispatch::{Nomination, nominate};
 use super::observe::{Copies, Job, LocalJob, Observed, Present, Reach, RemoteJob};
 use super::{Call, Writes};
+use crate::field_managers;
 use crate::jobs::is_sent_elsewhere;
 use crate::scheduler::engine_time;
 use crate::workload::after;
@@ -173,7 +174,7 @@ impl<'o> Decision<'o> {
         let before = &self.workload().status;
         let mut after = before.clone().unwrap_or_default();
         change(&mut after);
-        let status = StatusPatch::between(&self.present.workload, before, &Some(after));
+        let status = field_managers::status_patch(&self.present.workload, &Some(after));
         Plan { status, ..Plan::default() }
     }
 
@@ -234,7 +235,7 @@ impl<'o> Decision<'o> {
         let mut changed = self.workload().clone();
         let (kind, now) = (WorkloadCondition::Finished, engine_time(self.present.now));
         status::set_condition(&mut changed, kind, true, &finished.reason, &finished.message, now);
-        let status = StatusPatch::between(&self.present.workload, &self.workload().status, &changed.status);
+        let status = field_managers::status_patch(&self.present.workload, &changed.status);
         let reports = remote.into_iter().filter_map(|(job, remote)| report(job, remote)).map(Step::from);
         Some(Plan { steps: reports.collect(), status, ..Plan::default() })
     }
@@ -485,7 +486,7 @@ fn copy_status(job: &LocalJob, status: &Value) -> Option<Action<Call>> {
     if status.is_null() {
         return None;
     }
-    Some(Action::status(job.kind.clone(), job.entry.key.clone(), patch))
+    Some(Action::Status { kind: job.kind.clone(), key: job.entry.key.clone(), patch })
 }
 
 /// Reports that nothing runs any more.

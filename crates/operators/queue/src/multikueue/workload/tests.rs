@@ -14,7 +14,7 @@ use super::observe::{Copies, Job, LocalJob, Observed, Present, Reach, RemoteJob}
 use super::{Call, plan};
 use crate::jobs::JobFacts;
 use crate::settings::Settings;
-use crate::testing::entry;
+use crate::testing::{entry, patch_of};
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 const EARLIER: &str = "2026-01-01T00:50:00Z";
@@ -235,7 +235,7 @@ fn the_others_are_removed_once_a_cluster_is_chosen_and_the_status_follows() {
     let plan = planned(present(&placed("a", &[]), started(), others()));
     let removes = "delete Workload.kueue.x-k8s.io ns/w on cluster b";
     assert_eq!(steps(&plan), ["patch Job.batch ns/j", removes]);
-    let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!() };
+    let patch = patch_of(&plan.steps[0].action);
     assert_eq!(patch["status"], running);
     // A job that is suspended here cannot run.
     let plan = planned(present(&placed("a", &[]), suspended(), others()));
@@ -327,7 +327,7 @@ fn an_evicted_workload_stops_its_copy_and_waits_for_its_job() {
         "patch Workload.kueue.x-k8s.io ns/w on cluster a; delete Workload.kueue.x-k8s.io ns/w on cluster b";
     assert_eq!(steps(&plan), [expected]);
     let Action::Call(call) = &plan.steps[0].action else { panic!() };
-    let Action::Patch { patch, .. } = &call.writes[0].actions[0] else { panic!() };
+    let patch = patch_of(&call.writes[0].actions[0]);
     let target = patch["status"]["conditions"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(
         (&target["type"], &target["reason"]),
@@ -339,7 +339,7 @@ fn an_evicted_workload_stops_its_copy_and_waits_for_its_job() {
     // Nobody can say whether it has.
     let plan = planned(present(&evicted, local(), vec![lost(running, EARLIER)]));
     assert_eq!(steps(&plan), ["patch Job.batch ns/j"]);
-    let Action::Patch { patch, .. } = &plan.steps[0].action else { panic!() };
+    let patch = patch_of(&plan.steps[0].action);
     assert_eq!(patch["status"]["active"], 0);
 }
 
