@@ -45,6 +45,8 @@ func (c *cluster) apiServer(etcd string) (func(context.Context) error, error) {
 		"--bind-address=127.0.0.1",
 		// There is no network that leads from a pod to this process: no endpoints of the service "kubernetes".
 		"--endpoint-reconciler-type=none",
+		// Nothing serves cluster IPs: webhooks and aggregated APIs are called at their endpoints.
+		"--enable-aggregator-routing=true",
 		"--service-cluster-ip-range=10.0.0.0/16",
 		"--tls-cert-file="+c.serving.certificate,
 		"--tls-private-key-file="+c.serving.key,
