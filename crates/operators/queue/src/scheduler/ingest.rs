@@ -133,12 +133,15 @@ impl Scheduler {
 
     fn ingest_workload(&mut self, update: Update<Workload>, now: Time) {
         let settled = self.assumed.observe(&update);
-        let was_admission = settled.as_ref().is_some_and(|settled| settled.effect == Effect::Admission);
+        let effect = settled.as_ref().map(|settled| settled.effect);
+        let was_admission = effect == Some(Effect::Admission);
         if let Some(report) = settled.filter(|settled| settled.effect == Effect::Report) {
             self.overtaken.insert(update.key().clone(), report);
         }
-        // Whatever was refused may be allowed now.
-        if let Some((_, Effect::Preemption)) = self.refused.remove(update.key()) {
+        // Others may have been faster to write it, and whatever was refused may be allowed now. The eviction is decided
+        // again, unless this state has it.
+        let refused = self.refused.remove(update.key()).map(|(_, effect)| effect);
+        if [effect, refused].contains(&Some(Effect::Preemption)) {
             self.undo(update.key(), Effect::Preemption, false, now);
         }
         match update {

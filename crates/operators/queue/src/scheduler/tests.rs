@@ -337,6 +337,27 @@ fn a_preemption_evicts_first_and_reports_both_sides() {
 }
 
 #[test]
+fn an_eviction_that_others_overtake_is_decided_again() {
+    let low = workload("low", "3", 0);
+    let mut scheduler = fed(std::slice::from_ref(&low));
+    let writes = decide(&mut scheduler, NOW);
+    let mut running = after(low, &writes[0]);
+    scheduler.apply(event(&running, 2), NOW);
+    scheduler.apply(event(&workload("high", "3", 10), 1), NOW);
+    let writes = decide(&mut scheduler, NOW);
+    assert_eq!((patched(&writes[0]).0, decision(&writes[0]).effect), ("low", Effect::Preemption));
+
+    // Its pods become ready, which is seen before the eviction is known to have failed.
+    running["status"]["conditions"].as_array_mut().unwrap().push(json!({ "type": "PodsReady", "status": "True",
+        "reason": "Started", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z" }));
+    scheduler.apply(event(&running, 3), NOW);
+    scheduler.outcome(writes[0].decision.clone(), WriteOutcome::Conflict, NOW);
+    let again = decide(&mut scheduler, NOW);
+    let of_low = again.iter().find(|write| patched(write).0 == "low").expect("an eviction");
+    assert_eq!((decision(of_low).base, decision(of_low).effect), (ResourceVersion(3), Effect::Preemption));
+}
+
+#[test]
 fn preemptions_for_one_workload_are_a_series_of_events() {
     let low = [workload("a", "2", 0), workload("b", "2", 0)];
     let mut scheduler = fed(&low);
