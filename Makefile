@@ -42,6 +42,9 @@ platform-faults: ## Kill `quintet up` 50 times under a RayJob
 platform-numbers: build ## Measure start, RayJobs, pods, memory and idle CPU of `quintet up`
 	tests/platform/numbers $${CARGO_TARGET_DIR:-target}/release/quintet
 
+platform-pending: build ## Measure queues of `quintet up` in which 100,000 Workloads wait
+	tests/platform/pending $${CARGO_TARGET_DIR:-target}/release/quintet
+
 lint: ## Check format and lints, warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
