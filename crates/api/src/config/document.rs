@@ -140,6 +140,7 @@ fn without_nulls(document: Value) -> Value {
                 .map(|(key, value)| (key, without_nulls(value)))
                 .collect(),
         ),
+        Value::Array(elements) => Value::Array(elements.into_iter().map(without_nulls).collect()),
         other => other,
     }
 }

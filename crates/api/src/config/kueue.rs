@@ -260,7 +260,7 @@ pub struct MultiKueue {
     /// Custom kinds that may run elsewhere.
     pub external_frameworks: Vec<ExternalFramework>,
     /// How to get credentials for ClusterProfiles.
-    pub cluster_profile: Option<serde_json::Value>,
+    pub cluster_profile: Option<ClusterProfileAccess>,
 }
 
 impl Default for MultiKueue {
@@ -297,6 +297,70 @@ impl Default for IncrementalDispatcher {
 pub struct ExternalFramework {
     /// Its name.
     pub name: String,
+}
+
+/// Programs that give credentials for the clusters of ClusterProfiles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ClusterProfileAccess {
+    /// Preferred first.
+    pub access_providers: Vec<AccessProvider>,
+    /// The former name of `accessProviders`; not with it.
+    pub credentials_providers: Vec<AccessProvider>,
+}
+
+impl ClusterProfileAccess {
+    /// The providers, under whichever name they are given.
+    pub fn providers(&self) -> &[AccessProvider] {
+        if self.access_providers.is_empty() { &self.credentials_providers } else { &self.access_providers }
+    }
+}
+
+/// A program that gives credentials for clusters whose ClusterProfiles name this provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct AccessProvider {
+    /// As in `status.accessProviders` of ClusterProfiles.
+    pub name: String,
+    /// The program.
+    pub exec_config: ExecConfig,
+}
+
+/// A credential plugin, as in the kubeconfigs of client-go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ExecConfig {
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Environment variables beyond those of this process.
+    pub env: Vec<ExecVariable>,
+    /// The version of the ExecCredentials that it reads and prints.
+    pub api_version: String,
+    /// Accepted without effect, as in Kueue.
+    pub install_hint: String,
+    /// Whether it is told of the cluster.
+    pub provide_cluster_info: bool,
+    /// Required, but without effect, as in Kueue: programs never get a standard input.
+    pub interactive_mode: String,
+}
+
+/// An environment variable.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ExecVariable {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl std::fmt::Debug for ExecVariable {
+    /// Without the value, which may be secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExecVariable").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// Sharing by weight among queues of a cohort.

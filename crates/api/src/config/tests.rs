@@ -266,6 +266,33 @@ tls: {{minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_S
 }
 
 #[test]
+fn access_providers_are_read_under_both_names_without_showing_secrets() {
+    let kueue = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+    for list in ["accessProviders", "credentialsProviders"] {
+        let settings = queue(&read(&format!(
+            "{kueue}multiKueue:
+  clusterProfile:
+    {list}:
+    - name: a
+      execConfig:
+        apiVersion: client.authentication.k8s.io/v1
+        command: /bin/a
+        args:
+        env: [{{name: KEY, value: hunter2}}]
+        installHint: install it
+        interactiveMode: Never
+        provideClusterInfo: true
+"
+        )));
+        let access = settings.multi_kueue.cluster_profile.unwrap();
+        let exec = &access.providers()[0].exec_config;
+        assert_eq!((exec.command.as_str(), exec.env[0].value.as_str()), ("/bin/a", "hunter2"));
+        assert!(exec.args.is_empty() && exec.provide_cluster_info);
+        assert!(!format!("{access:?}").contains("hunter2"));
+    }
+}
+
+#[test]
 fn several_documents_each_set_up_their_part() {
     let configuration = read(
         "apiVersion: config.ray.io/v1alpha1
@@ -296,6 +323,12 @@ fn a_broken_file_says_what_is_wrong_in_one_line() {
         (&format!("{own}webhook: {{prt: 1}}"), "unknown field `prt`"),
         (&format!("{own}metricsAdress: :1"), "unknown field `metricsAdress`"),
         (&format!("{own}leaderElection: {{leaseDuration: soon}}"), "\"soon\" is not a duration"),
+        (
+            &format!(
+                "{kueue}multiKueue: {{clusterProfile: {{accessProviders: [{{execConfig: {{cmd: a}}}}]}}}}"
+            ),
+            "unknown field `cmd`",
+        ),
         (
             &format!("{kueue}fairSharring: {{}}"),
             "document 1 (Kueue): fairSharring: unknown field `fairSharring`",

@@ -1,8 +1,7 @@
 //! Settings of MultiKueue.
 
-use quintet_api::config::kueue::{MultiKueue, QueueConfiguration};
+use quintet_api::config::kueue::{AccessProvider, ClusterProfileAccess, MultiKueue, QueueConfiguration};
 use quintet_api::names::problems;
-use serde_json::Value;
 
 use super::{is_kind, unique};
 use crate::jobs::ancestors;
@@ -45,38 +44,28 @@ fn check_kinds(settings: &MultiKueue, frameworks: &[String]) -> Result<(), Strin
 }
 
 /// Programs that give credentials for ClusterProfiles.
-fn check_providers(profile: &Value) -> Result<(), String> {
+fn check_providers(access: &ClusterProfileAccess) -> Result<(), String> {
     let path = "multiKueue.clusterProfile";
-    let listed = |name: &str| profile[name].as_array().filter(|list| !list.is_empty());
-    let (name, providers) = match (listed("accessProviders"), listed("credentialsProviders")) {
-        (Some(_), Some(_)) => {
-            return Err(format!(
-                "{path}.credentialsProviders: leave it out, because there are accessProviders"
-            ));
-        }
-        (Some(list), None) => ("accessProviders", list),
-        (None, Some(list)) => ("credentialsProviders", list),
-        (None, None) => return Ok(()),
-    };
-    for provider in providers {
-        let command = &provider["execConfig"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if !access.access_providers.is_empty() && !access.credentials_providers.is_empty() {
+        return Err(format!("{path}.credentialsProviders: leave it out, because there are accessProviders"));
+    }
+    let name = if access.access_providers.is_empty() { "credentialsProviders" } else { "accessProviders" };
+    for AccessProvider { name: provider, exec_config } in access.providers() {
         for (field, value) in [
-            ("name", text(&provider["name"])),
-            ("execConfig.command", text(&command["command"])),
-            ("execConfig.apiVersion", text(&command["apiVersion"])),
-            ("execConfig.interactiveMode", text(&command["interactiveMode"])),
+            ("name", provider),
+            ("execConfig.command", &exec_config.command),
+            ("execConfig.apiVersion", &exec_config.api_version),
+            ("execConfig.interactiveMode", &exec_config.interactive_mode),
         ] {
             if value.is_empty() {
                 return Err(format!("{path}.{name}.{field}: it is missing"));
             }
         }
-        let mut variables = command["env"].as_array().into_iter().flatten();
-        if variables.any(|variable| text(&variable["name"]).is_empty()) {
+        if exec_config.env.iter().any(|variable| variable.name.is_empty()) {
             return Err(format!("{path}.{name}.execConfig.env.name: it is missing"));
         }
-        let mode = text(&command["interactiveMode"]);
-        if !["Never", "IfAvailable", "Always"].contains(&mode.as_str()) {
+        let mode = exec_config.interactive_mode.as_str();
+        if !["Never", "IfAvailable", "Always"].contains(&mode) {
             let known = "Never, IfAvailable, Always";
             return Err(format!(
                 "{path}.{name}.execConfig.interactiveMode: unknown mode {mode:?}; choose from {known}"

@@ -22,6 +22,10 @@ fn what_cannot_be_honoured_is_refused_with_its_path() {
     let selector =
         |requirement: Value| json!({ "managedJobsNamespaceSelector": { "matchExpressions": [requirement] } });
     let incremental = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
+    let provider = |mode: &str, variable: &str| {
+        json!({ "name": "a", "execConfig": { "command": "c", "apiVersion": "v", "interactiveMode": mode,
+            "env": [{ "name": variable, "value": "v" }] } })
+    };
     let table = [
         (json!({ "integrations": { "frameworks": ["batch/jobs"] } }), "integrations.frameworks[0]: unknown"),
         (json!({ "integrations": { "frameworks": ["pod", "pod"] } }), "integrations.frameworks[1]:"),
@@ -94,6 +98,20 @@ fn what_cannot_be_honoured_is_refused_with_its_path() {
             json!({ "multiKueue": { "clusterProfile": { "accessProviders": [{ "name": "a" }] } } }),
             "multiKueue.clusterProfile.accessProviders.execConfig.command:",
         ),
+        (
+            json!({ "multiKueue": { "clusterProfile": {
+                "accessProviders": [provider("Never", "A")],
+                "credentialsProviders": [provider("Never", "A")] } } }),
+            "multiKueue.clusterProfile.credentialsProviders: leave it out",
+        ),
+        (
+            json!({ "multiKueue": { "clusterProfile": { "credentialsProviders": [provider("Ever", "A")] } } }),
+            "multiKueue.clusterProfile.credentialsProviders.execConfig.interactiveMode: unknown",
+        ),
+        (
+            json!({ "multiKueue": { "clusterProfile": { "accessProviders": [provider("Never", "")] } } }),
+            "multiKueue.clusterProfile.accessProviders.execConfig.env.name:",
+        ),
     ];
     for (configuration, expected) in table {
         let error = checked(configuration.clone(), &[]).expect_err(&configuration.to_string());
@@ -102,6 +120,9 @@ fn what_cannot_be_honoured_is_refused_with_its_path() {
     assert_eq!(checked(json!({}), &[]), Ok(()));
     let spark = json!({ "integrations": { "frameworks": [SPARK] } });
     assert_eq!(checked(spark, &[("SparkApplicationIntegration", true)]), Ok(()));
+    let provided =
+        json!({ "multiKueue": { "clusterProfile": { "accessProviders": [provider("Never", "A")] } } });
+    assert_eq!(checked(provided, &[]), Ok(()));
     let of_another = json!({ "multiKueue": { "dispatcherName": "example.com/own" } });
     assert_eq!(checked(of_another, &[]), Ok(()));
 }
