@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bed::{Bed, condition, job, kueue_template, setting};
-use quintet_golden::Setting;
+use quintet_golden::{Caller, ObjectId, Setting, template_with};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -306,5 +306,141 @@ fn a_kubeconfig_that_is_missing_or_insecure_is_reported_until_it_is_replaced() {
         reported("True Active").await;
         manager.world.delete(&secret).await.unwrap();
         reported("False BadKubeConfig").await;
+    });
+}
+
+/// The kind of ClusterProfiles, which comes with an inventory of clusters.
+fn cluster_profiles() -> Value {
+    json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "clusterprofiles.multicluster.x-k8s.io" },
+        "spec": { "group": "multicluster.x-k8s.io", "scope": "Namespaced",
+            "names": { "kind": "ClusterProfile", "listKind": "ClusterProfileList", "plural": "clusterprofiles",
+                "singular": "clusterprofile" },
+            "versions": [{ "name": "v1alpha1", "served": true, "storage": true, "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }] } })
+}
+
+/// A token for a cluster, of a ServiceAccount that may do everything there.
+async fn token_for(cluster: &Bed) -> String {
+    let rbac = "rbac.authorization.k8s.io";
+    let everything = json!({ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] });
+    for object in [
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": "manager", "namespace": "default" } }),
+        json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": { "name": "manager" },
+            "rules": [everything] }),
+        json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": "manager" },
+            "roleRef": { "apiGroup": rbac, "kind": "ClusterRole", "name": "manager" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "manager", "namespace": "default" }] }),
+    ] {
+        cluster.create(&object).await;
+    }
+    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let request = http::Request::post("/api/v1/namespaces/default/serviceaccounts/manager/token")
+        .header("content-type", "application/json")
+        .body(request.to_string().into_bytes())
+        .unwrap();
+    let administrator = Caller::known("kubernetes-admin", ["system:masters".to_owned()]);
+    let response = cluster.world.client(administrator).request::<Value>(request).await.unwrap();
+    response["status"]["token"].as_str().unwrap().to_owned()
+}
+
+/// A program that prints the token of a file as an ExecCredential.
+struct Plugin(std::path::PathBuf);
+
+impl Plugin {
+    fn new() -> Self {
+        let directory = std::env::temp_dir().join(format!("quintet-plugin-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let script = "#!/bin/sh\nset -e\ntoken=$(cat \"$TOKEN_FILE\")\n\
+            echo '{\"kind\": \"ExecCredential\", \"apiVersion\": \"client.authentication.k8s.io/v1\",'\n\
+            echo ' \"status\": {\"token\": \"'$token'\"}}'\n";
+        std::fs::write(directory.join("plugin"), script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(directory.join("plugin"), mode).unwrap();
+        Self(directory)
+    }
+
+    fn configuration(&self) -> String {
+        let config = json!({ "clusterProfile": { "accessProviders": [{ "name": "file", "execConfig": {
+            "command": self.0.join("plugin"), "apiVersion": "client.authentication.k8s.io/v1",
+            "interactiveMode": "Never", "provideClusterInfo": true,
+            "env": [{ "name": "TOKEN_FILE", "value": self.0.join("token") }] } }] } });
+        format!("featureGates: {{MultiKueueClusterProfile: true}}\nmultiKueue: {config}")
+    }
+
+    fn set_token(&self, token: &str) {
+        std::fs::write(self.0.join("token"), token).unwrap();
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_cluster_of_a_cluster_profile_is_reached_with_the_credentials_of_a_program() {
+    run(async || {
+        let kueue = (quintet_queue::component().crds)();
+        let template = template_with(&kueue, vec![cluster_profiles()]).await.unwrap();
+        let worker = cluster(&template, 2, setting("")).await;
+        let kubeconfig = worker.world.serve_https().await.unwrap();
+        let authority =
+            kubeconfig.lines().find_map(|line| line.trim().strip_prefix("certificate-authority-data: "));
+        let token = token_for(&worker).await;
+
+        let plugin = Plugin::new();
+        let manager = Bed::new(&template, 1, setting(&plugin.configuration())).await;
+        for object in [
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": OPERATOR_NAMESPACE } }),
+            json!({ "apiVersion": KUEUE, "kind": "MultiKueueCluster", "metadata": { "name": "worker1" },
+                "spec": { "clusterSource": { "clusterProfileRef": { "name": "profile" } } } }),
+        ] {
+            manager.create(&object).await;
+        }
+        let reported = async |reason: &str, message: &str| {
+            until(&format!("{reason}: {message}"), async || {
+                let cluster = manager.get("MultiKueueCluster", "worker1").await.unwrap();
+                let said =
+                    cluster["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+                condition(&cluster, "Active") == reason && said.contains(message)
+            })
+            .await;
+        };
+        let bad = "False BadClusterProfile";
+        reported(
+            bad,
+            "load client config failed: ClusterProfile.multicluster.x-k8s.io \"profile\" not found",
+        )
+        .await;
+
+        let profile = ObjectId::parse(&format!("ClusterProfile {OPERATOR_NAMESPACE}/profile")).unwrap();
+        let object = json!({ "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile",
+            "metadata": { "name": "profile", "namespace": OPERATOR_NAMESPACE },
+            "spec": { "clusterManager": { "name": "test" } } });
+        manager.create(&object).await;
+        reported(bad, "no matching cluster accessor found for cluster profile \"profile\"").await;
+
+        let provide = async |server: &str| {
+            let cluster = json!({ "server": server, "certificate-authority-data": authority.unwrap() });
+            let status = json!({ "status": { "accessProviders": [{ "name": "file", "cluster": cluster }] } });
+            let answer = manager.world.patch(&profile, Some("status"), &status).await.unwrap();
+            assert_eq!(answer.code, 200, "{:?}", answer.message);
+        };
+        let server = format!("https://{}", server_of(&kubeconfig));
+        provide(&server).await;
+        reported("False ClientConnectionFailed", "plugin failed with exit code 1").await;
+        plugin.set_token(&token);
+        reported("True Active", "Connected").await;
+
+        provide("worker").await;
+        reported("False BadRestConfig", "load client config failed: untrusted server endpoint").await;
+        provide(&server).await;
+        reported("True Active", "Connected").await;
+        manager.world.delete(&profile).await.unwrap();
+        reported(bad, "not found").await;
     });
 }

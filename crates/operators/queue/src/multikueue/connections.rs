@@ -4,19 +4,17 @@
 //! [`Connection::state`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::future::select_all;
 use futures::{FutureExt, future::BoxFuture};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use parking_lot::RwLock;
-use quintet_api::config::kueue::MultiKueue;
 use quintet_api::kueue::metadata::{MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD_NAME};
 use quintet_api::kueue::v1beta2::{ClusterQueue, LocalQueue, Workload};
-use quintet_controller::api::{ApiSettings, connect};
+use quintet_controller::api::ApiSettings;
 use quintet_controller::cache::{Cache, CacheHealth, Entry, Selector, WatchSpec};
+use quintet_controller::clock::Clock;
 use quintet_controller::contact::Contact;
 use quintet_controller::controller::Trigger;
 use quintet_controller::{Action, ApiKind, Class, Error, ObjectKey, Remote, Runtime};
@@ -24,8 +22,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::access::{Access, Reached};
 use super::quota::QuotaListener;
-use crate::watches;
+use crate::{Context, watches};
 
 /// The deadline of a request to another cluster. Shorter than that of the own one: a Workload whose copy is written to a
 /// cluster that does not answer waits for that long, whatever the other clusters say.
@@ -52,7 +51,7 @@ pub(super) enum ConnectionState {
 
 /// A connection to a cluster.
 pub(super) struct Connection {
-    /// Of the kubeconfig.
+    /// Of how the cluster is reached.
     pub(super) digest: u64,
     remote: Remote,
     workloads: Cache<Workload>,
@@ -79,6 +78,7 @@ pub(super) struct Listeners {
 /// The connections, by MultiKueueCluster.
 pub(super) struct Connections {
     runtime: Runtime,
+    clock: Clock,
     origin: String,
     /// The Workloads of this cluster.
     workloads: Cache<Workload>,
@@ -92,21 +92,13 @@ pub(super) struct Connections {
     quota: OnceLock<QuotaListener>,
 }
 
-/// Distinguishes kubeconfigs without showing them.
-pub(super) fn digest(kubeconfig: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    kubeconfig.hash(&mut hasher);
-    hasher.finish()
-}
-
 impl Connections {
-    pub(super) fn new(
-        runtime: &Runtime,
-        settings: &MultiKueue,
-        kinds: Vec<ApiKind>,
-    ) -> Result<Arc<Self>, Error> {
+    pub(super) fn new(context: &Context, kinds: Vec<ApiKind>) -> Result<Arc<Self>, Error> {
+        let Context { runtime, clock, .. } = context;
+        let settings = &context.settings.configuration.multi_kueue;
         Ok(Arc::new(Self {
             runtime: runtime.clone(),
+            clock: clock.clone(),
             origin: settings.origin.clone(),
             workloads: runtime.caches().watch(watches::workloads())?,
             collects_garbage: !settings.gc_interval.0.is_zero(),
@@ -139,21 +131,13 @@ impl Connections {
         connections.iter().map(|(name, connection)| (name.clone(), Arc::clone(connection))).collect()
     }
 
-    /// Connects to a cluster, in the place of a connection with another kubeconfig.
-    pub(super) async fn connect(
-        self: &Arc<Self>,
-        cluster: &str,
-        kubeconfig: Kubeconfig,
-        digest: u64,
-    ) -> Result<(), Error> {
-        let invalid = |cause: String| {
+    /// Connects to a cluster, in the place of a connection by which it was reached otherwise.
+    pub(super) async fn connect(self: &Arc<Self>, cluster: &str, access: Access) -> Result<(), Error> {
+        let digest = access.digest;
+        let Reached { client, server } = access.client(&self.clock).await.map_err(|cause| {
             Error::new(Class::Invalid, format!("cannot connect to MultiKueueCluster {cluster}"), cause)
-        };
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let config = config.map_err(|error| invalid(error.to_string()))?;
-        let contact = Contact::new(config.cluster_url.to_string());
-        let client = connect(config).map_err(|error| invalid(error.cause()))?;
+        })?;
+        let contact = Contact::new(server);
         let settings = ApiSettings { deadline: DEADLINE, contact };
         let remote = self.runtime.connect(cluster, client, settings);
         let connection = Arc::new(self.watch(remote, digest)?);

@@ -6,6 +6,7 @@
 //!   Workload, job <───── workload ─────────────────────────────┘
 //! ```
 //!
+//! - `access` says how a cluster is reached: by a kubeconfig, or by a ClusterProfile.
 //! - `cluster` keeps a connection to every MultiKueueCluster, `connections` has them and what they show.
 //! - `check` says whether an AdmissionCheck has clusters that can be used.
 //! - `quota` lets the quota of ClusterQueues follow that of the worker clusters.
@@ -13,6 +14,7 @@
 //!
 //! As `pkg/controller/admissionchecks/multikueue` of Kueue.
 
+mod access;
 mod check;
 mod cluster;
 mod connections;
@@ -29,9 +31,8 @@ use connections::Connections;
 /// Adds the controllers.
 pub(crate) fn add(context: &Context) -> Result<(), Error> {
     let kinds = jobs::remote_kinds(context)?;
-    let settings = &context.settings.configuration.multi_kueue;
     let served = kinds.iter().map(|kind| kind.kind.clone()).collect();
-    let connections = Connections::new(&context.runtime, settings, served)?;
+    let connections = Connections::new(context, served)?;
     if context.settings.gates.multikueue_quota {
         quota::add(context, &connections)?;
     }

@@ -11,12 +11,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use quintet_api::kueue::reasons::MultiKueueClusterActiveReason as Reason;
-use quintet_api::kueue::v1beta2::{ClusterSource, LocationType, MultiKueueCluster};
+use quintet_api::kueue::v1beta2::{ClusterSource, KubeConfig, LocationType, MultiKueueCluster};
 use quintet_controller::cache::{Cache, Entry, Selector, WatchSpec};
 use quintet_controller::{Action, ApiKind, Class, Controller, Error, ObjectKey, OnError, Plan};
 use serde::{Deserialize, Serialize};
 
-use super::connections::{ConnectionState, Connections, Listeners, digest};
+use super::access::{self, Access, ClusterProfile};
+use super::connections::{ConnectionState, Connections, Listeners};
 use super::kubeconfig::{self, Problem};
 use crate::Context;
 pub(super) use plan::active;
@@ -46,8 +47,8 @@ pub(super) struct ClusterController {
     context: Context,
     clusters: Cache<MultiKueueCluster>,
     kubeconfigs: Kubeconfigs,
-    /// The names of ClusterProfiles in the namespace of the operator, where clusters can be found by them.
-    profiles: Option<Cache<()>>,
+    /// ClusterProfiles in the namespace of the operator, where clusters can be found by them.
+    profiles: Option<Cache<ClusterProfile>>,
     connections: Arc<Connections>,
 }
 
@@ -66,8 +67,8 @@ pub(super) enum Observed {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Present {
     cluster: Arc<Entry<MultiKueueCluster>>,
-    /// A digest of its kubeconfig; the error says why there is none.
-    kubeconfig: Result<u64, Problem>,
+    /// A digest of how it is reached; the error says why it is not.
+    access: Result<u64, Problem>,
     connection: Option<(u64, ConnectionState)>,
     /// When to read the kubeconfig again, if nothing tells that it has changed.
     again: Option<Duration>,
@@ -80,11 +81,11 @@ pub(super) struct Present {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Call {
-    /// Connects with the kubeconfig of this digest.
+    /// Connects in the way of this digest.
     Connect {
         /// The name of the cluster.
         cluster: String,
-        /// Of its kubeconfig.
+        /// Of how it is reached.
         digest: u64,
     },
     /// Closes the connection.
@@ -115,7 +116,7 @@ pub(super) fn add(
     let secrets = WatchSpec::projected(ApiKind::of::<Secret>(), kubeconfig_of).select(in_namespace());
     let kubeconfigs = caches.watch(secrets)?;
     let profiles = context.settings.gates.multikueue_cluster_profile.then(|| {
-        let spec = WatchSpec::projected(cluster_profiles(), |_| Ok::<_, serde_json::Error>(()));
+        let spec = WatchSpec::projected(cluster_profiles(), access::decode);
         caches.watch(spec.select(in_namespace()).optional())
     });
     let profiles = profiles.transpose()?;
@@ -167,16 +168,32 @@ fn kubeconfig_of(text: &str) -> Result<Option<String>, serde_json::Error> {
 }
 
 impl ClusterController {
-    /// The kubeconfig of a cluster.
-    async fn kubeconfig(&self, source: &ClusterSource) -> Result<String, Problem> {
-        let settings = &self.context.settings;
-        let Some(config) = &source.kube_config else {
+    /// How a cluster is reached.
+    async fn access(&self, source: &ClusterSource) -> Result<Access, Problem> {
+        match &source.kube_config {
+            Some(config) => Access::by_kubeconfig(&self.kubeconfig(config).await?),
+            None => self.access_by_profile(source),
+        }
+    }
+
+    fn access_by_profile(&self, source: &ClusterSource) -> Result<Access, Problem> {
+        let Some(profiles) = &self.profiles else {
             let message = "MultiKueueClusterProfile feature gate is disabled";
-            return Err(match &self.profiles {
-                Some(profiles) => self.no_access(profiles, source),
-                None => Problem::new(Reason::MultiKueueClusterProfileFeatureDisabled, message),
-            });
+            return Err(Problem::new(Reason::MultiKueueClusterProfileFeatureDisabled, message));
         };
+        let settings = &self.context.settings;
+        let name = source.cluster_profile_ref.as_ref().map(|own| own.name.as_str()).unwrap_or_default();
+        let profile = profiles.get(&ObjectKey::new(&settings.namespace, name)).ok_or_else(|| {
+            let message = format!("ClusterProfile.multicluster.x-k8s.io {name:?} not found");
+            Problem::new(Reason::BadClusterProfile, message)
+        })?;
+        let configured = settings.configuration.multi_kueue.cluster_profile.as_ref();
+        access::access(name, &profile.object, configured)
+    }
+
+    /// The text of a kubeconfig.
+    async fn kubeconfig(&self, config: &KubeConfig) -> Result<String, Problem> {
+        let settings = &self.context.settings;
         let location = config.location.as_str();
         let bad = |message: String| Problem::new(Reason::BadKubeConfig, message);
         match config.location_type.unwrap_or_default() {
@@ -211,21 +228,10 @@ impl ClusterController {
         }
     }
 
-    /// Why a ClusterProfile gives no access: there is nothing that would get it.
-    fn no_access(&self, profiles: &Cache<()>, source: &ClusterSource) -> Problem {
-        let name = source.cluster_profile_ref.as_ref().map(|own| own.name.as_str()).unwrap_or_default();
-        let message = match profiles.get(&ObjectKey::new(&self.context.settings.namespace, name)) {
-            None => format!("ClusterProfile.multicluster.x-k8s.io {name:?} not found"),
-            Some(_) => "no access provider configured".to_owned(),
-        };
-        Problem::new(Reason::BadClusterProfile, message)
-    }
-
     async fn read(&self, cluster: Arc<Entry<MultiKueueCluster>>) -> Present {
         let source = &cluster.object.spec.cluster_source;
-        let kubeconfig = self.kubeconfig(source).await;
-        let kubeconfig = kubeconfig.and_then(|text| kubeconfig::read(&text).map(|_| digest(&text)));
-        let kubeconfig = kubeconfig.map_err(|Problem { reason, message }| Problem {
+        let access = self.access(source).await.map(|access| access.digest);
+        let access = access.map_err(|Problem { reason, message }| Problem {
             reason,
             message: format!("load client config failed: {message}"),
         });
@@ -233,7 +239,7 @@ impl ClusterController {
         let path = source.kube_config.as_ref().filter(|_| secret_of(source).is_none());
         let deprecated_path = path.filter(|own| !kubeconfig::is_allowed_path(Path::new(&own.location)));
         Present {
-            kubeconfig,
+            access,
             connection: connection.map(|connection| (connection.digest, connection.state())),
             again: path.map(|_| FILE_INTERVAL),
             deprecated_path: deprecated_path.map(|own| own.location.clone()),
@@ -247,13 +253,12 @@ impl ClusterController {
         let moved = |cause: String| Error::new(Class::Transient, attempt.clone(), cause);
         let cluster =
             self.clusters.get(&ObjectKey::cluster(name)).ok_or_else(|| moved("it is gone".into()))?;
-        let text = self.kubeconfig(&cluster.object.spec.cluster_source).await;
-        let text = text.map_err(|problem| moved(problem.message))?;
-        let config = kubeconfig::read(&text).map_err(|problem| moved(problem.message))?;
-        if digest(&text) != wanted {
-            return Err(moved("its kubeconfig has changed meanwhile".into()));
+        let access = self.access(&cluster.object.spec.cluster_source).await;
+        let access = access.map_err(|problem| moved(problem.message))?;
+        if access.digest != wanted {
+            return Err(moved("it is reached in another way meanwhile".into()));
         }
-        self.connections.connect(name, config, wanted).await
+        self.connections.connect(name, access).await
     }
 }
 

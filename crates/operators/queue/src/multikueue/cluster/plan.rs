@@ -28,7 +28,7 @@ fn one(call: Call) -> Plan<Call> {
 fn of_present(present: &Present) -> Plan<Call> {
     let cluster = || present.cluster.key.name().to_owned();
     let known = present.connection.as_ref();
-    let mut plan = match &present.kubeconfig {
+    let mut plan = match &present.access {
         Err(problem) => {
             let mut plan =
                 if known.is_some() { one(Call::Disconnect { cluster: cluster() }) } else { Plan::default() };
@@ -52,7 +52,7 @@ fn of_present(present: &Present) -> Plan<Call> {
     plan.next = present.again.map_or(Next::AwaitChange, Next::After);
     if plan.status.is_some()
         && let Some(path) = &present.deprecated_path
-        && present.kubeconfig.is_ok()
+        && present.access.is_ok()
     {
         let reason = OtherEvent::DeprecatedPathUsage.as_str();
         let note = format!("the kubeconfig {path:?} is outside of the directory for kubeconfigs");
@@ -114,12 +114,12 @@ mod tests {
     use super::*;
     use crate::testing::entry;
 
-    fn present(kubeconfig: Result<u64, Problem>, connection: Option<(u64, ConnectionState)>) -> Present {
+    fn present(access: Result<u64, Problem>, connection: Option<(u64, ConnectionState)>) -> Present {
         let object = json!({ "metadata": { "name": "w", "generation": 1 },
             "spec": { "clusterSource": { "kubeConfig": { "location": "w" } } } });
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (again, deprecated_path) = (None, None);
-        Present { cluster: entry(&object), kubeconfig, connection, again, deprecated_path, now }
+        Present { cluster: entry(&object), access, connection, again, deprecated_path, now }
     }
 
     /// The calls of a plan, and what the condition says afterwards.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_follows_the_kubeconfig_and_the_condition_the_connection() {
+    fn the_connection_follows_the_way_to_the_cluster_and_the_condition_the_connection() {
         let bad = || Err(Problem::new(Reason::BadKubeConfig, "no"));
         let failed = || ConnectionState::Failed("refused".to_owned());
         let (connect, disconnect) = ("connect to MultiKueueCluster w", "disconnect from MultiKueueCluster w");
@@ -150,9 +150,9 @@ mod tests {
                 json!(["False", "BadKubeConfig", "no"]),
             ),
         ];
-        for (kubeconfig, connection, calls, condition) in table {
-            let case = format!("{kubeconfig:?} {connection:?}");
-            let found = planned(present(kubeconfig, connection));
+        for (access, connection, calls, condition) in table {
+            let case = format!("{access:?} {connection:?}");
+            let found = planned(present(access, connection));
             assert_eq!(found, (calls.into_iter().map(str::to_owned).collect(), condition), "{case}");
         }
     }
