@@ -17,6 +17,7 @@ use std::time::Duration;
 use bed::{Bed, condition, job, kueue_template, setting};
 use quintet_golden::{Caller, ObjectId, Setting, template_with};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -346,6 +347,30 @@ async fn token_for(cluster: &Bed) -> String {
     response["status"]["token"].as_str().unwrap().to_owned()
 }
 
+/// An HTTP proxy whose tunnels all lead to one server.
+async fn proxy_to(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = async move {
+        let mut tunnels = tokio::task::JoinSet::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            tunnels.spawn(async move {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    request.push(client.read_u8().await?);
+                }
+                assert!(request.starts_with(b"CONNECT worker.invalid:443 "));
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+                let mut upstream = TcpStream::connect(server).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut upstream).await
+            });
+        }
+    };
+    #[expect(clippy::disallowed_methods, reason = "ends with the runtime of the test")]
+    drop(tokio::spawn(serve));
+    address
+}
+
 /// A program that prints the token of a file as an ExecCredential.
 struct Plugin(std::path::PathBuf);
 
@@ -424,21 +449,25 @@ fn the_cluster_of_a_cluster_profile_is_reached_with_the_credentials_of_a_program
         manager.create(&object).await;
         reported(bad, "no matching cluster accessor found for cluster profile \"profile\"").await;
 
-        let provide = async |server: &str| {
-            let cluster = json!({ "server": server, "certificate-authority-data": authority.unwrap() });
+        let provide = async |mut cluster: Value| {
+            cluster["certificate-authority-data"] = authority.unwrap().into();
             let status = json!({ "status": { "accessProviders": [{ "name": "file", "cluster": cluster }] } });
             let answer = manager.world.patch(&profile, Some("status"), &status).await.unwrap();
             assert_eq!(answer.code, 200, "{:?}", answer.message);
         };
-        let server = format!("https://{}", server_of(&kubeconfig));
-        provide(&server).await;
+        let server = server_of(&kubeconfig);
+        provide(json!({ "server": format!("https://{server}") })).await;
         reported("False ClientConnectionFailed", "plugin failed with exit code 1").await;
         plugin.set_token(&token);
         reported("True Active", "Connected").await;
 
-        provide("worker").await;
+        provide(json!({ "server": "worker" })).await;
         reported("False BadRestConfig", "load client config failed: untrusted server endpoint").await;
-        provide(&server).await;
+        // Nothing but the proxy knows where this host is.
+        let proxy = proxy_to(server).await;
+        let behind = json!({ "server": "https://worker.invalid", "tls-server-name": server.ip().to_string(),
+            "proxy-url": format!("http://{proxy}") });
+        provide(behind).await;
         reported("True Active", "Connected").await;
         manager.world.delete(&profile).await.unwrap();
         reported(bad, "not found").await;

@@ -49,9 +49,8 @@ pub(super) struct Credentials {
 }
 
 /// What a program prints.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
 struct ExecCredential {
     kind: String,
     api_version: String,

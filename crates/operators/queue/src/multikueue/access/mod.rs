@@ -6,6 +6,7 @@ mod profile;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use http::Uri;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use quintet_controller::api::connect;
 use quintet_controller::clock::Clock;
@@ -18,9 +19,15 @@ pub(super) use profile::{ClusterProfile, access, decode};
 pub(super) struct Access {
     /// Where it is, and the credentials for it, unless a program gives them.
     kubeconfig: Kubeconfig,
-    program: Option<Program>,
+    profile: Option<ByProfile>,
     /// Distinguishes ways to reach a cluster without showing secrets.
     pub(super) digest: u64,
+}
+
+/// What a kubeconfig does not have.
+struct ByProfile {
+    program: Program,
+    proxy: Option<Uri>,
 }
 
 /// A client of a cluster.
@@ -39,19 +46,23 @@ fn digest(of: impl Hash) -> u64 {
 impl Access {
     /// By the text of a kubeconfig.
     pub(super) fn by_kubeconfig(text: &str) -> Result<Self, Problem> {
-        Ok(Self { kubeconfig: kubeconfig::read(text)?, program: None, digest: digest(text) })
+        Ok(Self { kubeconfig: kubeconfig::read(text)?, profile: None, digest: digest(text) })
     }
 
     /// A client, which has not sent a request yet; the error says why there cannot be one.
     pub(super) async fn client(self, clock: &Clock) -> Result<Reached, String> {
         let options = KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(self.kubeconfig, &options).await;
-        let config = config.map_err(|error| error.to_string())?;
+        let mut config = config.map_err(|error| error.to_string())?;
+        if let Some(profile) = &self.profile {
+            // Not the proxy of this process, which is for its own cluster.
+            config.proxy_url.clone_from(&profile.proxy);
+        }
         let server = config.cluster_url.to_string();
         // Without credentials, too, this tells whether the rest of the configuration can be used.
         let client = connect(config.clone()).map_err(|error| error.cause())?;
-        let client = match self.program {
-            Some(program) => credentials::client(config, program, clock.clone()),
+        let client = match self.profile {
+            Some(profile) => credentials::client(config, profile.program, clock.clone()),
             None => client,
         };
         Ok(Reached { client, server })

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::super::kubeconfig::Problem;
 use super::exec::Program;
-use super::{Access, digest};
+use super::{Access, ByProfile, digest};
 
 /// The extension of a cluster whose value is handed to the program.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -66,29 +66,25 @@ pub(in super::super) fn access(
         .iter()
         .find_map(|provider| Some((provider, profile.cluster_of(&provider.name)?)))
         .ok_or_else(|| bad(format!("no matching cluster accessor found for cluster profile {name:?}")))?;
-    if let Some(why) = refusal_of(cluster) {
-        return Err(Problem::new(Reason::BadRestConfig, why));
-    }
-    let program = Program::new(&provider.exec_config, &told_of(cluster));
-    let cluster = Cluster {
-        server: cluster.server.clone(),
-        certificate_authority_data: cluster.certificate_authority_data.clone(),
-        tls_server_name: cluster.tls_server_name.clone(),
+    let bad_config = |why: &str| Problem::new(Reason::BadRestConfig, why);
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let kept = Cluster {
+        server: given(&cluster.server),
+        certificate_authority_data: given(&cluster.certificate_authority_data),
+        tls_server_name: given(&cluster.tls_server_name),
+        proxy_url: given(&cluster.proxy_url),
         ..Cluster::default()
     };
-    let parts = (&cluster.server, &cluster.certificate_authority_data, &cluster.tls_server_name);
-    let digest = digest((parts, &program));
-    Ok(Access { kubeconfig: kubeconfig_of(name, cluster), program: Some(program), digest })
-}
-
-fn refusal_of(cluster: &Cluster) -> Option<&'static str> {
-    if !is_server(cluster.server.as_deref().unwrap_or_default()) {
-        Some("untrusted server endpoint")
-    } else if cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty()) {
-        Some("proxy-url is not supported")
-    } else {
-        None
+    if !is_server(kept.server.as_deref().unwrap_or_default()) {
+        return Err(bad_config("untrusted server endpoint"));
     }
+    let proxy = kept.proxy_url.as_deref().map(str::parse::<Uri>).transpose();
+    let proxy = proxy.map_err(|_| bad_config("proxy-url is not a URL"))?;
+    let program = Program::new(&provider.exec_config, &told_of(&kept, extension_of(cluster)));
+    let parts = (&kept.server, &kept.certificate_authority_data, &kept.tls_server_name);
+    let digest = digest((parts, &proxy, &program));
+    let profile = Some(ByProfile { program, proxy });
+    Ok(Access { kubeconfig: kubeconfig_of(name, kept), profile, digest })
 }
 
 /// Whether a text is the URL of a host with a DNS name or an address. As `isValidHostname` of Kueue.
@@ -99,15 +95,22 @@ fn is_server(url: &str) -> bool {
     is_address || dns_subdomain(host).is_empty()
 }
 
-/// What a program is told of the cluster, if it wants to know. As `Cluster` of client.authentication.k8s.io.
-fn told_of(cluster: &Cluster) -> Value {
+/// What a profile has for the program.
+fn extension_of(cluster: &Cluster) -> Option<&Value> {
     let extensions = cluster.extensions.iter().flatten();
-    let config = extensions.filter(|own| own.name == EXTENSION).map(|own| &own.extension).next_back();
-    let mut told = json!({ "server": cluster.server });
+    extensions.filter(|own| own.name == EXTENSION).map(|own| &own.extension).next_back()
+}
+
+/// What a program is told of the cluster, if it wants to know. As `Cluster` of client.authentication.k8s.io.
+fn told_of(cluster: &Cluster, extension: Option<&Value>) -> Value {
+    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    let mut told = json!({});
     for (field, value) in [
-        ("tls-server-name", cluster.tls_server_name.as_deref().map(Value::from)),
-        ("certificate-authority-data", cluster.certificate_authority_data.as_deref().map(Value::from)),
-        ("config", config.cloned()),
+        ("server", text(&cluster.server)),
+        ("tls-server-name", text(&cluster.tls_server_name)),
+        ("certificate-authority-data", text(&cluster.certificate_authority_data)),
+        ("proxy-url", text(&cluster.proxy_url)),
+        ("config", extension.cloned()),
     ] {
         if let Some(value) = value {
             told[field] = value;
@@ -150,7 +153,7 @@ mod tests {
         let problem = |problem: Problem| format!("{}: {}", problem.reason, problem.message);
         let access = access("p", &profile(status), configured).map_err(problem)?;
         let cluster = access.kubeconfig.clusters[0].cluster.clone().unwrap();
-        Ok((access.program.unwrap().command, cluster.server.unwrap()))
+        Ok((access.profile.unwrap().program.command, cluster.server.unwrap()))
     }
 
     fn at(name: &str, server: &str) -> Value {
@@ -194,10 +197,8 @@ mod tests {
             (json!({}), refused(untrusted)),
             (json!({ "server": "worker:6443" }), refused(untrusted)),
             (json!({ "server": "https://under_score" }), refused(untrusted)),
-            (
-                json!({ "server": "https://w", "proxy-url": "http://p" }),
-                refused("proxy-url is not supported"),
-            ),
+            (json!({ "server": "https://w", "proxy-url": "http://p" }), Ok(())),
+            (json!({ "server": "https://w", "proxy-url": "http://p q" }), refused("proxy-url is not a URL")),
         ];
         for (cluster, expected) in table {
             let status = json!({ "accessProviders": [{ "name": "a", "cluster": cluster }] });
@@ -205,7 +206,7 @@ mod tests {
         }
 
         let all = json!({ "server": "https://w", "certificate-authority-data": "Y2E=", "tls-server-name": "n",
-            "insecure-skip-tls-verify": true, "certificate-authority": "/etc/passwd" });
+            "proxy-url": "", "insecure-skip-tls-verify": true, "certificate-authority": "/etc/passwd" });
         let status = json!({ "accessProviders": [{ "name": "a", "cluster": all }] });
         let access = access("p", &profile(&status), Some(&configured)).ok().unwrap();
         let kept = serde_json::to_value(access.kubeconfig.clusters[0].cluster.clone()).unwrap();
@@ -226,8 +227,13 @@ mod tests {
         let before = digest_of(cluster.clone(), &own);
         assert_eq!(before, digest_of(cluster.clone(), &own));
         assert_ne!(before, digest_of(json!({ "server": "https://v" }), &own));
-        let with_authority = json!({ "server": "https://w", "certificate-authority-data": "Y2E=" });
-        assert_ne!(before, digest_of(with_authority, &own));
+        for (field, value) in
+            [("certificate-authority-data", "Y2E="), ("tls-server-name", "n"), ("proxy-url", "http://p")]
+        {
+            let mut changed = cluster.clone();
+            changed[field] = value.into();
+            assert_ne!(before, digest_of(changed, &own), "{field}");
+        }
         let mut other = own.clone();
         other.access_providers[0].exec_config.args = vec!["--verbose".to_owned()];
         assert_ne!(before, digest_of(cluster, &other));
@@ -238,7 +244,8 @@ mod tests {
         let cluster = json!({ "server": "https://w", "certificate-authority-data": "Y2E=", "extensions": [
             { "name": "other", "extension": 1 },
             { "name": "client.authentication.k8s.io/exec", "extension": { "audience": "a" } }] });
-        let told = told_of(&serde_json::from_value(cluster).unwrap());
+        let cluster = serde_json::from_value(cluster).unwrap();
+        let told = told_of(&cluster, extension_of(&cluster));
         let expected = json!({ "server": "https://w", "certificate-authority-data": "Y2E=",
             "config": { "audience": "a" } });
         assert_eq!(told, expected);
