@@ -348,7 +348,10 @@ fn an_eviction_that_others_overtake_is_decided_again() {
     assert_eq!((patched(&writes[0]).0, decision(&writes[0]).effect), ("low", Effect::Preemption));
 
     // Its pods become ready, which is seen before the eviction is known to have failed.
-    running["status"]["conditions"].as_array_mut().unwrap().push(json!({ "type": "PodsReady", "status": "True",
+    running["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "type": "PodsReady", "status": "True",
         "reason": "Started", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z" }));
     scheduler.apply(event(&running, 3), NOW);
     scheduler.outcome(writes[0].decision.clone(), WriteOutcome::Conflict, NOW);
