@@ -325,33 +325,33 @@ impl Executor {
         key: &ObjectKey,
         change: &StatusPatch,
     ) -> Result<Written, Error> {
-        let mut version = change.version.to_string();
-        if let Some(applied) = &change.applied {
-            let answer = self.apply_status(kind, key, change, applied).await?;
-            let live = decode(kind, key, &answer)?;
-            let written = self.wrote(kind, key, &answer);
-            if change.is_made(&live["status"]) {
-                return Ok(written);
-            }
+        let applied = match &change.applied {
+            Some(applied) => Some(self.apply_status(kind, key, change, applied).await?),
+            None => None,
+        };
+        let version = match applied {
+            Some((written, true)) => return Ok(written),
             // Others own some of what had to go.
-            version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-        }
+            Some((written, false)) => written.version.unwrap_or_default(),
+            None => ResourceVersion(change.version),
+        };
         // With uid and version: a status is valid only for the state it was derived from.
         let body = json!({
-            "metadata": { "uid": change.uid, "resourceVersion": version },
+            "metadata": { "uid": change.uid, "resourceVersion": version.to_string() },
             "status": change.status,
         });
         let answer = self.api.patch(kind, key, Some("status"), &PatchKind::Merge, &body).await?;
         Ok(self.wrote(kind, key, &answer))
     }
 
+    /// Applies a status, and says whether it has the change then.
     async fn apply_status(
         &self,
         kind: &ApiKind,
         key: &ObjectKey,
         change: &StatusPatch,
         applied: &AppliedStatus,
-    ) -> Result<String, Error> {
+    ) -> Result<(Written, bool), Error> {
         let mut metadata =
             json!({ "name": key.name(), "uid": change.uid, "resourceVersion": change.version.to_string() });
         if let Some(namespace) = key.namespace() {
@@ -360,7 +360,9 @@ impl Executor {
         let object = json!({ "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata,
             "status": applied.status });
         let patch = PatchKind::Apply { manager: applied.manager.clone(), force: true };
-        self.api.patch(kind, key, Some("status"), &patch, &object).await
+        let answer = self.api.patch(kind, key, Some("status"), &patch, &object).await?;
+        let live = decode(kind, key, &answer)?;
+        Ok((self.wrote(kind, key, &answer), change.is_made(&live["status"])))
     }
 
     fn wrote(&self, kind: &ApiKind, key: &ObjectKey, answer: &str) -> Written {
