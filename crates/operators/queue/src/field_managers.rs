@@ -21,17 +21,17 @@ const OF_POD_GROUPS: WorkloadCondition = WorkloadCondition::WaitingForReplacemen
 /// The change of a Workload's status to `desired`; `None` if it is like that.
 pub(crate) fn status_patch(
     workload: &Entry<Workload>,
-    desired: &Option<WorkloadStatus>,
+    desired: Option<&WorkloadStatus>,
 ) -> Option<StatusPatch> {
-    let current = &workload.object.status;
-    let patch = StatusPatch::between(workload, current, desired)?;
-    let of_pod_groups = |status: &Option<WorkloadStatus>| {
-        let own = status.as_ref().and_then(|status| status.conditions.as_deref());
+    let current = workload.object.status.as_ref();
+    let patch = StatusPatch::between(workload, &current, &desired)?;
+    let of_pod_groups = |status: Option<&WorkloadStatus>| {
+        let own = status.and_then(|status| status.conditions.as_deref());
         own.and_then(|own| conditions::find(own, OF_POD_GROUPS.as_str())).cloned()
     };
     let desired_of_pod_groups = of_pod_groups(desired);
     if patch.status.get("reclaimablePods").is_some() {
-        let pods = desired.as_ref().and_then(|status| status.reclaimable_pods.as_deref());
+        let pods = desired.and_then(|status| status.reclaimable_pods.as_deref());
         return Some(
             patch.applied_as(RECLAIMABLE_PODS, &json!({ "reclaimablePods": pods.unwrap_or_default() })),
         );
@@ -40,7 +40,7 @@ pub(crate) fn status_patch(
         let own = json!({ "conditions": Vec::from_iter(desired_of_pod_groups) });
         return Some(patch.applied_as(POD, &own));
     }
-    let mut own = desired.clone().unwrap_or_default();
+    let mut own = desired.cloned().unwrap_or_default();
     own.reclaimable_pods = None;
     if let Some(conditions) = &mut own.conditions {
         conditions.retain(|own| own.type_ != OF_POD_GROUPS.as_str());
@@ -51,7 +51,7 @@ pub(crate) fn status_patch(
 /// Writes what changes of a Workload's status.
 pub(crate) fn write_status<C>(
     workload: &Entry<Workload>,
-    desired: &Option<WorkloadStatus>,
+    desired: Option<&WorkloadStatus>,
 ) -> Option<Action<C>> {
     let patch = status_patch(workload, desired)?;
     Some(Action::Status { kind: ApiKind::of::<Workload>(), key: workload.key.clone(), patch })
@@ -73,7 +73,7 @@ mod tests {
     fn applied(current: &Value, desired: &Value) -> Option<(String, Value)> {
         let object = |status: &Value| json!({ "metadata": { "name": "w", "namespace": "ns" }, "spec": { "podSets": [] }, "status": status });
         let desired = entry::<Workload>(&object(desired));
-        let patch = status_patch(&entry::<Workload>(&object(current)), &desired.object.status)?;
+        let patch = status_patch(&entry::<Workload>(&object(current)), desired.object.status.as_ref())?;
         patch.applied.map(|applied| (applied.manager, applied.status))
     }
 

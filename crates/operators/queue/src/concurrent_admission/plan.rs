@@ -63,7 +63,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 impl<'o> Draft<'o> {
     fn into_plan(self) -> Plan {
         let Self { observed, parent, steps, next } = self;
-        let status = field_managers::status_patch(&observed.parent, &parent.status);
+        let status = field_managers::status_patch(&observed.parent, parent.status.as_ref());
         Plan { steps, status, next, ..Plan::default() }
     }
 
@@ -331,7 +331,7 @@ impl<'o> Draft<'o> {
         gates.retain(|gate| gate.name != opened.name);
         gates.push(opened);
         let entry = candidate.entry;
-        let Some(write) = field_managers::write_status(entry, &object.status) else { return };
+        let Some(write) = field_managers::write_status(entry, object.status.as_ref()) else { return };
         let reason = WorkloadEvent::PreemptionUngatedVariant.as_str();
         let note = format!("Opened preemption gate for variant workload \"{}\"", entry.key);
         let event = Event::normal(reason, reason, note).about(ApiKind::of::<Workload>(), entry);
@@ -345,7 +345,7 @@ impl<'o> Draft<'o> {
         }
         let mut object = entry.object.clone();
         change(&mut object);
-        self.steps.extend(field_managers::write_status(entry, &object.status).map(Step::from));
+        self.steps.extend(field_managers::write_status(entry, object.status.as_ref()).map(Step::from));
     }
 
     fn is_written(&self, entry: &Entry<Workload>) -> bool {

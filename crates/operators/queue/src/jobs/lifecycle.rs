@@ -148,7 +148,7 @@ pub(super) fn all(steps: Vec<Step>) -> Plan {
 
 /// Writes what has changed of a Workload's status.
 pub(super) fn write_status(workload: &Entry<Workload>, changed: &Workload) -> Option<Action> {
-    field_managers::write_status(workload, &changed.status)
+    field_managers::write_status(workload, changed.status.as_ref())
 }
 
 pub(super) fn find(workload: &Workload, kind: WorkloadCondition) -> Option<&Condition> {

@@ -93,7 +93,7 @@ fn record(observed: &Observed, health: &[(&str, Health)]) -> Plan {
             failed.iter().map(|name| UnhealthyNode { name: (*name).to_owned() }).collect();
         object.status.get_or_insert_default().unhealthy_nodes = (!nodes.is_empty()).then_some(nodes);
     }
-    let status = field_managers::status_patch(&observed.workload, &object.status);
+    let status = field_managers::status_patch(&observed.workload, object.status.as_ref());
     Plan { status, events, ..Plan::default() }
 }
 

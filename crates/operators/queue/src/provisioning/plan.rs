@@ -270,7 +270,7 @@ impl Decision {
     }
 
     fn status_patch(&self, observed: &Observed) -> Option<StatusPatch> {
-        field_managers::status_patch(&observed.workload, &self.workload.status)
+        field_managers::status_patch(&observed.workload, self.workload.status.as_ref())
     }
 }
 

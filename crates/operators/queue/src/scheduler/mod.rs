@@ -300,7 +300,7 @@ impl Scheduler {
                 }
                 continue;
             }
-            let Some(patch) = field_managers::status_patch(&entry, &object.status) else { continue };
+            let Some(patch) = field_managers::status_patch(&entry, object.status.as_ref()) else { continue };
             if is_of_preemptor {
                 events.splice(0..0, of_preemptor.drain(..));
             }
@@ -344,7 +344,7 @@ impl Scheduler {
                 && !entry.object.is_finished();
             let Some(reported) = overtaken.status.as_ref().filter(|_| is_pending) else { continue };
             let status = Some(with_report(entry.object.status.clone().unwrap_or_default(), reported));
-            let Some(patch) = field_managers::status_patch(entry, &status) else { continue };
+            let Some(patch) = field_managers::status_patch(entry, status.as_ref()) else { continue };
             self.written += 1;
             let assumed = Assumed { patch, status, number: self.written, ..overtaken };
             writes.push(assumed.write(&key, entry.version));
@@ -368,7 +368,7 @@ impl Scheduler {
             let gates = &self.engine.settings().gates;
             let reason = if gates.observability { reason } else { QuotaReservedReason::Pending };
             status::unset_quota_reservation(&mut object, reason, MESSAGE, now, gates);
-            let Some(patch) = field_managers::status_patch(entry, &object.status) else { continue };
+            let Some(patch) = field_managers::status_patch(entry, object.status.as_ref()) else { continue };
             self.written += 1;
             let (status, number) = (object.status, self.written);
             let assumed = Assumed { patch, status, events: Vec::new(), number, effect: Effect::Report };

@@ -56,7 +56,7 @@ impl Scheduler {
         let mut object = entry.object.clone();
         let reason = FinishedReason::WorkloadSliceReplaced.as_str();
         status::set_condition(&mut object, WorkloadCondition::Finished, true, reason, &message, now);
-        let patch = field_managers::status_patch(entry, &object.status)?;
+        let patch = field_managers::status_patch(entry, object.status.as_ref())?;
         let event = WorkloadEvent::WorkloadSliceReplaced.as_str();
         let events = vec![Event::normal(event, event, message)];
         let version = entry.version;

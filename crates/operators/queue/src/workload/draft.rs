@@ -87,7 +87,7 @@ impl<'o> Draft<'o> {
     }
 
     pub(super) fn into_plan(self) -> Plan {
-        let status = field_managers::status_patch(&self.observed.workload, &self.object.status);
+        let status = field_managers::status_patch(&self.observed.workload, self.object.status.as_ref());
         let next = self.requeue.map_or(Next::AwaitChange, Next::After);
         Plan { steps: self.steps, status, events: self.events, awaits: Vec::new(), next }
     }

@@ -114,7 +114,7 @@ pub(super) fn deactivate(copy: &Entry<Workload>, now: Timestamp) -> Option<Actio
     let message = "The workload was evicted on the manager cluster";
     let kind = WorkloadCondition::DeactivationTarget;
     status::set_condition(&mut changed, kind, true, reason, message, engine_time(now));
-    field_managers::write_status(copy, &changed.status)
+    field_managers::write_status(copy, changed.status.as_ref())
 }
 
 /// Since when a copy waits for its gate to be opened.
@@ -143,7 +143,7 @@ pub(super) fn open_gate(copy: &Entry<Workload>, now: Timestamp) -> Option<Action
         position: GatePosition::Open,
         last_transition_time: status::api_time(engine_time(now)),
     });
-    field_managers::write_status(copy, &Some(changed))
+    field_managers::write_status(copy, Some(&changed))
 }
 
 /// How a copy compares with its Workload.

@@ -174,7 +174,7 @@ impl<'o> Decision<'o> {
         let before = &self.workload().status;
         let mut after = before.clone().unwrap_or_default();
         change(&mut after);
-        let status = field_managers::status_patch(&self.present.workload, &Some(after));
+        let status = field_managers::status_patch(&self.present.workload, Some(&after));
         Plan { status, ..Plan::default() }
     }
 
@@ -235,7 +235,7 @@ impl<'o> Decision<'o> {
         let mut changed = self.workload().clone();
         let (kind, now) = (WorkloadCondition::Finished, engine_time(self.present.now));
         status::set_condition(&mut changed, kind, true, &finished.reason, &finished.message, now);
-        let status = field_managers::status_patch(&self.present.workload, &changed.status);
+        let status = field_managers::status_patch(&self.present.workload, changed.status.as_ref());
         let reports = remote.into_iter().filter_map(|(job, remote)| report(job, remote)).map(Step::from);
         Some(Plan { steps: reports.collect(), status, ..Plan::default() })
     }
