@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -216,6 +217,9 @@ func copyAnnotations(configuration *config.Configuration, annotations []string) 
 	}
 }
 
+// errEnded says that the operator did not start: it refuses some gates without others.
+var errEnded = errors.New("the operator ended")
+
 // follow makes the operator one with the gates of this process.
 func (o *operator) follow() error {
 	gates := o.wantedGates()
@@ -247,7 +251,7 @@ func (o *operator) awaitReady(health string) error {
 		select {
 		case err := <-o.ended:
 			o.command = nil
-			return fmt.Errorf("the operator ended (%w); its log is %s", err, o.log.Name())
+			return fmt.Errorf("%w (%w); its log is %s", errEnded, err, o.log.Name())
 		default:
 		}
 		if response, err := http.Get("http://" + health + "/readyz"); err == nil {
