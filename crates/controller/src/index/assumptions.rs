@@ -88,6 +88,11 @@ impl<V> Assumptions<V> {
         }
     }
 
+    /// The write of what is assumed has to be made again.
+    pub fn repeat(&mut self, key: &ObjectKey) {
+        self.lost.insert(key.clone());
+    }
+
     /// The objects whose write is lost: decide it again, on the same version.
     pub fn take_lost(&mut self) -> impl Iterator<Item = ObjectKey> + use<V> {
         let mut lost = std::mem::take(&mut self.lost);

@@ -16,7 +16,7 @@ use quintet_controller::index::Update;
 use quintet_queue_engine::ingest::IngestError;
 use quintet_queue_engine::time::Time;
 
-use super::{Effect, FREED_INTERVAL, Scheduler, SchedulerEvent, engine_time};
+use super::{Assumed, Effect, FREED_INTERVAL, Scheduler, SchedulerEvent, engine_time};
 
 impl Scheduler {
     pub(super) fn ingest(&mut self, event: SchedulerEvent, now: Time) {
@@ -133,6 +133,12 @@ impl Scheduler {
 
     fn ingest_workload(&mut self, update: Update<Workload>, now: Time) {
         let settled = self.assumed.observe(&update);
+        if let (Update::Applied(entry), Some(settled)) = (&update, &settled)
+            && self.decided_on_same(entry)
+            && let Some(again) = settled.clone().after_replaced(entry)
+        {
+            return self.write_again(entry, again);
+        }
         let effect = settled.as_ref().map(|settled| settled.effect);
         let was_admission = effect == Some(Effect::Admission);
         if let Some(report) = settled.filter(|settled| settled.effect == Effect::Report) {
@@ -165,6 +171,21 @@ impl Scheduler {
                 self.engine.delete_workload(namespace_of(&key), key.name(), now);
             }
         }
+    }
+
+    /// Whether a Workload is what decisions were made on, but for its status.
+    fn decided_on_same(&self, entry: &Entry<Workload>) -> bool {
+        let known = self.workloads.get(&entry.key).filter(|known| known.uid == entry.uid);
+        known.is_some_and(|known| known.object.metadata.generation == entry.object.metadata.generation)
+    }
+
+    /// Makes an admission again for this state of its Workload; its quota is not given back in between.
+    fn write_again(&mut self, entry: &Arc<Entry<Workload>>, admission: Assumed) {
+        self.workloads.insert(entry.key.clone(), Arc::clone(entry));
+        self.written += 1;
+        let admission = Assumed { number: self.written, ..admission };
+        self.assumed.assume(entry.key.clone(), entry.version, admission);
+        self.assumed.repeat(&entry.key);
     }
 
     fn keep_turn(&mut self, key: &ObjectKey) {

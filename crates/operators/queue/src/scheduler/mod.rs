@@ -132,6 +132,17 @@ struct Assumed {
     /// Distinguishes it from earlier writes of the same version.
     number: u64,
     effect: Effect,
+    /// The write that it replaces, which may have been sent.
+    replaces: Option<Replaces>,
+}
+
+/// A write about the same version that was decided before.
+#[derive(Clone)]
+struct Replaces {
+    /// What the status is if it was sent.
+    status: Option<WorkloadStatus>,
+    /// How many events are recorded then: the first ones of those of both.
+    events: usize,
 }
 
 /// What a scheduler does with what it observes.
@@ -275,7 +286,8 @@ impl Scheduler {
             }
             let took_quota = earlier.is_some_and(|earlier| earlier.effect == Effect::Admission);
             // It may not have been sent: then this write replaces it, and its events are recorded with this one. If it has,
-            // this write is a conflict, and decided again.
+            // this write is a conflict, and decided again, but for an admission: that keeps its quota.
+            let replaces = earlier.map(Assumed::replaced);
             let earlier = earlier.map(|earlier| earlier.events.clone()).unwrap_or_default();
             let before = object.status.clone();
             write.apply(&mut object, &self.engine, now);
@@ -315,7 +327,8 @@ impl Scheduler {
             let effect = if took_quota { Effect::Admission } else { Effect::of(&write) };
             self.count_preemption(decision, effect, &object);
             self.written += 1;
-            let assumed = Assumed { patch, status: object.status, events, number: self.written, effect };
+            let (status, number) = (object.status, self.written);
+            let assumed = Assumed { patch, status, events, number, effect, replaces };
             writes.push(assumed.write(&key, entry.version));
             self.assumed.assume(key, entry.version, assumed);
         }
@@ -346,7 +359,8 @@ impl Scheduler {
             let status = Some(with_report(entry.object.status.clone().unwrap_or_default(), reported));
             let Some(patch) = field_managers::status_patch(entry, status.as_ref()) else { continue };
             self.written += 1;
-            let assumed = Assumed { patch, status, number: self.written, ..overtaken };
+            let number = self.written;
+            let assumed = Assumed { patch, status, number, replaces: None, ..overtaken };
             writes.push(assumed.write(&key, entry.version));
             self.assumed.assume(key, entry.version, assumed);
         }
@@ -371,7 +385,8 @@ impl Scheduler {
             let Some(patch) = field_managers::status_patch(entry, object.status.as_ref()) else { continue };
             self.written += 1;
             let (status, number) = (object.status, self.written);
-            let assumed = Assumed { patch, status, events: Vec::new(), number, effect: Effect::Report };
+            let assumed =
+                Assumed { patch, status, events: Vec::new(), number, effect: Effect::Report, replaces: None };
             writes.push(assumed.write(&key, entry.version));
             self.assumed.assume(key, entry.version, assumed);
         }
@@ -485,6 +500,25 @@ impl Effect {
 }
 
 impl Assumed {
+    /// What a write that replaces this one has to know of it. Of several, only the first can have been sent: the others wait for
+    /// its outcome.
+    fn replaced(&self) -> Replaces {
+        let own = || Replaces { status: self.status.clone(), events: self.events.len() };
+        self.replaces.clone().unwrap_or_else(own)
+    }
+
+    /// An admission that was decided while another write of ours was on its way, for the state after that; `None` if
+    /// `entry` is not that state.
+    fn after_replaced(mut self, entry: &Entry<Workload>) -> Option<Self> {
+        let replaced = self.replaces.take().filter(|_| self.effect == Effect::Admission)?;
+        if entry.object.status != replaced.status {
+            return None;
+        }
+        let patch = field_managers::status_patch(entry, self.status.as_ref())?;
+        let events = self.events.split_off(replaced.events.min(self.events.len()));
+        Some(Self { patch, events, ..self })
+    }
+
     fn write(&self, key: &ObjectKey, base: ResourceVersion) -> Write<Decided> {
         let decided =
             WorkloadDecision { workload: key.clone(), base, number: self.number, effect: self.effect };
@@ -585,7 +619,12 @@ impl Scheduler {
     fn workload_outcome(&mut self, decided: WorkloadDecision, outcome: WriteOutcome, now: Timestamp) {
         let WorkloadDecision { workload, base, number, .. } = decided;
         // A newer write about the same version has an outcome of its own.
-        if self.assumed.get(&workload).is_none_or(|assumed| assumed.number != number) {
+        let Some(assumed) = self.assumed.get(&workload).filter(|assumed| assumed.number == number) else {
+            return;
+        };
+        // The state that it is in conflict with is about to be observed, and may be our own.
+        let is_after_own = assumed.effect == Effect::Admission && assumed.replaces.is_some();
+        if is_after_own && matches!(outcome, WriteOutcome::Conflict) {
             return;
         }
         let Some(dropped) = self.assumed.outcome(&workload, base, &outcome) else { return };

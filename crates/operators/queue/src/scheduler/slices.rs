@@ -62,7 +62,7 @@ impl Scheduler {
         let version = entry.version;
         self.written += 1;
         let (status, number) = (object.status, self.written);
-        let assumed = Assumed { patch, status, events, number, effect: Effect::Report };
+        let assumed = Assumed { patch, status, events, number, effect: Effect::Report, replaces: None };
         let write = assumed.write(&slice, version);
         self.assumed.assume(slice, version, assumed);
         Some(write)

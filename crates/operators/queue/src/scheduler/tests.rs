@@ -179,6 +179,49 @@ fn while_others_wait_for_its_pods_an_overtaken_admission_is_made_again_first() {
 }
 
 #[test]
+fn an_admission_keeps_its_quota_while_a_report_about_it_is_on_its_way() {
+    // The report was sent: the admission comes too late, which is known before or after the report is seen.
+    for is_conflict_first in [true, false] {
+        let running = workload("running", "3", 0);
+        let mut scheduler = fed(std::slice::from_ref(&running));
+        let writes = decide(&mut scheduler, NOW);
+        scheduler.apply(event(&after(running, &writes[0]), 2), NOW);
+        let first = workload("first", "3", 2);
+        for waiting in [&first, &workload("second", "3", 1)] {
+            scheduler.apply(event(waiting, 1), NOW);
+        }
+        let reports = decide(&mut scheduler, NOW);
+        let of_first = |writes: &[Write<Decided>]| {
+            writes.iter().find(|write| patched(write).0 == "first").expect("a write").clone()
+        };
+        let report = of_first(&reports);
+        scheduler.apply(SchedulerEvent::Workload(Update::Deleted(ObjectKey::new("ns", "running"))), NOW);
+        let writes = decide(&mut scheduler, NOW);
+        assert_eq!(admitted(&writes), ["first"]);
+
+        let conflict = |scheduler: &mut Scheduler| {
+            scheduler.outcome(of_first(&writes).decision, WriteOutcome::Conflict, NOW);
+            assert_eq!(decide(scheduler, NOW), [], "nobody else gets the quota");
+        };
+        if is_conflict_first {
+            conflict(&mut scheduler);
+        }
+        let reported = after(first, &report);
+        scheduler.apply(event(&reported, 2), NOW);
+        let again = decide(&mut scheduler, NOW);
+        assert_eq!(admitted(&again), ["first"], "{again:?}");
+        assert_eq!(decision(&again[0]).base, ResourceVersion(2));
+        let reasons: Vec<&str> = again[0].events.iter().map(|event| event.reason.as_str()).collect();
+        assert_eq!(reasons, ["QuotaReserved", "Admitted"], "the report has told its own");
+        if !is_conflict_first {
+            conflict(&mut scheduler);
+        }
+        scheduler.apply(event(&after(reported, &again[0]), 3), NOW);
+        assert_eq!(decide(&mut scheduler, NOW), []);
+    }
+}
+
+#[test]
 fn a_lost_write_keeps_its_quota_and_is_sent_again_as_it_was() {
     let mut scheduler = fed(&[workload("a", "3", 1), workload("b", "3", 0)]);
     let first = decide(&mut scheduler, NOW);
