@@ -66,13 +66,17 @@ impl Case {
     }
 
     fn plan(&self) -> Plan {
+        self.plan_at(NOW)
+    }
+
+    fn plan_at(&self, now: &str) -> Plan {
         let observed = Observed {
             workload: entry::<Workload>(&self.workload),
             local_queue: self.local_queue.as_ref().map(entry::<LocalQueue>),
             cluster_queue: self.cluster_queue.as_ref().map(entry::<ClusterQueue>),
             namespace_labels: self.namespace_labels.clone(),
             settings: Arc::new(self.settings.clone()),
-            now: NOW.parse::<Timestamp>().unwrap(),
+            now: now.parse::<Timestamp>().unwrap(),
         };
         plan(&observed)
     }
@@ -384,6 +388,20 @@ fn pods_that_are_not_ready_in_time_evict_and_finally_deactivate() {
     assert_eq!(case.plan().next, Next::After(std::time::Duration::from_mins(30)));
     case.settings.gates.disable_wait_for_pods_ready = true;
     assert_eq!(case.plan(), Plan::default());
+}
+
+#[test]
+fn what_is_admitted_now_is_not_late_by_the_fraction_that_its_condition_lacks() {
+    let mut reserved = admitted(&[condition("PodsReady", "False", "WaitForStart", "")]);
+    reserved["status"]["conditions"].as_array_mut().unwrap().retain(|own| own["type"] != "Admitted");
+    let mut case = Case::of(reserved);
+    let timeout = GoDuration(std::time::Duration::from_millis(100));
+    case.settings.configuration.wait_for_pods_ready =
+        Some(WaitForPodsReady { timeout, ..WaitForPodsReady::default() });
+    let plan = case.plan_at("2026-01-01T01:00:00.9Z");
+    let status = plan.status.unwrap().status.to_string();
+    assert!(status.contains("Admitted") && !status.contains("Evicted"), "{status}");
+    assert_eq!(plan.next, Next::After(std::time::Duration::from_millis(100)));
 }
 
 #[test]

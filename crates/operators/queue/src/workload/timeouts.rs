@@ -63,8 +63,11 @@ fn waiting_since(
             (!timeout.is_zero()).then_some((since, timeout, PodsReadyReason::WaitForRecovery))
         }
         _ => {
+            // Conditions have whole seconds: what is admitted now has all of the time, even if that is less than a second.
+            let was_admitted = draft.observed.workload.object.is_admitted();
             let admitted = draft.condition(WorkloadCondition::Admitted)?.last_transition_time.0;
-            Some((admitted, settings.timeout.0, PodsReadyReason::WaitForStart))
+            let since = if was_admitted { admitted } else { draft.now() };
+            Some((since, settings.timeout.0, PodsReadyReason::WaitForStart))
         }
     }
 }
