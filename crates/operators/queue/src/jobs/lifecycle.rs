@@ -346,8 +346,9 @@ impl<J: ManagedJob> Lifecycle<'_, J> {
         let mut changed = workload.object.clone();
         let (now, gates) = (engine_time(self.now), &self.settings.scheduling);
         let requeues = [EvictionReason::Preempted.as_str(), EvictionReason::NodeFailures.as_str()];
-        // A pod never runs again: its Workload ends with it.
-        let ends = gates.skip_reassignment_for_pod_owned && is_of_single_pod(&workload.object);
+        // A pod never runs again: its Workload ends with it. One that has not been let through yet waits on.
+        let is_of_pod = gates.skip_reassignment_for_pod_owned && is_of_single_pod(&workload.object);
+        let ends = is_of_pod && !self.job.is_suspended();
         let is_requeued = requeues.contains(&evicted.reason.as_str()) && !ends;
         let kind = WorkloadCondition::Requeued;
         status::set_condition(&mut changed, kind, is_requeued, &evicted.reason, &evicted.message, now);

@@ -163,9 +163,9 @@ fn a_group_has_the_labels_and_annotations_that_its_pods_agree_on() {
     assert_eq!(plan.events[0].note, "pods have different values of the annotation cost");
 }
 
-#[test]
-fn an_evicted_single_pod_is_deleted_and_its_quota_given_back_at_once() {
-    let mut single = pod("p0", "1", Running);
+/// What is done about a preempted pod, and whether its Workload is requeued.
+fn preempted_single_pod(state: State) -> (Vec<String>, Value) {
+    let mut single = pod("p0", "1", state);
     single["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/pod-group-name");
     let mut settings = Settings::default();
     settings.configuration.integrations.frameworks.push(POD.to_owned());
@@ -200,19 +200,25 @@ fn an_evicted_single_pod_is_deleted_and_its_quota_given_back_at_once() {
         annotations: BTreeMap::new(),
         flavors: BTreeMap::new(),
     })));
-    let name = workload["metadata"]["name"].as_str().unwrap();
-    assert_eq!(
-        steps(&plan),
-        [
-            "patch Pod ns/p0 status (Stopped )".to_owned(),
-            "delete Pod ns/p0".to_owned(),
-            format!("patch Workload ns/{name} status"),
-        ]
-    );
-    let status = &patch(&plan, 2)["status"];
-    let conditions = status["conditions"].as_array().unwrap();
+    let last = patch(&plan, plan.steps.len() - 1);
+    let conditions = last["status"]["conditions"].as_array().unwrap();
     let requeued = conditions.iter().find(|own| own["type"] == "Requeued").unwrap();
-    assert_eq!((&requeued["status"], &requeued["reason"]), (&"False".into(), &"Preempted".into()));
+    let name = workload["metadata"]["name"].as_str().unwrap();
+    let steps = steps(&plan).iter().map(|step| step.replace(name, "NAME")).collect();
+    (steps, json!([requeued["status"], requeued["reason"]]))
+}
+
+#[test]
+fn an_evicted_single_pod_is_deleted_and_its_quota_given_back_at_once() {
+    let done = ["patch Pod ns/p0 status (Stopped )", "delete Pod ns/p0", "patch Workload ns/NAME status"];
+    let done = done.map(str::to_owned).to_vec();
+    assert_eq!(preempted_single_pod(Running), (done, json!(["False", "Preempted"])));
+}
+
+#[test]
+fn an_evicted_single_pod_that_was_not_let_through_waits_on() {
+    let done = vec!["patch Workload ns/NAME status".to_owned()];
+    assert_eq!(preempted_single_pod(Gated), (done, json!(["True", "Preempted"])));
 }
 
 #[test]
